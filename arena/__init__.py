@@ -38,7 +38,7 @@ _HOMES = {
     "LaunchedRun": f"{_API}.launch",
     "Run": f"{_API}.runs",
     "Player": f"{_API}.player",
-    "Records": f"{_API}.records",
+    "Records": f"{_API}.runs",
     "ArenaError": "arena.errors",
     "ConfigError": "arena.errors",
     "NoValue": "arena.errors",

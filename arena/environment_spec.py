@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from arena.types import Digest, canonical_digest
@@ -71,7 +72,7 @@ class AgentSpec:
     mask: MaskPlace | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EnvironmentSpec:
     """Facts about one environment with its keyword arguments.
 
@@ -99,7 +100,7 @@ class EnvironmentSpec:
     lessons: tuple[Mapping[str, object], ...] = ()
     chance: bool | None = None
 
-    @property
+    @cached_property
     def digest(self) -> Digest:
         """Digest of everything but the package versions, the state and the chance."""
         # A deep copy, from which keys may be deleted.

@@ -201,6 +201,14 @@ class Seating(Part, frozen=True, kw_only=True):
 
     players: tuple[Player, ...]
 
+    def entrants(self, trainees: Mapping[str, Entrant]) -> tuple[Entrant, ...]:
+        """Return the players' names in results.
+
+        Args:
+            trainees: Names of the policies that learn (`trainee_entrant`).
+        """
+        return tuple(trainees.get(one.entrant, one.entrant) for one in self.players)
+
 
 class PairScore(Part, frozen=True, kw_only=True):
     """Results between two seats of different sides, seen from ``first``.
@@ -284,7 +292,7 @@ SHOWN_BYTES = 4
 
 
 class Game(Part, frozen=True, kw_only=True):
-    """Episode of an evaluation, from which it can be played again (`arena.games.replay`).
+    """Episode of an evaluation, from which it can be played again (`arena.games.recording`).
 
     Attributes:
         pairing: Index of the pairing whose players played it.

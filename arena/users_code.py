@@ -21,14 +21,17 @@ import signal
 import sysconfig
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import TypeVar
 
 from arena.errors import ArenaError, ConfigError, DiskRefused, MachineExhausted
 from arena.processes.settings import loaded
 from arena.types import PolicyId
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 BEFORE_LINES = "\n  File "
 """Beginning of the lines of a traceback in a message; the text before is one line."""
@@ -205,6 +208,24 @@ def users_code(what: str, *, raises: type[ArenaError] = ConfigError) -> Iterator
         # info: the message goes to the user in any case; the whole traceback is for a closer look.
         logger.info("%s raised", what, exc_info=error)
         raise raises(raised(what, error)) from error
+
+
+def guarded(rule: Callable[[], T], instead: Callable[[str], T], *, what: str) -> T:
+    """Return what a user's rule answers; where it raises, what stands in for that.
+
+    The full traceback goes to the log.
+
+    Args:
+        rule: Call of the rule, and of what checks its answer.
+        instead: Function of what was wrong: the error, then the user's own lines.
+        what: What the rule is called for.
+    """
+    try:
+        return rule()
+    except BaseException as error:
+        pass_interrupt(error)
+        logger.exception("%s failed", what)
+        return instead(f"{named(error)}{own_lines(error)}")
 
 
 @contextlib.contextmanager

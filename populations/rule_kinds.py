@@ -21,17 +21,14 @@ RuleT = TypeVar("RuleT")
 RuleT_co = TypeVar("RuleT_co", covariant=True)
 
 
-class NoSettings(Model):
-    """Settings of a rule that reads none."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RuleKind(Generic[SettingsT, RuleT_co]):
     """A rule that a configuration can name.
 
     Attributes:
         name: Word in the configuration.
-        settings: Keys that the rule reads, with their rules and defaults.
+        settings: Keys that the rule reads, with their rules and defaults; most often the rule
+            itself, `Model` where it reads none.
         make: Constructor of the rule from these settings.
         section: Section of the configuration that has these keys; empty: the one that names the
             rule.
@@ -57,6 +54,11 @@ class RuleKind(Generic[SettingsT, RuleT_co]):
         return self.make(
             read_settings(self.settings, others[self.section] if self.section else own)
         )
+
+
+def itself(rule: SettingsT) -> SettingsT:
+    """Return settings that are the rule themselves."""
+    return rule
 
 
 Kinds = Mapping[str, RuleKind[Any, Any]]

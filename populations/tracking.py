@@ -1,4 +1,4 @@
-"""The process of a tracker: ``python -m populations.tracking --control FD --report FD``.
+"""The process of a tracker: ``python -m populations.tracking``.
 
 It reads what the run has written, ``metrics.jsonl`` and the journal, and tells the controller on a
 pipe what it does, as the process of hooks does. It ends where the tracker raises, and is started
@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
@@ -24,14 +23,13 @@ from arena.errors import ConfigError
 from arena.metrics.jsonl import NumberedLines
 from arena.metrics.sink import METRICS_FILE
 from arena.metrics.tracker import Note, Point, TrackedRun, Tracker
-from arena.processes.questions import ask
+from arena.processes.parent import Child
 from arena.users_code import named, pass_interrupt
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.hooks.process import (
     Control,
     Report,
     TrackerSettings,
-    parsed,
     serve_controller,
 )
 from populations.records.games import worst_games
@@ -132,14 +130,14 @@ def _show(tracker: Tracker, game: str, settings: TrackerSettings) -> str:
     """Have a game made into a page, and show it; return what was wrong, empty if nothing was."""
     with tempfile.TemporaryDirectory(prefix="arena-game-") as place:
         page = Path(place) / f"{game}.html"
-        asked = (settings.run_dir, "--id", game, "--to", str(page))
-        # The other cores are the run's.
-        one = {"OMP_NUM_THREADS": "1"}
-        reply = ask([*settings.replay_command, *asked], b"", timeout_s=GAME_S, variables=one)
-        if reply.exit_code is None:
-            return f"game {game} took more than {GAME_S:g} s to be told"
-        if reply.exit_code:
-            return redacted(f"game {game}: {reply.last_line}")
+        module, *given = settings.replay_command
+        given += [settings.run_dir, "--id", game, "--to", str(page)]
+        with Child(module, given, log="temporary", talks="output") as child:
+            _, code = child.ask(b"", GAME_S)
+            if code is None:
+                return f"game {game} took more than {GAME_S:g} s to be told"
+            if code:
+                return redacted(f"game {game}: {child.last_line}")
         tracker.show(game, page)
     return ""
 
@@ -219,10 +217,5 @@ def redacted(text: str) -> str:
     return _USER_OF_URL.sub("//***@", text)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serve as the arguments say."""
-    return serve_controller(parsed(argv), TrackerSettings, serve)
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(serve_controller(TrackerSettings, serve))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 import shutil
 import signal
@@ -9,20 +11,42 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from arena.processes import settings as process_settings
+from arena.processes.parent import Child
 from arena.resolve import use_code
 
 # A shared machine may be slow at any moment; how fast code is, benchmarks say.
 settings.register_profile("arena", deadline=None)
 settings.load_profile("arena")
 
+# What is imported and collected stays: looking through it for garbage took a twentieth of all time.
+gc.disable()
+
 MARKER = "ARENA_TEST_RUN"
 GRACE_S = 5.0
+CHECKOUT = Path(__file__).parents[1]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep a module's tests on one worker, where what they share is made once."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage in what tests leave alone."""
+    gc.enable()
+    gc.freeze()
 
 
 def processes_with(marker: bytes) -> dict[int, str]:
@@ -60,6 +84,43 @@ def _no_settings_are_left() -> Iterator[None]:
     process_settings.SETTINGS.__init__()  # type: ignore[misc]
     process_settings._keeps_directory = False
     use_code(None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _environments_are_inspected_once() -> Iterator[None]:
+    """Remember what was found about environments of this checkout, which no test changes.
+
+    Each inspection is a process that loads PettingZoo. What failed and what has a pace is asked
+    for again, and so is all that tests write for themselves.
+    """
+    known: dict[object, list[bytes]] = {}
+
+    class Remembering(ExitStack):
+        ending = ""
+
+        def __init__(self, *arguments: Any, **how: Any) -> None:
+            super().__init__()
+            self._start = partial(Child, *arguments, **how)
+
+        def ask(self, question: bytes, timeout_s: float) -> tuple[list[bytes], int | None]:
+            asked = json.loads(question)
+            place = Path(asked["facts"]["launch_directory"]).resolve()
+            # pytest keeps the name of the test that runs there.
+            own = {name: one for name, one in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+            key = question, os.getcwd(), frozenset(own.items())
+            if key in known:
+                return known[key], 0
+            child = self.enter_context(self._start())
+            lines, code = child.ask(question, timeout_s)
+            self.ending = "" if code is None else child.ending
+            lasts = asked["play"] is None and place.is_relative_to(CHECKOUT)
+            if lasts and code == 0 and b'"error"' not in b"".join(lines):
+                known[key] = lines
+            return lines, code
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("arena.envs.inspect.Child", Remembering)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

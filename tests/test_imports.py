@@ -10,6 +10,7 @@ import pytest
 
 from experiments.house import children, rings
 
+pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(
     path.relative_to(ROOT)
@@ -47,11 +48,15 @@ def test_there_are_sources() -> None:
     assert {path.parts[0] for path in SOURCES} == {"arena", "populations", "tools", "configs"}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=str)
-def test_imports_point_one_way(path: Path) -> None:
+def test_imports_point_one_way() -> None:
     above = {"arena": ("populations", "tools", "configs"), "populations": ("tools", "configs")}
-    forbidden = (*above.get(path.parts[0], ("tools", "configs")), "populations.commands")
-    wrong = [n for n in imported(path) if any(is_within(n, above_it) for above_it in forbidden)]
+    wrong = [
+        (str(path), name)
+        for path in SOURCES
+        for name in imported(path)
+        for forbidden in (*above.get(path.parts[0], ("tools", "configs")), "populations.commands")
+        if is_within(name, forbidden)
+    ]
     assert wrong == []
 
 
@@ -106,9 +111,11 @@ def reaches_torch(path: Path, seen: set[Path]) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p.parts[0] == "populations"], ids=str)
-def test_populations_reach_no_torch(path: Path) -> None:
-    assert reaches_torch(path, set()) == []
+def test_populations_reach_no_torch() -> None:
+    seen: set[Path] = set()
+    for path in SOURCES:
+        if path.parts[0] == "populations":
+            assert reaches_torch(path, seen) == []
 
 
 def test_the_search_for_torch_finds_it() -> None:
@@ -125,6 +132,7 @@ ROOMS = (
         "result_merging",
         "checkpoint_rows",
         "generation_rows",
+        "lineups",
         "opponents",
         "monitoring",
         "state",
@@ -186,18 +194,15 @@ def rated_fields(path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
+def test_what_shows_a_rating_reads_it_from_one_module() -> None:
+    showing = ("populations/views/", "populations/hooks/", "tools/")
+    wrong = {
+        str(path): rated_fields(path)
         for path in SOURCES
-        if str(path).startswith(("populations/views/", "populations/hooks/", "tools/"))
-        and not str(path).startswith(OF_THEIR_OWN)
-    ],
-    ids=str,
-)
-def test_what_shows_a_rating_reads_it_from_one_module(path: Path) -> None:
-    assert rated_fields(path) == [], "populations.league.ratings has the one number"
+        if str(path).startswith(showing) and not str(path).startswith(OF_THEIR_OWN)
+    }
+    wrong = {path: fields for path, fields in wrong.items() if fields}
+    assert wrong == {}, "populations.league.ratings has the one number"
 
 
 def test_who_reads_the_rows_of_a_fit_is_found() -> None:

@@ -38,10 +38,9 @@ from .replay.command import replay
 from .rewind import rewind
 from .simulate import simulate
 from .terminal.exit_codes import exit_code
-from .terminal.key_value_command import TakesKeys
-from .terminal.output import document_stream, set_output_aside
+from .terminal.options import TakesKeys
+from .terminal.output import document_stream, paragraphs, set_output_aside
 from .terminal.signals import AtOnce, leave_on_signals
-from .terminal.text import paragraphs
 from .verify import verify
 from .web.command import web
 

@@ -5,7 +5,7 @@ Tests: `tests/tools/test_pin.py`, `tests/faults/test_nth_fault.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,22 +17,6 @@ from .terminal.output import print_json, say
 if TYPE_CHECKING:
     from populations.records.rows import CheckpointRow, GhostRow
     from populations.records.tables import Tables
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pinned:
-    """Result of a pin.
-
-    Attributes:
-        player: Policy and agent steps.
-        directories: Directories of its checkpoint and its ghost, those that there are, relative to
-            the run's.
-        changed: Whether it was otherwise before.
-    """
-
-    player: str
-    directories: tuple[str, ...]
-    changed: bool
 
 
 def pin(
@@ -65,23 +49,27 @@ def pin(
         takes="pin takes RUN:PLAYER, as in runs/a:player/p003@3195847 or runs/a:player/p003, or a "
         "checkpoint's or ghost's directory",
     )
-    done = pin_player(run_dir, name, pinned=not off, utc=utc_now(), trust=trust)
+    pinned, directories, changed = pin_player(
+        run_dir, name, pinned=not off, utc=utc_now(), trust=trust
+    )
     document: dict[str, object] = {
         "run": str(run_dir),
-        "player": done.player,
+        "player": pinned,
         "pinned": not off,
-        "changed": done.changed,
-        "directories": list(done.directories),
+        "changed": changed,
+        "directories": list(directories),
     }
     if as_json:
         print_json(document)
         return
     state = "not pinned" if off else "pinned"
-    before = "" if done.changed else ", as before"
-    say(f"{done.player} is {state}{before}: {' and '.join(done.directories)}")
+    before = "" if changed else ", as before"
+    say(f"{pinned} is {state}{before}: {' and '.join(directories)}")
 
 
-def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str, trust: bool = False) -> Pinned:
+def pin_player(
+    run_dir: Path, name: str, *, pinned: bool, utc: str, trust: bool = False
+) -> tuple[str, tuple[str, ...], bool]:
     """Pin a player under the run's lock, in one commit, or end its pin.
 
     Args:
@@ -90,6 +78,10 @@ def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str, trust: bool 
         pinned: Whether it is to stay.
         utc: Time of the event.
         trust: Whether code that run.yaml names may be imported, wherever it is from.
+
+    Returns:
+        Policy and agent steps; directories of its checkpoint and its ghost, those that there are,
+        relative to the run's; and whether it was otherwise before.
 
     Raises:
         ConfigError: If the run keeps no such player.
@@ -114,7 +106,7 @@ def pin_player(run_dir: Path, name: str, *, pinned: bool, utc: str, trust: bool 
             kind = "pinned" if pinned else "unpinned"
             tx.add_event(kind, player, directories=list(directories))
             run.journal.commit(tx.rows)
-    return Pinned(player=player, directories=directories, changed=bool(changed))
+    return player, directories, bool(changed)
 
 
 def _find(tables: Tables, name: str, *, run_dir: Path) -> list[CheckpointRow | GhostRow]:

@@ -6,7 +6,6 @@ Tests: `tests/tools/test_rewind.py`, `tests/faults/test_nth_fault.py`.
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,21 +17,6 @@ from .terminal.output import print_json, say
 if TYPE_CHECKING:
     from populations.records.rows import CheckpointRow, GhostRow, PolicyRow
     from populations.records.tables import Tables
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rewound:
-    """Result of a rewind.
-
-    Attributes:
-        before: Policy as it was.
-        after: Policy as it goes on.
-        then: Checkpoint or ghost that it goes on from.
-    """
-
-    before: PolicyRow
-    after: PolicyRow
-    then: CheckpointRow | GhostRow
 
 
 def rewind(
@@ -65,31 +49,33 @@ def rewind(
         takes="rewind takes RUN:POLICY@STEPS, as in runs/a:player/p003@3195847, or the directory "
         "of a checkpoint or a ghost",
     )
-    done = rewind_policy(run_dir, name, utc=utc_now(), trust=trust)
+    after, then = rewind_policy(run_dir, name, utc=utc_now(), trust=trust)
     document: dict[str, object] = {
         "run": str(run_dir),
-        "policy": done.after.policy,
-        "checkpoint": done.then.key,
-        "checkpoint_agent_steps": done.then.agent_steps,
-        "fresh_optimizer": done.after.checkpoint is None,
-        "agent_steps": done.after.agent_steps,
-        "generation": done.after.generation,
-        "hyperparameters": dict(done.after.hyperparameters),
+        "policy": after.policy,
+        "checkpoint": then.key,
+        "checkpoint_agent_steps": then.agent_steps,
+        "fresh_optimizer": after.checkpoint is None,
+        "agent_steps": after.agent_steps,
+        "generation": after.generation,
+        "hyperparameters": dict(after.hyperparameters),
     }
     if as_json:
         print_json(document)
         return
-    optimizer = "" if done.after.checkpoint else ", and a fresh optimizer"
+    optimizer = "" if after.checkpoint else ", and a fresh optimizer"
     say(
-        f"{done.after.policy} goes on from {done.then.key}: weights, "
+        f"{after.policy} goes on from {then.key}: weights, "
         f"{'' if optimizer else 'optimizer, '}normalizers and hyperparameters of "
-        f"{done.then.agent_steps:,} agent steps{optimizer}. It stays at "
-        f"{done.after.agent_steps:,} agent steps and is in generation {done.after.generation}.\n"
+        f"{then.agent_steps:,} agent steps{optimizer}. It stays at "
+        f"{after.agent_steps:,} agent steps and is in generation {after.generation}.\n"
         f"Go on: arena launch --resume --run-dir {shlex.quote(str(run_dir))}"
     )
 
 
-def rewind_policy(run_dir: Path, name: str, *, utc: str, trust: bool = False) -> Rewound:
+def rewind_policy(
+    run_dir: Path, name: str, *, utc: str, trust: bool = False
+) -> tuple[PolicyRow, CheckpointRow | GhostRow]:
     """Rewind under the run's lock, in one commit: a kill leaves the old state or the new one.
 
     Args:
@@ -118,12 +104,11 @@ def rewind_policy(run_dir: Path, name: str, *, utc: str, trust: bool = False) ->
         # Every byte: what a policy goes on from is never found to be damaged later.
         without = frozenset({OPTIMIZER} if isinstance(then, GhostRow) else ())
         verify_directory(resolve_key(run_dir, then.key), without=without)
-        before = state.tables.policies[then.policy]
         # No duration or deadline follows from this event.
         tx = state.begin(Now(monotonic_s=0.0, utc=utc))
         after = rewind_rows(state, tx, then)
         run.journal.commit(tx.rows)
-    return Rewound(before=before, after=after, then=then)
+    return after, then
 
 
 def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow | GhostRow:

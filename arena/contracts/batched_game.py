@@ -169,7 +169,7 @@ def _compare(
             difference = first_difference(
                 one, other, agents=sample.spec.agents, populations=sample.populations
             )
-            told = f"another {difference.tensor} in call {call}" if difference else ""
+            told = f"another {difference.what} in call {call}" if difference else ""
             subject.must(rule, difference is None, found=told)
 
 

@@ -1,4 +1,4 @@
-"""The contract of a user's encoder (`arena.networks.user_encoder`).
+"""The contract of a user's encoder (`arena.networks.encoders`).
 
 Shapes: N rows, F features of a flattened observation.
 """
@@ -15,8 +15,8 @@ from arena.contracts.contract import Subject, name_of, reference_of
 from arena.contracts.sample import SampleGame, sample_game
 from arena.envs.spaces.observations import ObservationLayout
 from arena.export.onnx import check_onnx, export_onnx
-from arena.networks.make import make_actor_critic
-from arena.networks.user_encoder import UserEncoder, make_user_encoder
+from arena.networks.actor_critic import make_actor_critic
+from arena.networks.encoders import UserEncoder, make_user_encoder
 from arena.resolve import put_first_on_path
 
 NUM_ROWS = 64

@@ -11,6 +11,7 @@ import psutil
 
 from arena.contracts.contract import Subject, name_of
 from arena.metrics.sink import RUN, Sink, find_sinks
+from arena.metrics.tracker import TRACKERS
 
 Point = tuple[str, int, Mapping[str, float]]
 
@@ -71,6 +72,8 @@ def _maker(
 ) -> Callable[[], Sink]:
     if not isinstance(sink, str):
         return lambda: sink(run_dir)
+    rule = "it must be a sink; a tracker has none, and reads metrics.jsonl (check jsonl)"
+    subject.must(rule, sink not in TRACKERS, got=sink)
     with subject.obeying("it must be found by its name in metrics.sinks"):
         (make,) = find_sinks([sink], run_dir, launch_directory=launch_directory).values()
     return make

@@ -9,19 +9,18 @@ Tests: `tests/arena/drawings/test_draw.py`.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain, repeat
 
 from pydantic import TypeAdapter, ValidationError
 
 from arena.drawings.find import find_drawing
-from arena.drawings.picture import NUM_COLUMNS, Game, Moment, Picture
-from arena.drawings.svg import check_svg, printable
+from arena.drawings.moves import move_of
+from arena.drawings.picture import NUM_COLUMNS, Game, Moment, Picture, check_svg, printable
 from arena.errors import ArenaError, ConfigError, EnvironmentFault
-from arena.processes.child import end_with_guard
-from arena.processes.questions import answering, ask
+from arena.processes.child import serve
+from arena.processes.parent import Child
 from arena.users_code import users_code
 
 MAX_BYTES, MAX_LINES = 64 << 20, 200
@@ -37,11 +36,14 @@ class Drawn:
 
     Attributes:
         pictures: The start, and a picture after each step; fewer if there is a problem.
+        names: Names of actions by agent, at the moment of each picture, as far as the game has
+            names for what was asked.
         returns: Sum of each agent's rewards until the last picture.
         problem: Reason for which pictures are missing, for people. Empty: none is.
     """
 
     pictures: tuple[Picture, ...] = ()
+    names: tuple[Mapping[str, Mapping[int, str]], ...] = ()
     returns: Mapping[str, float] = field(default_factory=dict)
     problem: str = ""
 
@@ -59,28 +61,33 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
     Raises:
         OSError: If the process cannot be started.
     """
-    command = [sys.executable, "-P", "-m", "arena.drawings.draw"]
-    reply = ask(command, _GAME.dump_json(game), timeout_s=timeout_s, variables=NO_WINDOWS)
     pictures: list[Picture] = []
+    names: list[Mapping[str, Mapping[int, str]]] = []
     drawn, problem = Drawn(), ""
+    module, number = "arena.drawings.draw", len(game.turns) + 1
+    with Child(module, log="temporary", talks="output", variables=NO_WINDOWS) as child:
+        lines, code = child.ask(_GAME.dump_json(game), timeout_s)
+        how = f"its process ended {child.ending}"
+    if code is None:
+        how = f"it took over {timeout_s:g} s"
     try:
-        for line in reply.output.splitlines():
+        for line in lines:
             drawn = _LINE.validate_json(line)
             pictures += map(checked, drawn.pictures)
+            names += drawn.names
             problem = drawn.problem
     # A torn line: the process has ended while it wrote.
     except ValidationError:
         pass
     except ValueError as error:
         problem = str(error)
-    number = len(game.turns) + 1
     if len(pictures) < number and not problem:
-        problem = f"its process ended {reply.ending}"
-        if reply.exit_code is None:
-            problem = f"it took over {timeout_s:g} s"
+        problem = how
     if problem:
         problem = f"{game.spec.id}: {len(pictures)} of {number} pictures could be drawn: {problem}"
-    return Drawn(pictures=tuple(pictures), returns=drawn.returns, problem=problem)
+    return Drawn(
+        pictures=tuple(pictures), names=tuple(names), returns=drawn.returns, problem=problem
+    )
 
 
 def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
@@ -90,8 +97,7 @@ def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
         ArenaError: If it cannot be played again or drawn.
     """
     # PettingZoo stays out of the parent.
-    from arena.drawings.render import SHOW_ALL_HANDS, render
-    from arena.drawings.replay import replay
+    from arena.drawings.replay import SHOW_ALL_HANDS, render, replay
 
     place = game.launch_directory
     draw = find_drawing(game.spec.id, reference=game.drawing, launch_directory=place) or render
@@ -126,27 +132,28 @@ def checked(picture: Picture) -> Picture:
     return replace(picture, text="\n".join(printable(line, width=NUM_COLUMNS) for line in lines))
 
 
-def _serve() -> None:
-    """Run as the child. Output of the environment goes to standard error."""
-    end_with_guard()
-    with answering() as output:
-        returns: Mapping[str, float] = {}
-        num_bytes = 0
-        try:
-            for moment, picture in pictures_of(_GAME.validate_json(sys.stdin.read())):
-                returns = moment.returns
-                line = _LINE.dump_json(Drawn(pictures=(picture,), returns=returns)).decode()
-                num_bytes += len(line)
-                if num_bytes > MAX_BYTES:
-                    raise EnvironmentFault(f"all together may have {MAX_BYTES >> 20} MB")
-                print(line, file=output, flush=True)
-        except ArenaError as error:
-            last = _LINE.dump_json(Drawn(returns=returns, problem=str(error)))
-            print(last.decode(), file=output, flush=True)
-    # An environment may leave threads behind that would keep the interpreter from ending.
-    sys.stderr.flush()
-    os._exit(0)
+def _answers(requests: Iterator[str]) -> Iterator[str]:
+    """Draw the only game that is asked for, as the child."""
+    returns: Mapping[str, float] = {}
+    num_bytes = 0
+    try:
+        game = _GAME.validate_json(next(requests))
+        named = chain(game.named, repeat({}))
+        for (moment, picture), asked in zip(pictures_of(game), named, strict=False):
+            returns = moment.returns
+            names = {
+                agent: {one: move.name for one in actions if (move := move_of(moment, agent, one))}
+                for agent, actions in asked.items()
+            }
+            one = Drawn(pictures=(picture,), names=(names,), returns=returns)
+            line = _LINE.dump_json(one).decode()
+            num_bytes += len(line)
+            if num_bytes > MAX_BYTES:
+                raise EnvironmentFault(f"all together may have {MAX_BYTES >> 20} MB")
+            yield line
+    except ArenaError as error:
+        yield _LINE.dump_json(Drawn(returns=returns, problem=str(error))).decode()
 
 
 if __name__ == "__main__":
-    _serve()
+    serve(_answers)

@@ -11,7 +11,7 @@ from typing import cast
 
 from arena.drawings.picture import Drawing
 from arena.envs.openspiel.game import is_openspiel
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS
 from arena.errors import ConfigError
 from arena.resolve import resolve
 
@@ -23,7 +23,7 @@ DRAWINGS: Mapping[str, str] = {
     **{f"openspiel:{name}": name for name in (*BOARDS, *CARDS)},
     "openspiel:tic_tac_toe": "tictactoe",
 }
-"""Module of `arena.drawings.games` by an environment's id without version and parameters."""
+"""Function ``draw_NAME`` of `arena.drawings.games` by an id without version and parameters."""
 
 OPTIONS = re.compile(r"[-_]v\d+$|\(.*\)$")
 
@@ -47,9 +47,9 @@ def find_drawing(
         originals = {game: original for original, game in TWINS.items()}
         game = originals.get(environment_id, environment_id)
         if name := DRAWINGS.get(OPTIONS.sub("", game)):
-            reference = f"arena.drawings.games.{name}:draw"
+            reference = f"arena.drawings.games:draw_{name}"
         elif is_openspiel(game):
-            reference = "arena.drawings.openspiel:draw_text"
+            reference = "arena.drawings.boards:draw_text"
         else:
             return None
         launch_directory = None

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from arena.drawings.find import OPTIONS
 from arena.drawings.picture import Moment
 from arena.envs.openspiel.game import is_openspiel
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS
 
 ANY = "*"
 """Row of a cell of which the column alone counts."""
@@ -92,13 +92,13 @@ def _chess(moment: Moment, agent: str, action: int) -> Move:
 
 
 def _go(moment: Moment, _agent: str, action: int) -> Move:
-    from arena.drawings.games.go import LETTERS
+    from arena.drawings.games import GO_COLUMNS
 
     size = len(moment.env.unwrapped._go.board)
     row, column = divmod(action, size)
     if row == size:
         return Move("pass")
-    return Move(f"{LETTERS[column]}{size - row}".lower(), (_cell(row, column),))
+    return Move(f"{GO_COLUMNS[column]}{size - row}".lower(), (_cell(row, column),))
 
 
 NAMED: Mapping[str, Callable[[Moment, str, int], Move]] = {

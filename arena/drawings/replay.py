@@ -1,13 +1,17 @@
 """A game that is played again from its seed and its actions, by the steppers that played it.
 
-Imports PettingZoo: it runs in the child of `arena.drawings.draw`.
+Environments without a drawing are drawn by PettingZoo's own ``render``. Imports PettingZoo: it runs
+in the child of `arena.drawings.draw`.
 
 Tests: `tests/arena/drawings/test_draw.py`.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -15,17 +19,26 @@ from typing import Any
 
 import numpy as np
 
-from arena.drawings.picture import Game, Moment
-from arena.drawings.render import render_mode_of
+from arena.drawings.picture import Game, Moment, Picture
 from arena.envs.batched.find import find_game, names_code
 from arena.envs.one_by_one import steppers
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.pettingzoo.buffers import Buffers
-from arena.envs.pettingzoo.episode import EpisodeRow
-from arena.envs.pettingzoo.stepper import Stepper
+from arena.envs.pettingzoo.episode import EpisodeRow, Stepper
 from arena.envs.registry import make_environment
 from arena.envs.spaces.actions import ActionLayout
-from arena.errors import EnvironmentFault, EnvironmentUnavailable
+from arena.errors import ConfigError, EnvironmentFault, EnvironmentUnavailable
+
+MODES = ("rgb_array", "ansi")
+"""Values of ``render_mode`` that give a picture, the best first."""
+
+SHOW_ALL_HANDS = re.compile(r"classic/(leduc_holdem|texas_holdem|gin_rummy|hanabi)")
+"""Environments whose pictures show what an agent must not see."""
+
+MAX_PIXELS = 1 << 22
+
+ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+"""Colours and the like of a terminal."""
 
 
 class Decisions(dict[str, list[Any]]):
@@ -128,3 +141,46 @@ def _made(game: Game, buffers: Buffers, *, renders: bool) -> tuple[Stepper, Call
 
     stepper = BatchedStepper(game_class, spec, row)
     return stepper, lambda: stepper.game
+
+
+def render_mode_of(env: object) -> str:
+    """Return the ``render_mode`` with which an environment draws itself.
+
+    Raises:
+        ConfigError: If it has none that gives a picture.
+    """
+    modes = list(getattr(env, "metadata", {}).get("render_modes", ()))
+    for mode in MODES:
+        if mode in modes:
+            return mode
+    raise ConfigError(
+        f"its metadata must have one of the render modes {' and '.join(MODES)}, got {modes}; or a "
+        "function of yours draws it (docs/how-to/drawing.md)"
+    )
+
+
+def render(moment: Moment) -> Picture:
+    """Return what an environment renders.
+
+    Raises:
+        EnvironmentFault: If that is neither text nor pixels.
+    """
+    shown = moment.env.render()
+    if isinstance(shown, str):
+        return Picture(text=ESCAPES.sub("", shown))
+    frame = np.asarray(shown)
+    shape = "x".join(map(str, frame.shape))
+    if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or not frame.size:
+        raise EnvironmentFault(
+            "render must return text, or pixels as uint8 of height x width x 3, got "
+            f"{type(shown).__name__} {frame.dtype} {shape}"
+        )
+    if frame.size > 3 * MAX_PIXELS:
+        raise EnvironmentFault(f"render must return at most {MAX_PIXELS:,} pixels, got {shape}")
+    # Of its requirements only PettingZoo's games need it.
+    import pygame
+
+    file = io.BytesIO()
+    # pygame's first axis is the horizontal one.
+    pygame.image.save(pygame.surfarray.make_surface(frame.swapaxes(0, 1)), file, "frame.png")
+    return Picture(png=base64.b64encode(file.getvalue()).decode())

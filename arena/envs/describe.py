@@ -8,10 +8,13 @@ Tests: `tests/arena/envs/test_inspect.py`, `tests/arena/envs/test_agents.py`.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import partial
 from importlib import metadata
+from itertools import islice
 from typing import Any, Literal, cast
 
 from arena.environment_spec import (
@@ -21,21 +24,25 @@ from arena.environment_spec import (
     MaskPlace,
     SpaceJson,
 )
-from arena.envs.agents import agents_of
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.findings import with_others
 from arena.envs.openspiel.game import canonical_game_id, is_openspiel, openspiel_facts
-from arena.envs.pettingzoo.global_state import describe_state, no_state
-from arena.envs.registry import canonical_id, home_module, make_environment, native_api
+from arena.envs.pettingzoo.states import describe_state, no_state
+from arena.envs.registry import TWINS, canonical_id, home_module, make_environment, native_api
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import describe
-from arena.envs.twins import TWINS
 from arena.envs.value_rules import reset_told
 from arena.errors import ConfigError, EnvironmentFault
 from arena.users_code import pass_interrupt, raised
 
 MASK_SEED = 0
 """Seed of the resets that look for masks; any one will do."""
+
+MAX_AGENTS = 4096
+"""Most agents of an environment: each has a column in every table."""
+
+RANGE = re.compile(r"(?P<before>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<after>.*)")
+"""Range of agents, such as ``walker_{0..9}``."""
 
 
 def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
@@ -284,3 +291,72 @@ def _distributions(package: str) -> list[str]:
         if found is None or "site-packages" not in (found.origin or ""):
             return []
         return sorted(set(metadata.packages_distributions().get(package, [])))
+
+
+def agents_of(
+    env: Any,  # noqa: ANN401
+    *,
+    environment_id: str,
+    declared: Sequence[str] | None = None,
+) -> tuple[str, ...]:
+    """Return all agents that may appear.
+
+    Args:
+        env: A PettingZoo environment.
+        environment_id: Environment's id, for messages.
+        declared: Agents that the user declares, where the environment does not.
+
+    Raises:
+        ConfigError: If they are unknown, or declared by both.
+    """
+    # PettingZoo lets an environment leave the attribute out or empty.
+    agents = getattr(env, "possible_agents", None)
+    if agents and declared is not None:
+        raise ConfigError(
+            f"environment.possible_agents must be left out: {environment_id} itself says that they "
+            f"are {list(agents)}"
+        )
+    if declared is not None:
+        return named_agents(declared)
+    if not agents:
+        raise ConfigError(
+            f"environment.id {environment_id} must have possible_agents, all agents that may "
+            f"appear. It does not say: list them as environment.possible_agents, for instance "
+            f"[walker_{{0..9}}, boss]"
+        )
+    return tuple(agents)
+
+
+def named_agents(patterns: Sequence[str]) -> tuple[str, ...]:
+    """Expand ranges: ``walker_{0..2}`` is walker_0, walker_1 and walker_2.
+
+    Raises:
+        ConfigError: If there is no agent, one occurs twice, or there are more than `MAX_AGENTS`.
+    """
+    written = (agent for pattern in patterns for agent in _written_out(pattern))
+    # One more than the limit is enough to refuse a huge range without expanding it.
+    agents = tuple(islice(written, MAX_AGENTS + 1))
+    if len(agents) > MAX_AGENTS:
+        raise ConfigError(
+            f"environment.possible_agents must be at most {MAX_AGENTS}, got more: {list(patterns)}"
+        )
+    # Two ranges may overlap, or a range and a name.
+    twice = sorted(agent for agent, times in Counter(agents).items() if times > 1)
+    if twice or not agents:
+        raise ConfigError(
+            f"environment.possible_agents must have agents, each once, got {list(patterns)}"
+            + (f" with {twice[0]!r} twice" if twice else "")
+        )
+    return agents
+
+
+def _written_out(pattern: str) -> Iterator[str]:
+    # The text before the first range has no braces, so ranges expand from left to right.
+    found = RANGE.fullmatch(pattern)
+    if found is None:
+        yield pattern
+        return
+    for number in range(int(found["first"]), int(found["last"]) + 1):
+        # A pattern may have several ranges: the last one counts fastest.
+        for rest in _written_out(found["after"]):
+            yield f"{found['before']}{number}{rest}"

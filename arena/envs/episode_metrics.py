@@ -11,8 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -32,7 +31,8 @@ LARGEST = float(np.finfo(np.float32).max)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
-class Report(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Report:
     """Figures of one agent at the end of an episode.
 
     Attributes:
@@ -106,7 +106,7 @@ class EpisodeFigures:
             num_others = len(report.figures) - len(known)
             if num_others:
                 ignored = report.num_ignored + num_others
-                self.reports[at] = report._replace(figures=known, num_ignored=ignored)
+                self.reports[at] = replace(report, figures=known, num_ignored=ignored)
 
     def clear(self) -> None:
         """Discard the reports of the last call."""

@@ -4,17 +4,22 @@ A short-lived child makes the environment (``python -m arena.envs.inspect``: a r
 standard input, the answers as JSON on standard output, a line for the facts and one for the pace).
 The controller thus stays free of PettingZoo and survives whatever an environment does. The facts
 come first: they stand even where random play ends the child. This module imports nothing heavy.
+The child also tells the digests of the users' modules that it has imported.
+
+Tests: `tests/arena/envs/test_inspect.py`, `tests/arena/envs/probe/test_users_modules.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 import sys
 import traceback
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from types import MappingProxyType
+from pathlib import Path
+from types import MappingProxyType, ModuleType
 from typing import Any, Literal
 
 from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
@@ -26,9 +31,12 @@ from arena.errors import (
     EnvironmentUnavailable,
     NotTrusted,
 )
-from arena.processes.child import end_with_guard
-from arena.processes.questions import answering, ask
-from arena.types import Digest
+from arena.files import read_regular
+from arena.processes.child import serve
+from arena.processes.parent import Child
+from arena.resolve import resolve
+from arena.types import Digest, canonical_digest
+from arena.users_code import owner_of
 
 ERRORS: Mapping[str, type[ArenaError]] = {
     error.__name__: error
@@ -45,6 +53,9 @@ MAKING_S = 60.0
 COUNTED_PLAY_S = 300.0
 """Time limit for playing it where steps are counted, not seconds."""
 
+MAX_MODULE_BYTES = 1 << 26
+"""Most bytes of a module's file that is compared; it may be a compiled one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
@@ -53,7 +64,7 @@ class Inspected:
     Attributes:
         spec: Environment's spec.
         code: Digests of the code outside of installed packages that was imported, by module or
-            package (`arena.envs.probe.users_modules`).
+            package (`arena.envs.inspect`).
         pace: Pace of random play. None: not requested, or ended too early.
         why: Reason for the lack of a requested pace.
     """
@@ -112,13 +123,13 @@ def inspect_and_play(
         question = json.dumps(asked, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"environment.kwargs must be plain data: {error}") from None
-    arguments = [sys.executable, "-P", "-m", "arena.envs.inspect"]
-    reply = ask(arguments, question.encode(), timeout_s=timeout_s)
-    # Late: the facts may already be in the output.
-    ending = None if reply.exit_code is None else reply.ending
+    with Child("arena.envs.inspect", log="temporary", talks="output") as child:
+        lines, exit_code = child.ask(question.encode(), timeout_s)
+        # Late: the facts may already be there.
+        ending = None if exit_code is None else child.ending
     late = f"within {timeout_s:g} s"
     # The last line may be torn: the child may die while it writes.
-    answers = [_answer_in(line) for line in reply.output.splitlines()]
+    answers = [_answer_in(line) for line in lines]
     if not answers or answers[0] is None:
         how = (
             f"was not made and reset {late}"
@@ -213,7 +224,6 @@ def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | 
     """Return the facts, or the error in their place."""
     # Imported in the child only: PettingZoo must not reach the controller.
     from arena.envs.describe import environment_facts
-    from arena.envs.probe.users_modules import import_all, module_digests
     from arena.users_code import own_lines, pass_interrupt, raised
 
     try:
@@ -258,23 +268,63 @@ def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> 
     return {"pace": asdict(pace)}
 
 
-def _serve() -> None:
-    """Run as the child. Output of the environment goes to standard error."""
-    end_with_guard()
-    with answering() as output:
-        question = json.load(sys.stdin)
-        request = EnvironmentRequest(**question["facts"])
-        found = _facts(request, question["code"])
-        answer = asdict(found) if isinstance(found, Inspected) else found
-        # Flushed before any play, which may end the process.
-        print(json.dumps(answer, allow_nan=False), file=output, flush=True)
-        if isinstance(found, Inspected) and question["play"] is not None:
-            played = _pace(found.spec, request, play=question["play"])
-            print(json.dumps(played, allow_nan=False), file=output, flush=True)
-    # An environment may leave threads behind that would keep the interpreter from ending.
-    sys.stderr.flush()
-    os._exit(0)
+def _answers(requests: Iterator[str]) -> Iterator[str]:
+    """Answer the only request, as the child."""
+    question = json.loads(next(requests))
+    request = EnvironmentRequest(**question["facts"])
+    found = _facts(request, question["code"])
+    answer = asdict(found) if isinstance(found, Inspected) else found
+    # Before any play, which may end the process.
+    yield json.dumps(answer, allow_nan=False)
+    if isinstance(found, Inspected) and question["play"] is not None:
+        yield json.dumps(_pace(found.spec, request, play=question["play"]), allow_nan=False)
+
+
+def import_all(references: Mapping[str, str], *, launch_directory: str) -> None:
+    """Import all objects that a configuration names.
+
+    Args:
+        references: ``package.module:Name`` by the key that names it.
+        launch_directory: Directory to put first on ``sys.path``.
+
+    Raises:
+        ConfigError: Names each key whose object is gone or cannot be imported.
+    """
+    faults = []
+    for key, reference in references.items():
+        try:
+            resolve(reference, launch_directory=launch_directory)
+        except ConfigError as error:
+            faults.append(f"{key}: {error}")
+    if faults:
+        raise ConfigError("; ".join(faults))
+
+
+def module_digests() -> dict[str, Digest]:
+    """Return a digest of the source of each package or single module of users' that is imported.
+
+    Users' are those outside of installed packages, of Python and of Arena. A digest covers the
+    imported modules of a package, not its other files.
+    """
+    files: dict[str, dict[str, Digest]] = defaultdict(dict)
+    # A copy: an attribute of a lazy module may import another one.
+    for name, module in list(sys.modules.items()):
+        # Not by getattr, for which a user's module may have code of its own.
+        path = vars(module).get("__file__") if isinstance(module, ModuleType) else None
+        # The child itself is Arena's; multiprocessing gives it a second name.
+        is_own = module is sys.modules["__main__"]
+        if isinstance(path, str) and not is_own and owner_of(name, path) == "user":
+            files[name.partition(".")[0]][name] = _digest(Path(path))
+    return {name: canonical_digest(files[name]) for name in sorted(files)}
+
+
+def _digest(path: Path) -> Digest:
+    try:
+        return Digest(hashlib.sha256(read_regular(path, limit_bytes=MAX_MODULE_BYTES)).hexdigest())
+    # A module of an archive, or one whose file is gone by now or is none, has no source to compare.
+    except OSError:
+        return Digest("")
 
 
 if __name__ == "__main__":
-    _serve()
+    serve(_answers)

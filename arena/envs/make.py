@@ -1,32 +1,32 @@
 """Construction of the batched view that a configuration asks for.
 
-Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_backends.py`.
+Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_backends.py`,
+`tests/arena/envs/spaces/test_critic_input.py`.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from arena.config import EnvironmentConfig, LearnerSetup
 from arena.environment_spec import EnvironmentSpec
-from arena.envs.base import BatchedEnv
+from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.batched.game import BatchedGameClass
 from arena.envs.batched.scoring import make_batched_score
-from arena.envs.one_by_one.faults import ToleratedFaults
+from arena.envs.one_by_one.envs import ToleratedFaults
 from arena.envs.one_by_one.steppers import EnvsRequest, make_one_by_one, make_rows
 from arena.envs.pettingzoo.batch import Envs, PettingZooBatch
 from arena.envs.pettingzoo.buffers import check_partition
-from arena.envs.pettingzoo.global_state import no_state
-from arena.envs.pettingzoo.global_state_wrapper import GlobalStateWrapper
+from arena.envs.pettingzoo.states import States, no_state
 from arena.envs.random_play import populations_of
+from arena.envs.registry import TWINS
 from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper
-from arena.envs.twins import TWINS
 from arena.envs.workers.envs import EnvWorkers
 from arena.errors import ConfigError, EnvironmentFault
 from arena.processes.settings import SETTINGS
@@ -197,3 +197,25 @@ def _make_one_by_one(request: BatchRequest) -> BatchedEnv:
     if rows.states is None:
         return batch
     return GlobalStateWrapper(batch, states=rows.states, device=request.device)
+
+
+class GlobalStateWrapper(TurnWrapper):
+    """`BatchedEnv` whose turns contain the states that its steppers read.
+
+    Args:
+        env: Wrapped environment.
+        states: States that its steppers write.
+        device: Device of the turns.
+    """
+
+    def __init__(self, env: BatchedEnv, *, states: States, device: torch.device) -> None:
+        super().__init__(env)
+        self._device = device
+        self._now = torch.from_numpy(states.now)
+        self._final = torch.from_numpy(states.final)
+
+    def _changed(self, turn: Turn) -> Turn:
+        device = self._device
+        # A new Turn: the wrapped one is shared, and on the CPU the states are the buffers
+        # themselves.
+        return replace(turn, state=self._now.to(device), final_state=self._final.to(device))

@@ -2,6 +2,8 @@
 
 An id is one of PettingZoo's registry (``classic/connect_four-v3``), one of mpe2 or magent2
 (``mpe2/simple_spread_v3``, also written ``mpe/...`` and ``-v3``), or ``package.module:factory``.
+
+Tests: `tests/arena/envs/batched/test_twins.py`.
 """
 
 from __future__ import annotations
@@ -47,6 +49,16 @@ MAGENT_NAMES = (
     "gather_v5",
     "tiger_deer_v4",
 )
+
+# Names, not classes: importing a game would import torch.
+TWINS: Mapping[str, str] = {
+    "classic/connect_four-v3": "arena.envs.batched.connect_four:ConnectFour",
+    "classic/rps-v2": "arena.envs.batched.rock_paper_scissors:RockPaperScissors",
+    "classic/tictactoe-v3": "arena.envs.batched.tictactoe:TicTacToe",
+    "openspiel:kuhn_poker": "arena.envs.batched.kuhn_poker:KuhnPoker",
+    "openspiel:leduc_poker": "arena.envs.batched.leduc_poker:LeducPoker",
+}
+"""Twin of an original's canonical id, as ``package.module:Class``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

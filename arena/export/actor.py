@@ -2,12 +2,18 @@
 
 Shapes: N rows, F numbers of a flattened observation, n logits, K numbers of an action's row, H
 numbers of a recurrent state.
+
+Tests: `tests/arena/export/test_onnx.py`, `tests/arena/export/test_actor.py`,
+`tests/arena/export/test_levels.py`.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
 
+import onnxruntime
 import torch
 
 from arena.checkpoints.files import read_verified
@@ -17,10 +23,10 @@ from arena.core import Actor, ActorInput, ActorOutput
 from arena.errors import CheckpointCorrupt
 from arena.export.card import POLICY, WEIGHTS, Card, read_card
 from arena.export.champion import at_temperature
-from arena.export.inputs import ACTION_MASK, STATE_IN, Feeds, feeds_of
-from arena.export.outputs import STATE_OUT, parameter_names
-from arena.export.session import make_session
+from arena.export.graph import ACTION_MASK, STATE_IN, STATE_OUT, Feeds, feeds_of, parameter_names
 from arena.networks.distributions import make_distribution
+
+_ERRORS_ONLY = 3
 
 
 class ExportedActor(Actor):
@@ -116,3 +122,40 @@ def _verified(directory: Path, card: Card, name: str) -> bytes:
     if record is None:
         raise CheckpointCorrupt(f"{directory}: its card names no {name}")
     return read_verified(directory, name, record)
+
+
+def make_session(model: bytes) -> onnxruntime.InferenceSession:
+    """Open a model whose weights are inline."""
+    options = onnxruntime.SessionOptions()
+    # A policy's products are too small for threads, which would only compete with the learners.
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = _ERRORS_ONLY
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def tempered(
+    weights: Mapping[str, torch.Tensor], network: NetworkConfig, *, temperature: float
+) -> dict[str, torch.Tensor]:
+    """Return weights that sample by the probabilities of others to the power of 1 / temperature.
+
+    Logits are divided by it, deviations of continuous numbers multiplied by its square root; the
+    value and the likeliest actions stay.
+
+    Args:
+        weights: Weights of a policy, of which nothing is changed.
+        network: Its architecture.
+        temperature: Temperature, above 0.
+    """
+    changed = dict(weights)
+    numbers = len(weights["log_std"]) if "log_std" in weights else 0
+    shared = network.critic == "own" and not network.separate_value
+    # The last layer has P = n + C outputs, and one more where it gives the value, too.
+    num_logits = len(weights["head.bias"]) - numbers - shared
+    for name in ("head.weight", "head.bias"):
+        changed[name] = weights[name].clone()
+        changed[name][:num_logits] /= temperature
+    if numbers:
+        # p(x)^(1 / T) of a normal density has T times its variance.
+        changed["log_std"] = weights["log_std"] + 0.5 * math.log(temperature)
+    return changed

@@ -33,8 +33,7 @@ from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, ExportError
 from arena.export.card import Card
-from arena.export.inputs import ACTION_MASK, STATE_IN, input_names
-from arena.export.outputs import LOGITS, STATE_OUT, action_names
+from arena.export.graph import ACTION_MASK, LOGITS, STATE_IN, STATE_OUT, action_names, input_names
 
 Engine = Literal["unity", "godot"]
 

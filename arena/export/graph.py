@@ -1,17 +1,27 @@
 """A policy as a module with the inputs and outputs of its ONNX graph.
 
-Normalization, masking, the greedy action and the value's units are inside. Inputs are those of
-`arena.export.inputs`. Outputs are the policy's parameters and those of `arena.export.outputs`:
-``logits`` float32 [N, n] of all choices side by side, illegal ones at float32's minimum; ``mean``
-and ``log_std`` float32 [N, C] of continuous numbers before they are brought within their bounds;
-the greedy action; ``value`` float32 [N], the expected discounted return in units of reward, unless
-only a centralized critic knows it; and ``state_out`` float32 [N, H] of a recurrent policy. Choices
-count from 0: `champion.py` adds the starts of an action space, which the card holds.
+Normalization, masking, the greedy action and the value's units are inside.
 
-Shapes: N rows, F numbers of a flattened observation, n logits, C continuous numbers, H numbers of a
-recurrent state.
+Inputs are each part of an observation as the environment gives it, as float32. An observation that
+is no Dict or Tuple is the input ``observation``; of others each part is an input
+``observation.<key>``, nested keys joined by dots. ``agent_id``, int64 [N], is the place of the
+deciding agent among those of the population. ``state_in``, float32 [N, H], is the recurrent state:
+zeros at the start of an episode, then ``state_out`` of the agent's previous decision.
 
-Tests: `tests/arena/export/test_onnx.py`, `tests/arena/export/test_graph.py`.
+Outputs are the policy's parameters: ``logits`` float32 [N, n] of all choices side by side, illegal
+ones at float32's minimum; ``mean`` and ``log_std`` float32 [N, C] of continuous numbers before they
+are brought within their bounds; the greedy action; ``value`` float32 [N], the expected discounted
+return in units of reward, unless only a centralized critic knows it; and ``state_out`` float32
+[N, H] of a recurrent policy. An action that is no Dict or Tuple is the output ``action``; of others
+each part is an output ``action.<key>``. Choices are int64 [N, ...] and count from 0: `champion.py`
+adds the starts of an action space, which the card holds. Numbers are float32 [N, ...], each in the
+shape of its space and within its bounds.
+
+Shapes: N rows, F numbers of a flattened observation, n logits, k categories of a part, C continuous
+numbers, K numbers of an action's row, H numbers of a recurrent state.
+
+Tests: `tests/arena/export/test_onnx.py`, `tests/arena/export/test_graph.py`,
+`tests/arena/export/test_spaces.py`.
 """
 
 from __future__ import annotations
@@ -20,17 +30,147 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
-from arena.export.inputs import ACTION_MASK, STATE_IN, Feeds, Flatten, input_names
-from arena.export.outputs import STATE_OUT, VALUE, InUnits, action_names, parameter_names
+from arena.envs.spaces.leaves import Leaf
+from arena.envs.spaces.observations import UINT8, ObservationLayout, is_agent_id, unflattened
+from arena.errors import ExportError
 from arena.networks.actor_critic import ActorCritic
-from arena.networks.gaussians import LOG_STD_LIMIT
-from arena.networks.heads import mask_logits
+from arena.networks.distributions import LOG_STD_LIMIT, mask_logits
+
+OBSERVATION = "observation"
+AGENT_ID = "agent_id"
+STATE_IN = "state_in"
+ACTION_MASK = "action_mask"
+
+Feeds = dict[str, npt.NDArray[Any]]
+"""Arrays by the names of a graph's inputs."""
+
+
+ACTION = "action"
+
+LOGITS = "logits"
+
+MEAN = "mean"
+
+LOG_STD = "log_std"
+
+VALUE = "value"
+
+STATE_OUT = "state_out"
+
+
+def input_names(layout: ObservationLayout) -> tuple[str, ...]:
+    """Return the name of each leaf's input.
+
+    Raises:
+        ExportError: If two are equal, because of dots in the keys of a Dict.
+    """
+    return unique_names(
+        [
+            AGENT_ID if is_agent_id(leaf) else ".".join((OBSERVATION, *leaf.path))
+            for leaf in layout.leaves
+        ]
+    )
+
+
+def unique_names(names: list[str]) -> tuple[str, ...]:
+    """Check that names of inputs or outputs differ, and return them.
+
+    Raises:
+        ExportError: If two are equal.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise ExportError(f"two parts of a space would both be {name}: keys must have no dots")
+    return tuple(names)
+
+
+class Flatten(nn.Module):
+    """Module that flattens a graph's inputs to rows [N, F], as learners flatten observations.
+
+    Args:
+        layout: Layout of the rows.
+    """
+
+    def __init__(self, layout: ObservationLayout) -> None:
+        super().__init__()
+        self._leaves = layout.leaves
+        self._names = input_names(layout)
+        self._one_hots = nn.ModuleList(
+            nn.Identity() if leaf.kind in ("Box", "MultiBinary") else _OneHots(leaf)
+            for leaf in layout.leaves
+        )
+
+    def forward(self, feeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """Flatten inputs to float32 [N, F]."""
+        parts = []
+        for name, leaf, one_hots in zip(self._names, self._leaves, self._one_hots, strict=True):
+            # As float32 in any case: the network scales images itself.
+            values = feeds[name].float()
+            # A number without axes, [N], becomes a column [N, 1].
+            parts.append(one_hots(values.flatten(1) if leaf.shape else values.unsqueeze(1)))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+class _OneHots(nn.Module):
+    """Module from choices float32 [N, k] to as many one-hots side by side, float32 [N, n]."""
+
+    _category: torch.Tensor
+    _choice: torch.Tensor
+
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__()
+        choices = zip(leaf.starts, leaf.choices, strict=True)
+        # Column j of the one-hots is 1 where the number at category[j] is choice[j].
+        known = [(at, start + c) for at, (start, n) in enumerate(choices) for c in range(n)]
+        category, choice = [at for at, _ in known], [number for _, number in known]
+        self.register_buffer("_category", torch.tensor(category, dtype=torch.int64))
+        self.register_buffer("_choice", torch.tensor(choice, dtype=torch.float32))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return (values.index_select(1, self._category) == self._choice).float()
+
+
+def feeds_of(rows: torch.Tensor, layout: ObservationLayout) -> Feeds:
+    """Undo `Flatten`.
+
+    Args:
+        rows: Rows on the CPU. [N, F].
+        layout: Layout of the rows.
+    """
+    flat = rows.numpy()
+    return {
+        name: unflattened(leaf, flat[:, leaf.place]).astype(_dtype(leaf))
+        for name, leaf in zip(input_names(layout), layout.leaves, strict=True)
+    }
+
+
+def random_feeds(layout: ObservationLayout, num_rows: int, *, rng: np.random.Generator) -> Feeds:
+    """Return random observations as inputs of a graph."""
+    return {
+        name: _random(leaf, num_rows, rng=rng).astype(_dtype(leaf))
+        for name, leaf in zip(input_names(layout), layout.leaves, strict=True)
+    }
+
+
+def _random(leaf: Leaf, num_rows: int, *, rng: np.random.Generator) -> npt.NDArray[Any]:
+    if leaf.is_box:
+        shape = (num_rows, *leaf.shape)
+        is_bytes = leaf.dtype == UINT8
+        return rng.integers(256, size=shape) if is_bytes else rng.normal(scale=2.0, size=shape)
+    starts, choices = np.array(leaf.starts, dtype=np.int64), np.array(leaf.choices, dtype=np.int64)
+    drawn = rng.integers(starts, starts + choices, size=(num_rows, len(choices)))
+    return drawn.reshape(num_rows, *leaf.shape)
+
+
+def _dtype(leaf: Leaf) -> type[np.generic]:
+    # What an environment shows is float32; the agent id is Arena's own.
+    return np.int64 if is_agent_id(leaf) else np.float32
 
 
 class PolicyGraph(nn.Module):
@@ -157,3 +297,69 @@ class TorchSession:
         inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
         outputs = dict(zip(output_names(self.network), self._graph(inputs), strict=True))
         return [outputs[name].numpy() for name in names]
+
+
+def action_names(action: ActionLayout) -> tuple[str, ...]:
+    """Return the name of each leaf's output.
+
+    Raises:
+        ExportError: If two are equal, because of dots in the keys of a Dict.
+    """
+    return unique_names([".".join((ACTION, *leaf.path)) for leaf in action.leaves])
+
+
+def parameter_names(action: ActionLayout) -> tuple[str, ...]:
+    """Return the outputs that are the policy's parameters, in the order of the parameters."""
+    logits = (LOGITS,) if action.branches else ()
+    return (*logits, MEAN, LOG_STD) if action.num_continuous else logits
+
+
+class InUnits(nn.Module):
+    """Module from rows of actions to the environment's; `ActionLayout.to_environment` in torch.
+
+    Args:
+        action: Layout of the rows.
+    """
+
+    _low: torch.Tensor
+    _high: torch.Tensor
+    _squashed: torch.Tensor
+
+    def __init__(self, action: ActionLayout) -> None:
+        super().__init__()
+        self._action = action
+        self._num_branches = len(action.branches)
+        self.register_buffer("_low", torch.tensor(action.low, dtype=torch.float32))
+        self.register_buffer("_high", torch.tensor(action.high, dtype=torch.float32))
+        self.register_buffer("_squashed", torch.from_numpy(action.squashed))
+
+    def forward(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        """Return one tensor per leaf, int64 [N] or float32 [N, K]."""
+        # The row of a single Discrete is its choice, int64 [N].
+        if self._action.is_discrete:
+            return [rows]
+        numbers = self._within_bounds(rows[:, self._num_branches :])
+        return [self._given(leaf, rows, numbers) for leaf in self._action.leaves]
+
+    def _given(self, leaf: Leaf, rows: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+        if leaf.is_box:
+            first = leaf.offset - self._num_branches
+            values = numbers[:, first : first + leaf.size]
+            # As `ActionLayout.to_environment` does for a Box of integers.
+            values = values.round() if leaf.dtype.kind in "iub" else values
+        else:
+            values = rows[:, leaf.place].long()
+        # [N, size] -> [N, ...], the shape of the space
+        return values.reshape(-1, *leaf.shape)
+
+    def _within_bounds(self, drawn: torch.Tensor) -> torch.Tensor:
+        if not self._action.num_continuous:
+            return drawn
+        low, high, squashed = self._low, self._high, self._squashed
+        # Without a bound there is nothing to squash into; the unused branch must not give a NaN
+        # either.
+        at, to = torch.where(squashed, low, -1.0), torch.where(squashed, high, 1.0)
+        # Halved first: the bounds' sum and difference may exceed a float.
+        within = at / 2 + to / 2 + (to / 2 - at / 2) * torch.tanh(drawn)
+        # After squashing, too: rounding may leave the bounds.
+        return torch.where(squashed, within, drawn).maximum(low).minimum(high)

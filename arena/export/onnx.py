@@ -20,10 +20,19 @@ import torch
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ExportError
-from arena.export.graph import PolicyGraph, TorchSession, output_names
-from arena.export.inputs import ACTION_MASK, STATE_IN, Feeds, random_feeds
-from arena.export.outputs import LOGITS, MEAN, action_names
-from arena.export.session import make_session
+from arena.export.actor import make_session
+from arena.export.graph import (
+    ACTION_MASK,
+    LOGITS,
+    MEAN,
+    STATE_IN,
+    Feeds,
+    PolicyGraph,
+    TorchSession,
+    action_names,
+    output_names,
+    random_feeds,
+)
 from arena.networks.actor_critic import ActorCritic
 
 SMALLEST = np.finfo(np.float32).min

@@ -32,8 +32,7 @@ from arena.export.directory import check_target, replace_directory
 from arena.export.engines import Engine, for_engine
 from arena.export.html.page import champion_page
 from arena.export.onnx import LEAST_ONNXRUNTIME, OPSET, OnnxCheck, check_onnx, export_onnx
-from arena.networks.actor_critic import ActorCritic
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.weights import load_tensors, without_critic
 
 

@@ -1,4 +1,4 @@
-"""Tree of a small two-player game of OpenSpiel, grown breadth-first.
+"""Tree of a small two-player game of OpenSpiel, grown breadth-first, or of a batched game.
 
 Simultaneous decisions are made one after the other, and the second player does not see the first
 one's choice: the same game. An agent knows OpenSpiel's information state, whatever its policy
@@ -6,33 +6,45 @@ observes. Histories that lead to one position are merged in games with turns and
 information.
 
 Shapes: as in `arena.game_theory.game_tree`.
+
+Tests: `tests/arena/game_theory/test_openspiel_tree.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from arena.envs.openspiel.game import OpenSpielGame
+from arena.environment_spec import EnvironmentSpec
+from arena.envs.batched.find import find_game
+from arena.envs.batched.game import BatchedGame, BatchedGameClass
+from arena.envs.openspiel.game import OpenSpielGame, is_openspiel, load_game
+from arena.envs.registry import TWINS
 from arena.game_theory.game_tree import (
     MAX_HISTORIES,
     NUM_AGENTS,
     REWARD_TOLERANCE,
+    DealtGame,
     GameTree,
     InformationSets,
     Level,
     NoGameTree,
     check_size,
+    grow_tree,
 )
 
 MAX_ACTIONS = 500_000
 """Most actions tried in all. A game may have few positions and still come back to them often."""
+
+
+CPU = torch.device("cpu")
 
 
 def grow_openspiel_tree(game: OpenSpielGame) -> GameTree:
@@ -284,3 +296,33 @@ class _Places:
                 # Each position becomes an information set.
                 check_size(self._num_sets + len(self._found))
         return at
+
+
+def find_tree(spec: EnvironmentSpec, *, launch_directory: str) -> GameTree:
+    """Grow the tree of a game of OpenSpiel, of a game with a native twin, or of a `DealtGame`.
+
+    Args:
+        spec: Environment's spec.
+        launch_directory: Directory put first on ``sys.path``.
+
+    Raises:
+        NoGameTree: If the environment is none of these, or is not small, two-player and zero-sum;
+            the message says why.
+        ConfigError: If it cannot be made.
+    """
+    if len(spec.agents) != NUM_AGENTS:
+        raise NoGameTree(f"{spec.id} must have two agents, got {len(spec.agents)}")
+    # A twin is the original with its default parameters only.
+    if is_openspiel(spec.id) and (spec.id not in TWINS or spec.kwargs):
+        return grow_openspiel_tree(load_game(spec.id, spec.kwargs))
+    game_class = find_game(spec.id, launch_directory=launch_directory)
+    if game_class is None:
+        raise NoGameTree(
+            f"{spec.id} must be a game of OpenSpiel, have a native twin or be a batched game: of "
+            "others not all histories can be played"
+        )
+    made: BatchedGameClass = partial(cast("Callable[..., BatchedGame]", game_class), **spec.kwargs)
+    # The chance events of a twin are known; a user's game must declare them.
+    if spec.id not in TWINS and not isinstance(made(1, device=CPU), DealtGame):
+        raise NoGameTree(f"{spec.id} must be a DealtGame, which says what is left to chance")
+    return grow_tree(made)

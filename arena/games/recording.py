@@ -1,7 +1,8 @@
 """Games of an evaluation as they can be played again: a seed, the actions, and what was shown.
 
 Of a few environments the first game is recorded; which ones is settled before it begins, so what
-is recorded does not depend on how games go. Nothing but rows of these environments is read.
+is recorded does not depend on how games go. Nothing but rows of these environments is read. Played
+again in a batch of one environment, a game is checked step by step.
 
 Shapes: B environments, R recorded ones.
 
@@ -12,14 +13,16 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import torch
 
-from arena.envs.base import Turn
+from arena.envs.base import BatchedEnv, Phase, Told, Turn
 from arena.envs.chance import seed_of_episode
+from arena.errors import ArenaError, EnvironmentFault
+from arena.matches.tally import OpenEpisodes
 from arena.types import MAX_GAME_BYTES, MAX_GAMES_BYTES, SHOWN_BYTES, Game
 
 MOST_OF_A_PAIRING = 2
@@ -58,8 +61,6 @@ def shown(turn: Turn, environments: torch.Tensor) -> list[bytes]:
 class _Open:
     """Game that goes on. Its actions are packed as they come: a long game's are never held."""
 
-    returns: torch.Tensor
-    steps: int = 0
     actions: bytearray = field(default_factory=bytearray)
     shown: bytearray = field(default_factory=bytearray)
     packer: zlib._Compress = field(default_factory=zlib.compressobj)
@@ -99,7 +100,7 @@ class GameRecorder:
 
         Args:
             shares: Pairing of each block of environments and their number.
-            num_plays: Games of each environment, one of each team in cooperation.
+            num_plays: Plays of a match, each of which is a game.
         """
         most = (self._most - len(self.games)) // num_plays
         self._pairing_of, self._ended = recorded_environments(shares, most=most), set()
@@ -115,9 +116,8 @@ class GameRecorder:
             seats: Indices of the seats that take part.
             mean: Matrix from returns of agents to mean returns of these seats. float64 [A, Q].
         """
-        num_agents = turn.reward.shape[1]
         self._open = {
-            environment: _Open(torch.zeros(num_agents, dtype=torch.float64))
+            environment: _Open()
             for environment in self._pairing_of
             # What is played again after a void episode has a game already, if that was not it.
             if (environment, seats) not in self._ended
@@ -135,18 +135,15 @@ class GameRecorder:
         for place, game in enumerate(self._open.values()):
             game.actions += game.packer.compress(b"".join(rows[place].tobytes() for rows in chosen))
 
-    def record(self, turn: Turn) -> None:
-        """Take in what a step brought."""
+    def record(self, turn: Turn, episodes: OpenEpisodes) -> None:
+        """Take in what a step brought, and what it has added up to."""
         if not self._open:
             return
         self._look(turn)
-        rewards = turn.reward[self._rows].cpu()
         over = turn.episode_over[self._rows].tolist()
         for place, (environment, game) in enumerate([*self._open.items()]):
-            game.steps += 1
-            game.returns += rewards[place]
             if over[place]:
-                self._end(turn, environment, game)
+                self._end(turn, environment, game, episodes)
             elif game.size_bytes > MAX_GAME_BYTES:
                 self.num_left_out += 1
             else:
@@ -163,7 +160,7 @@ class GameRecorder:
             for game, digest in zip(self._open.values(), shown(turn, self._rows), strict=True):
                 game.shown += digest
 
-    def _end(self, turn: Turn, environment: int, game: _Open) -> None:
+    def _end(self, turn: Turn, environment: int, game: _Open, episodes: OpenEpisodes) -> None:
         if turn.void is not None and bool(turn.void[environment]):
             return
         self._ended.add((environment, self._seats))
@@ -179,9 +176,9 @@ class GameRecorder:
                 pairing=self._pairing_of[environment],
                 seats=self._seats,
                 seed=seed_of_episode(self._seeds[environment], episode=episode),
-                steps=game.steps,
+                steps=int(episodes.length[environment]),
                 points=tuple(score) if len(score) > 1 else (),
-                returns=tuple((game.returns @ self._mean).tolist()),
+                returns=tuple((episodes.returns[environment].cpu() @ self._mean).tolist()),
                 actions=bytes(game.actions),
                 shown=bytes(game.shown),
             )
@@ -206,3 +203,79 @@ def recorded_environments(shares: Sequence[tuple[int, int]], *, most: int) -> di
         seen[pairing] += 1
     few = [one for one in sorted(ranked) if one[0] < MOST_OF_A_PAIRING]
     return {environment: pairing for _, environment, pairing in few[:most]}
+
+
+class GameParted(ArenaError):
+    """The environment does not show what it showed in the game."""
+
+
+def replay(
+    env: BatchedEnv, game: Game, *, phase: Phase | None = None, is_over: bool = True
+) -> Iterator[tuple[Turn, Mapping[str, torch.Tensor] | None]]:
+    """Play a recorded game again.
+
+    A turn is valid until the next one is asked for.
+
+    Args:
+        env: One environment, as matches of the run are played in.
+        game: The game.
+        phase: Phase that the environment is told before, if it wants to know.
+        is_over: Whether the game was played to its end.
+
+    Yields:
+        The turn (B = 1) before each step and after the last one, once its digest was found to be
+        that of the game, with the actions that were chosen at it, by population; None at the end.
+
+    Raises:
+        GameParted: If the environment shows or pays something else than in the game, does not take
+            an action of it, breaks, or ends elsewhere.
+        EnvironmentFault: If the environment breaks at its reset.
+    """
+    if phase is not None and isinstance(env, Told):
+        env.tell([phase])
+    here = torch.zeros(1, dtype=torch.int64)
+    turn = env.reset([game.seed])
+    actions = _actions(game, turn)
+    for step in range(game.steps + 1):
+        digest = game.shown[SHOWN_BYTES * step : SHOWN_BYTES * (step + 1)]
+        if shown(turn, here.to(turn.reward.device)) != [digest]:
+            raise GameParted(
+                f"at step {step} of {game.steps} it shows or pays something else than in the game"
+            )
+        chosen = next(actions, None)
+        if chosen is None and is_over and not bool(turn.episode_over[0]):
+            raise GameParted(f"after step {game.steps} it goes on, where the game was over")
+        yield turn, chosen
+        if chosen is not None:
+            try:
+                turn = env.step(chosen)
+            # No game is kept in which it broke.
+            except (ValueError, EnvironmentFault) as error:
+                raise GameParted(f"at step {step} of {game.steps} it refuses: {error}") from error
+
+
+def _actions(game: Game, turn: Turn) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield the actions of each step of a game, by population, B = 1."""
+    blank = {name: group.new_actions() for name, group in turn.groups.items()}
+    wanted = game.steps * sum(one.nbytes for one in blank.values())
+    unpacker = zlib.decompressobj()
+    try:
+        # Bounded: what is packed may unpack to much more than it should be.
+        data = bytearray(unpacker.decompress(game.actions, max(wanted, 1)))
+    except zlib.error as error:
+        raise GameParted(f"its actions cannot be read: {error}") from error
+    if len(data) != wanted or unpacker.unconsumed_tail:
+        raise GameParted(
+            f"its actions are {len(data)} bytes, and {game.steps} steps of this environment have "
+            f"{wanted}"
+        )
+    at = 0
+    for _ in range(game.steps):
+        actions = {}
+        for name, one in blank.items():
+            rows = one.flatten()
+            if one.nbytes:
+                rows = torch.frombuffer(data, dtype=one.dtype, count=one.numel(), offset=at)
+            actions[name] = rows.reshape(one.shape).to(one.device)
+            at += one.nbytes
+        yield actions

@@ -1,7 +1,11 @@
-"""The two threads of a learner around its state machine: one works, one talks."""
+"""The two threads of a learner around its state machine: one works, one talks.
+
+Tests: `tests/faults/test_soak.py`.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import queue
@@ -11,7 +15,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -22,11 +26,14 @@ from arena.checkpoints.files import store_digest
 from arena.checkpoints.manifest import arena_version
 from arena.config import LearnerSetup
 from arena.errors import NotAdmitted, VersionMismatch
-from arena.learners.ack_log import make_ack_log
-from arena.learners.events import (
+from arena.failpoints import SWITCH
+from arena.learners.state import (
+    EXIT_REFUSED,
     Command,
     Event,
     Exit,
+    LearnerState,
+    Patience,
     Received,
     Send,
     SendHeartbeat,
@@ -35,11 +42,9 @@ from arena.learners.events import (
     StopRequested,
     StopWork,
     Ticked,
-    WorkDone,
 )
-from arena.learners.state import EXIT_REFUSED, LearnerState, Patience
 from arena.learners.work.faults import fault_of
-from arena.types import LearnerId
+from arena.types import LearnerId, Tally, canonical_digest
 from arena.users_code import pass_interrupt
 from arena.wire.codec import encode
 from arena.wire.messages import (
@@ -58,6 +63,7 @@ from arena.wire.transport import LearnerTransport
 logger = logging.getLogger(__name__)
 
 EXIT_CRASHED = 1
+ACK_LOG = "ARENA_ACK_LOG"
 LINGER_S = 1.0
 MAX_WAIT_S = 1.0
 ABANDON_S = 5.0
@@ -218,7 +224,7 @@ class LearnerLoop:
         talk.start()
         try:
             while (assignment := self._assignments.get()) is not None:
-                self._tell(WorkDone(result=carry_out(work, assignment)))
+                self._tell(carry_out(work, assignment))
             work.close()
         finally:
             self._worked_out.set()
@@ -345,3 +351,52 @@ def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:
             reason=fault.reason,
         )
     return result
+
+
+class AckLog:
+    """A file of sent and acknowledged results, for tests. Owned by one thread.
+
+    The journal has the controller's view; this log has the learner's, and a test compares them.
+    ``ARENA_ACK_LOG`` names a directory, and counts only where ``ARENA_TESTING`` is ``1``. One file
+    for each learner, one JSON line for each message; a line is there before the message is sent.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def sent(self, finished: Finished) -> None:
+        """Record that a result is about to be sent, perhaps again."""
+        tallies = [tally_digest(tally) for tally in finished.tallies]
+        self._write("sent", finished.assignment_id, finished.attempt, tallies=tallies)
+
+    def acknowledged(self, message: Acknowledge) -> None:
+        """Record that the controller has committed a result."""
+        self._write("acknowledged", message.assignment_id, message.attempt)
+
+    def _write(self, what: str, assignment_id: int, attempt: int, **more: object) -> None:
+        line = json.dumps({"what": what, "lease": [assignment_id, attempt], **more}) + "\n"
+        # Unbuffered: what is written outlives this process, whatever kills it.
+        with self._path.open("ab", buffering=0) as file:
+            file.write(line.encode())
+
+
+def tally_digest(tally: Tally) -> str:
+    """Return a digest that only equal tallies share."""
+    pairs = [
+        [p.first, p.second, p.wins, p.draws, p.losses, p.score_sum, p.square_sum]
+        for p in tally.pairs
+    ]
+    returns = [[float(value) for value in tally.return_sum]]
+    returns.append([float(value) for value in tally.return_sum_of_squares])
+    return canonical_digest([list(tally.entrants), tally.matches, pairs, returns, tally.length_sum])
+
+
+def make_ack_log(
+    learner: LearnerId, *, environment: Mapping[str, str] = os.environ
+) -> AckLog | None:
+    """Return the log that a test asked for; None in every real run."""
+    # Two variables, as for failpoints: one left behind writes nothing in a real run.
+    directory = environment.get(ACK_LOG)
+    if directory is None or environment.get(SWITCH) != "1":
+        return None
+    return AckLog(Path(directory) / f"{learner}.jsonl")

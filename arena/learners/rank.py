@@ -58,7 +58,7 @@ def serve(link: Link) -> NoReturn:
         RankLost: At the end.
     """
     from arena.config import LearnerSetup
-    from arena.learners.ranks.member import Member
+    from arena.learners.ranks.crew import Member
     from arena.learners.work.worker import Worker
     from arena.matches.seeds import Stream, derived_seed
     from arena.wire.messages import Failed, Train

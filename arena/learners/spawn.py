@@ -5,11 +5,9 @@ Tests: `tests/arena/learners/test_process.py`.
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from arena.processes.parent import ChildProcess, spawn
+from arena.processes.parent import Child
 from arena.transfer.remote_store import Remote
 
 MODULE = "arena.learners.process"
@@ -27,9 +25,8 @@ def spawn_learner(
     nice: int = 0,
     keys: Path | None = None,
     remote: Remote | None = None,
-    python: str = sys.executable,
-    command: Sequence[str] = ("-P", "-m", MODULE),
-) -> ChildProcess:
+    module: str = MODULE,
+) -> Child:
     """Start a learner that dies with this process, and all that it starts.
 
     Args:
@@ -42,13 +39,12 @@ def spawn_learner(
         nice: Priority that it gives up, 0 to 19.
         keys: Key file, which only its owner can read.
         remote: Way to the run's store, if it does not see the run's directory; None: it does.
-        python: Path of the interpreter.
-        command: Arguments of the interpreter that start a learner.
+        module: Module that is a learner.
 
     Raises:
         OSError: If the process cannot be started or its log not be opened.
     """
-    arguments = [python, *command, "--setup", str(setup_path), "--connect", endpoint]
+    arguments = ["--setup", str(setup_path), "--connect", endpoint]
     if populations:
         arguments += ["--populations", ",".join(populations)]
     if device is not None:
@@ -63,7 +59,7 @@ def spawn_learner(
         arguments += ["--cache-mb", str(remote.cache_mb)]
     stacks = stacks_path(log_path)
     arguments += ["--stacks", str(stacks)]
-    return spawn(arguments, log_path=log_path, stacks=stacks, helpers=HELPERS)
+    return Child(module, arguments, log=log_path, stacks=stacks, helpers=HELPERS)
 
 
 def stacks_path(log_path: Path) -> Path:

@@ -4,6 +4,8 @@ No socket, thread, clock or file in it; times are arguments. Messages may be los
 in both directions, so a message that needs an answer is repeated until it comes: Hello until
 Welcome, Finished and Failed until Acknowledge. A controller that is silent for long gets another
 Hello; the next controller of the run answers it, too, with its epoch.
+
+Tests: `tests/arena/learners/test_state.py`.
 """
 
 from __future__ import annotations
@@ -12,26 +14,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from arena.learners.events import (
-    Command,
-    Event,
-    Exit,
-    Received,
-    Send,
-    SendHeartbeat,
-    Started,
-    StartWork,
-    StopRequested,
-    StopWork,
-    Ticked,
-    WorkDone,
-)
+from arena.types import AssignmentId
 from arena.wire.messages import (
     Acknowledge,
     Assignment,
     Evaluate,
     Failed,
     Finished,
+    FromController,
+    FromLearner,
     Goodbye,
     Hello,
     Refuse,
@@ -41,16 +32,103 @@ from arena.wire.messages import (
 )
 
 EXIT_DONE = 0
+
 EXIT_REFUSED = 2
+
 EXIT_AGAIN = 75
 """Start another process: this one was given up or refused for a while (sysexits.h, EX_TEMPFAIL)."""
 
 # A period of 0 would flood the controller.
 MIN_HEARTBEAT_S = 0.01
+
 MAX_QUEUED = 1
+
 MAX_REMEMBERED = 64
+
 Lease = tuple[int, int]
 """(assignment_id, attempt)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The worker is ready. First event of a process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """The controller said something.
+
+    Attributes:
+        message: Message of the controller.
+        epoch: Epoch of the controller, from the header.
+    """
+
+    message: FromController
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """This side wants the learner to end: a signal, a debugger."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time has passed."""
+
+
+Event = Started | Received | Finished | Failed | StopRequested | Ticked
+"""A result is that of the worker, which has finished its assignment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Send a message of the current epoch; it may be lost."""
+
+    message: FromLearner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendHeartbeat:
+    """Send a Heartbeat with current figures.
+
+    Attributes:
+        assignment_id: Assignment that runs, or None.
+        attempt: Attempt at it; 0 when idle.
+    """
+
+    assignment_id: AssignmentId | None
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartWork:
+    """Let the worker carry out an assignment; it is idle."""
+
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWork:
+    """Tell the worker to come to an end early; it is still to deliver a result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """End the learner, without waiting for the worker. Last command.
+
+    Attributes:
+        code: Exit code of the process.
+        reason: Reason for the log.
+    """
+
+    code: int
+    reason: str
+
+
+Command = Send | SendHeartbeat | StartWork | StopWork | Exit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +222,8 @@ class LearnerState:
                 commands = self._greet(now_s)
             case Received():
                 commands = self._receive(event, now_s)
-            case WorkDone():
-                commands = self._finish(event.result, now_s)
+            case Finished() | Failed():
+                commands = self._finish(event, now_s)
             case StopRequested():
                 commands = self._stop_locally(event.reason, now_s)
             case Ticked():
@@ -218,7 +296,7 @@ class LearnerState:
     def _abandon(self) -> list[Command]:
         if self.running is None or self.abandoned:
             return []
-        # It stays `running` until WorkDone: the worker has one thread and ends when it can.
+        # It stays `running` until its result: the worker has one thread and ends when it can.
         self.abandoned = True
         return [StopWork()]
 

@@ -1,17 +1,25 @@
-"""Generalized advantage estimation along each agent's own decisions, and their successors.
+"""Advantages along each agent's own decisions: generalized ones, and those of V-trace.
 
 Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation"
-(2016), https://arxiv.org/abs/1506.02438. A trajectory belongs to (environment, agent): its steps
-are the decisions of that agent, whenever they come. T: calls of step, B: environments, P: agents.
+(2016), https://arxiv.org/abs/1506.02438. For decisions of a policy that has changed since: Espeholt
+et al., "IMPALA: Scalable Distributed Deep-RL with Importance Weighted Actor-Learner Architectures"
+(ICML 2018), https://arxiv.org/abs/1802.01561, equation 1 and remark 2.
+
+A trajectory belongs to (environment, agent): its steps are the decisions of that agent, whenever
+they come. T: calls of step, B: environments, P: agents, D: decisions of a rollout.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
-from arena.learning.shapes import check_equal_shapes
+from arena.experience import Rollout, Transitions
+from arena.learning.hyperparameters import PpoHyperparameters
+
+MAX_LOG_RATIO = 20.0
+"""exp(20) is far outside of any clip range, and its square still a float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,3 +166,132 @@ def successors(decisions: Decisions) -> Successors:
         next_value = torch.where(decided, decisions.value[t], next_value)
         next_call = next_call.masked_fill(decided, t)
     return found
+
+
+def check_equal_shapes(rank: int, **tensors: torch.Tensor) -> None:
+    """Check that all tensors have one shape, of a given rank.
+
+    An [M] beside an [M, 1] would broadcast to [M, M] without a word.
+
+    Args:
+        rank: Number of their dimensions.
+        **tensors: Tensors by the names in the message.
+
+    Raises:
+        ValueError: If they do not. States every shape.
+    """
+    shapes = [tensor.shape for tensor in tensors.values()]
+    if len(shapes[0]) != rank or shapes.count(shapes[0]) != len(shapes):
+        found = ", ".join(f"{name} {list(tensor.shape)}" for name, tensor in tensors.items())
+        what = "a shape" if len(shapes) == 1 else "one shape"
+        raise ValueError(f"tensors must have {what} of {rank} dimensions, got {found}")
+
+
+def clamped_log_ratio(log_prob: torch.Tensor, old_log_prob: torch.Tensor) -> torch.Tensor:
+    """Return the log of the probability ratio, its exponential kept from overflowing. [M]."""
+    check_equal_shapes(1, log_prob=log_prob, old_log_prob=old_log_prob)
+    # log r = log pi(a) - log pi_old(a)
+    return (log_prob - old_log_prob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
+
+
+def vtrace(
+    transitions: Transitions,
+    *,
+    value: torch.Tensor,
+    ratio: torch.Tensor,
+    gamma: float,
+    gae_lambda: float,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute advantages and value targets for the current policy.
+
+    Args:
+        transitions: Successors of the decisions.
+        value: Value of each decision under the current policy. float32 [D].
+        ratio: Probability of each action now, divided by that when it was chosen. float32 [D].
+        gamma: Discount per own decision.
+        gae_lambda: Factor of the importance that is passed on.
+        rho_bar: Largest importance of a decision.
+        c_bar: Largest importance that is passed on to earlier decisions.
+
+    Returns:
+        Advantages float32 [D], which carry the importance of their decision, and targets
+        float32 [D].
+
+    Raises:
+        ValueError: If the tensors do not have one number per decision each.
+    """
+    check_equal_shapes(
+        1,
+        value=value,
+        ratio=ratio,
+        reward=transitions.reward,
+        successor=transitions.successor,
+        next_value=transitions.next_value,
+    )
+    # rho_s = min(rho_bar, pi / mu), c_s = lambda min(c_bar, pi / mu)
+    rho, passed_on = ratio.clamp(max=rho_bar), gae_lambda * ratio.clamp(max=c_bar)
+    # delta_s = rho_s (r_s + gamma V(s+1) - V(s))
+    delta = rho * (transitions.reward + gamma * transitions.next_of(value) - value)
+    # v_s - V(s) = delta_s + gamma c_s (v_{s+1} - V(s+1))
+    target = value + _accumulated(delta, gamma * passed_on, successor=transitions.successor)
+    # A_s = rho_s (r_s + gamma v_{s+1} - V(s))
+    advantage = rho * (transitions.reward + gamma * transitions.next_of(target) - value)
+    return advantage, target
+
+
+def with_vtrace_targets(
+    rollout: Rollout,
+    *,
+    value: torch.Tensor,
+    log_prob: torch.Tensor,
+    hyperparameters: PpoHyperparameters,
+) -> Rollout:
+    """Replace values and log-probabilities by the current policy's, and advantages by V-trace's.
+
+    Args:
+        rollout: Rollout with transitions.
+        value: Value of each decision under the current policy. float32 [D].
+        log_prob: Log-probability of each action under the current policy. float32 [D].
+        hyperparameters: Discount, lambda and bars.
+
+    Returns:
+        A rollout whose advantages carry the importance, so the surrogate's ratio is to begin at 1:
+        its log-probabilities are the current ones.
+
+    Raises:
+        ValueError: If the rollout has no transitions, or the tensors do not fit it.
+    """
+    if rollout.transitions is None:
+        raise ValueError("V-trace needs a rollout with the successor of each decision")
+    advantage, target = vtrace(
+        rollout.transitions,
+        value=value,
+        ratio=clamped_log_ratio(log_prob, rollout.log_prob).exp(),
+        gamma=hyperparameters.gamma,
+        gae_lambda=hyperparameters.gae_lambda,
+        rho_bar=hyperparameters.rho_bar,
+        c_bar=hyperparameters.c_bar,
+    )
+    return replace(rollout, log_prob=log_prob, value=value, advantage=advantage, return_=target)
+
+
+def _accumulated(
+    term: torch.Tensor, weight: torch.Tensor, *, successor: torch.Tensor
+) -> torch.Tensor:
+    """Solve x_d = term_d + weight_d * x_{successor of d}, in log2(longest chain) rounds.
+
+    Each round composes the affine maps of twice as many decisions, for all rows at once.
+    """
+    # Row D stands for no successor: it is its own and contributes 0.
+    nothing = term.new_zeros(1)
+    total, factor = torch.cat([term, nothing]), torch.cat([weight, nothing])
+    after = torch.cat([successor, successor.new_full((1,), -1)])
+    after = torch.where(after < 0, len(term), after)  # the last row follows itself and adds 0
+    while bool((after < len(term)).any()):
+        # x_d = total_d + factor_d x_{after d}; putting in x_{after d} doubles the reach of after.
+        total = total + factor * total[after]
+        factor = factor * factor[after]
+        after = after[after]
+    return total[:-1]

@@ -48,8 +48,8 @@ class AlgorithmClass(Protocol):
 
         Args:
             network: Architecture of the population. The network that
-                `arena.networks.make.make_actor_critic` makes of it with these layouts is the one
-                that plays: ``weights`` are its ``state_dict``.
+                `arena.networks.actor_critic.make_actor_critic` makes of it with these layouts is
+                the one that plays: ``weights`` are its ``state_dict``.
             observation: Layout of the observations.
             action: Layout of the actions.
             hyperparameters: Instance of the class's ``Hyperparameters``.

@@ -9,12 +9,15 @@ P parameters of a distribution, M decisions of a minibatch, G numbers of a criti
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice, repeat
+from typing import Generic, TypeVar
 
 import torch
+from torch import nn
 
 from arena.config import NetworkConfig
 from arena.envs.spaces.actions import ActionLayout
@@ -22,10 +25,9 @@ from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import NonFiniteError
 from arena.experience import Rollout, Sequences
 from arena.learning.acting import ActingNetwork, product_dtype
-from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
-from arena.learning.gradients import RankSteps
+from arena.learning.advantages import with_vtrace_targets
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
-from arena.learning.optimizer import KlFactor, NamedAdam
+from arena.learning.optimizer import KlFactor, NamedAdam, RankSteps
 from arena.learning.ppo_loss import (
     Batch,
     PpoLoss,
@@ -37,9 +39,7 @@ from arena.learning.ppo_loss import (
     predict_all,
 )
 from arena.learning.update_metrics import MAGNET_KL, METRICS, OLD_KL, UpdateMetrics
-from arena.learning.vtrace import with_vtrace_targets
-from arena.networks.actor_critic import ActorCritic
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
 from arena.normalization import Exchange, all_of
 
@@ -54,6 +54,9 @@ MAGNET = "magnet."
 
 FACTOR = "factor."
 """Begins the name of what the learning rate has learned from the KL."""
+
+
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
 class Ppo(ActingNetwork):
@@ -483,3 +486,58 @@ class Ppo(ActingNetwork):
         # Weights of 1e20 are finite, but their squares overflow float32.
         norms = torch.stack([tensor.norm() for tensor in self._live().values()])
         return bool(norms.isfinite().all())
+
+
+class AveragedNetwork(Generic[NetworkT]):
+    """A network that follows a live one and shares no memory with it: an exponential average.
+
+    Two things are such averages: the weights that play where the live ones are too restless (Polyak
+    and Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992), and the magnet,
+    the policy's own past that a loss holds it near (Sokota et al., "A Unified Approach to
+    Reinforcement Learning, Quantal Response Equilibria, and Two-Player Zero-Sum Games", ICLR 2023).
+    """
+
+    def __init__(self, live: NetworkT) -> None:
+        """Start as a copy of the live network."""
+        self.network = copy.deepcopy(live).requires_grad_(False)
+        """Computes with the averaged parameters."""
+        # Lists in the order of `parameters()`, for one fused operation over all.
+        self._average: list[torch.Tensor] = list(self.network.parameters())
+        self._live: list[torch.Tensor] = list(live.parameters())
+        self._buffers = list(zip(self.network.buffers(), live.buffers(), strict=True))
+
+    @torch.no_grad()
+    def follow(self, rate: float) -> None:
+        """Move towards the live network."""
+        # a <- a + rate (w - a)
+        torch._foreach_lerp_(self._average, self._live, rate)
+        self._copy_buffers()
+
+    @torch.no_grad()
+    def restart(self) -> None:
+        """Copy the live network."""
+        torch._foreach_copy_(self._average, self._live)
+        self._copy_buffers()
+
+    def _copy_buffers(self) -> None:
+        # Statistics of normalizers are copied, not averaged: the live network's are more exact.
+        for own, live in self._buffers:
+            own.copy_(live)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the live average by name of parameter."""
+        return {name: tensor.detach() for name, tensor in self.network.named_parameters()}
+
+
+def with_prefix(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the tensors with a prefix before their names."""
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def without_prefix(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the tensors whose name begins with a prefix, with the prefix removed."""
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }

@@ -14,16 +14,14 @@ from dataclasses import dataclass, replace
 import torch
 
 from arena.experience import Sequences
+from arena.learning.advantages import check_equal_shapes, clamped_log_ratio
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.learning.sequences import Packed, pack
-from arena.learning.shapes import check_equal_shapes
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.distributions import Distribution
 from arena.normalization import Exchange, exchanged_moments
 
 ADVANTAGE_EPSILON = 1e-8
-MAX_LOG_RATIO = 20.0
-"""exp(20) is far outside of any clip range, and its square still a float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,13 +257,6 @@ def normalized_advantage(
         deviation, mean = variance.sqrt().float(), mean.float()
     # A <- (A - mean) / deviation
     return (advantage - mean) / (deviation + ADVANTAGE_EPSILON)
-
-
-def clamped_log_ratio(log_prob: torch.Tensor, old_log_prob: torch.Tensor) -> torch.Tensor:
-    """Return the log of the probability ratio, its exponential kept from overflowing. [M]."""
-    check_equal_shapes(1, log_prob=log_prob, old_log_prob=old_log_prob)
-    # log r = log pi(a) - log pi_old(a)
-    return (log_prob - old_log_prob).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
 
 
 def clipped_surrogate(

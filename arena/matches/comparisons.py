@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import combinations, combinations_with_replacement, product
 
 from arena.matches.pair_scores import num_scored
-from arena.matches.seating import seat_teams
+from arena.matches.seating import plays_of, seat_teams
 from arena.types import Entrant, Seat, Tally, is_trainee
 
 MAX_SEAT_PAIRS = 36
@@ -44,7 +44,7 @@ class Comparison:
     def pairs(self, seats: Sequence[Seat]) -> Iterator[tuple[int, int]]:
         """Yield the pairs of seats."""
         for i, j in product(self.first, self.second):
-            # In cooperation home and away are on one side.
+            # Seats of two plays are on one side.
             if self.number == 1 or seats[i].side != seats[j].side:
                 yield i, j
 
@@ -63,29 +63,32 @@ class Comparison:
         )
 
 
-def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
+def rival_seats(seats: tuple[Seat, ...]) -> tuple[tuple[int, int], ...]:
     """Return pairs of seats whose players are compared, the lower index first.
 
-    These are seats on different sides; in cooperation the two seats of each population: a team's
-    result is that of every member, so each scale has it once. Of a population's seats on one side,
-    where each agent has one, the first stands for all: they share one result.
+    These are seats on different sides of a play; of two plays the seats of each population: a
+    team's result is that of every member, so each scale has it once. Of a population's seats on one
+    side, where each agent has one, the first stands for all: they share one result.
     """
-    teams, is_one_side = seat_teams(seats), len({seat.side for seat in seats}) == 1
+    teams = seat_teams(seats)
     # dicts keep the first value with setdefault: the first seat of each side and population.
-    first_of: dict[tuple[str, str], int] = {}
+    first_of: dict[tuple[tuple[int, str], str], int] = {}
     for index, (team, seat) in enumerate(zip(teams, seats, strict=True)):
         first_of.setdefault((team, seat.population), index)
     return tuple(
         (first, second)
         for first, second in combinations(first_of.values(), 2)
         if teams[first] != teams[second]
-        and not (is_one_side and seats[first].population != seats[second].population)
+        and (
+            teams[first][0] == teams[second][0]
+            or seats[first].population == seats[second].population
+        )
     )
 
 
-def rival_populations(seats: Sequence[Seat]) -> frozenset[frozenset[str]]:
+def rival_populations(seats: tuple[Seat, ...]) -> frozenset[frozenset[str]]:
     """Return populations whose players are compared; of one with itself, a set of one name."""
-    if len({seat.side for seat in seats}) == 1:
+    if len(plays_of(seats)) > 1:
         return frozenset(frozenset((seat.population,)) for seat in seats)
     sides: dict[str, set[str]] = {}
     for seat in seats:
@@ -103,7 +106,7 @@ def is_by_seats(seats: tuple[Seat, ...]) -> bool:
     """Return whether each pair of seats on different sides has a sum of its own."""
     # Asked of each tally, while a run has two tuples of seats.
     # Cooperation compares the two seats of each population, which is linear.
-    return len({seat.side for seat in seats}) == 1 or _num_rivals(seats) <= MAX_SEAT_PAIRS
+    return len(plays_of(seats)) > 1 or _num_rivals(seats) <= MAX_SEAT_PAIRS
 
 
 def comparisons(seats: tuple[Seat, ...], *, entrants: Sequence[Entrant]) -> tuple[Comparison, ...]:

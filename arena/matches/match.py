@@ -1,30 +1,33 @@
 """Matches between frozen players, each environment a number of them that is fixed beforehand.
 
-Every match that starts is played to its end and counts. Shapes: B environments, A agents, M matches
-of an environment.
+Every match that starts is played to its end and counts. A match is a list of plays, each with its
+seats: one in competition, two in cooperation. Shapes: B environments, A agents, M matches of an
+environment, N episodes, Q seats of a play.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from types import MappingProxyType
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 
 from arena.core import Actor
-from arena.envs.base import BatchedEnv, Group, Phase, Turn
+from arena.envs.base import BatchedEnv, Phase, Turn
 from arena.envs.batched.scoring import sides_beaten
 from arena.envs.phase import players_of_agents, tell_environments
 from arena.errors import EnvironmentFault
 from arena.games.recording import GameRecorder
 from arena.matches.distinct import NO_DECISION, FirstDecisions, GameHashes, combined
+from arena.matches.play import Play, Progress
 from arena.matches.seated import SeatedPlayers, block_of_envs
-from arena.matches.seating import is_cooperation, seat_teams
+from arena.matches.seating import plays_of
 from arena.matches.seeds import Stream, derived_seed
 from arena.matches.tally import (
-    TallyBook,
+    Ended,
     agents_of_seats,
     mean_of_agents,
     played_to_the_end,
@@ -36,14 +39,7 @@ from arena.types import Entrant, Seat, Tally
 _NUMBER_BITS = 32
 
 MAX_ROUNDS = 16
-"""Plays of both teams, in cooperation, until each match has an episode that is void for neither."""
-
-
-class Progress(Protocol):
-    """Counter of a loop's turns, which shows that it goes on."""
-
-    def advance(self, agent_steps: int = 0) -> None:
-        """Count one turn of the loop."""
+"""Rounds of all plays until each match has an episode that is void in none of them."""
 
 
 class Stopped(Exception):
@@ -182,22 +178,60 @@ def play_matches(
     """
     if not blocks:
         return ()
-    block_of_env, num_matches = _shared_out(env, blocks, device=generator.device)
-    play = _Play(
-        env,
-        num_matches=num_matches,
-        seeds=seeds,
-        generator=generator,
-        progress=progress,
-        should_stop=should_stop,
-        radices=radices,
-        recorder=recorder,
-    )
-    if is_cooperation(sides):
-        return _compare_returns(play, blocks=blocks, block_of_env=block_of_env, seats=seats)
-    return _compare_scores(
-        play, blocks=blocks, block_of_env=block_of_env, seats=seats, sides=tuple(sides)
-    )
+    block_of_env, left = _shared_out(env, blocks, device=generator.device)
+    # Seats of one side share its points, and in cooperation all of a play.
+    columns = [
+        play * len(sides) + list(sides).index(seats[index].side)
+        for play, own in enumerate(plays_of(seats))
+        for index in own
+    ]
+    sums = TallySums([block.entrants for block in blocks], seats=seats, compare=True)
+    row_of_env = sums.rows[block_of_env.cpu()]
+    games = _game_hashes(env, radices, device=generator.device)
+    first: list[torch.Tensor] = []
+    for number in range(MAX_ROUNDS):
+        if not bool(left.any()):
+            break
+        # The same seeds would begin the same episodes again.
+        new = [derived_seed(seed, Stream.ENVIRONMENTS, number) for seed in seeds]
+        plays = _together(
+            [
+                _MatchPlay(
+                    env,
+                    blocks=blocks,
+                    block_of_env=block_of_env,
+                    seats=seats,
+                    own=own,
+                    seeds=new if number else seeds,
+                    generator=generator,
+                    episodes=left,
+                    progress=progress,
+                    games=games,
+                    # One that records nothing costs next to nothing.
+                    recorder=recorder or GameRecorder(),
+                ).run(should_stop)
+                for own in plays_of(seats)
+            ]
+        )
+        environment = plays[0].environment
+        points = torch.cat([play.points for play in plays], dim=1)
+        sums.add(
+            row_of_env[environment],
+            seat_return=torch.cat([play.seat_return for play in plays], dim=1),
+            # Plays are compared by who is ahead, never by how much.
+            seat_score=(points if len(plays) == 1 else sides_beaten(points))[:, columns],
+            length=torch.stack([play.length for play in plays]).sum(dim=0),
+            game=reduce(combined, [play.game for play in plays]),
+        )
+        first.append(torch.cat([play.first for play in plays], dim=1))
+        num_played = torch.bincount(environment, minlength=env.num_envs)
+        left = left - num_played.to(left.device)
+    if bool(left.any()):
+        raise EnvironmentFault(
+            f"environments broke so often that after {MAX_ROUNDS} plays of both teams "
+            f"{int(left.sum())} matches have no episode that neither of them broke"
+        )
+    return sums.tallies(first=torch.cat(first) if first else None)
 
 
 def _shared_out(
@@ -221,272 +255,150 @@ def _shared_out(
     return block_of_env, num_matches
 
 
-def _compare_scores(
-    play: _Play,
-    *,
-    blocks: Sequence[Block],
-    block_of_env: torch.Tensor,
-    seats: tuple[Seat, ...],
-    sides: tuple[str, ...],
-) -> tuple[Tally, ...]:
-    book = TallyBook(
-        [block.entrants for block in blocks],
-        block_of_env=block_of_env,
-        agents=play.agents,
-        sides=sides,
-        seats=seats,
-        games=play.games,
-    )
-    seated = SeatedPlayers(
-        [block.actors for block in blocks],
-        block_of_env=block_of_env,
-        seats=seats,
-        agents=play.agents,
-    )
-    phases = [block.phase(seats, range(len(seats))) for block in blocks]
-    tell_environments(play.env, phases, block_of_env=block_of_env)
-    play.run(seated, seats=seats, of=range(len(seats)), record=book.record)
-    return book.tallies()
-
-
-def _compare_returns(
-    play: _Play, *, blocks: Sequence[Block], block_of_env: torch.Tensor, seats: tuple[Seat, ...]
-) -> tuple[Tally, ...]:
-    distinct = tuple(dict.fromkeys(block.entrants for block in blocks))
-    row_of = {entrants: row for row, entrants in enumerate(distinct)}
-    row_of_block = torch.tensor([row_of[block.entrants] for block in blocks])
-    row_of_env = row_of_block[block_of_env.cpu()]
-    sums = TallySums(distinct, seats=seats, compare=True)
-    seeds = play.seeds
-    first: list[torch.Tensor] = []
-    for number in range(1, MAX_ROUNDS + 1):
-        logs = _play_teams(play, blocks=blocks, block_of_env=block_of_env, seats=seats)
-        # Only episodes of one seed are compared: those that both teams have played to the end.
-        keys = [log.keys for log in logs]
-        rows = [torch.isin(own, other) for own, other in zip(keys, reversed(keys), strict=True)]
-        env = keys[0][rows[0]] >> _NUMBER_BITS
-        returns, scores, lengths, games, decisions = zip(
-            *(log.rows(chosen) for log, chosen in zip(logs, rows, strict=True)), strict=True
+def _game_hashes(
+    env: BatchedEnv, radices: Mapping[str, tuple[int, ...] | None], *, device: torch.device
+) -> GameHashes:
+    first = None
+    if any(places is not None for places in radices.values()):
+        first = FirstDecisions(
+            num_envs=env.num_envs, num_agents=len(env.agents), radices=radices, device=device
         )
-        sums.add(
-            row_of_env[env],
-            seat_return=torch.cat(returns, dim=1),
-            seat_score=torch.repeat_interleave(
-                sides_beaten(torch.cat(scores, dim=1)),
-                torch.tensor([own.shape[1] for own in returns]),
-                dim=1,
-            ),
-            length=torch.stack(lengths).sum(dim=0),
-            game=combined(*games),
-        )
-        first.append(torch.cat(decisions, dim=1))
-        num_played = torch.bincount(env, minlength=len(row_of_env))
-        play.num_matches = play.num_matches - num_played.to(play.num_matches.device)
-        if not bool(play.num_matches.any()):
-            return sums.tallies(first=torch.cat(first))
-        # The same seeds would begin the same episodes again.
-        play.seeds = [derived_seed(seed, Stream.ENVIRONMENTS, number) for seed in seeds]
-    raise EnvironmentFault(
-        f"environments broke so often that after {MAX_ROUNDS} plays of both teams "
-        f"{int(play.num_matches.sum())} matches have no episode that neither of them broke"
-    )
+    return GameHashes(num_envs=env.num_envs, device=device, first=first)
 
 
-def _play_teams(
-    play: _Play, *, blocks: Sequence[Block], block_of_env: torch.Tensor, seats: tuple[Seat, ...]
-) -> list[_EpisodeLog]:
-    """Play once for each team, home first; `_Play.run` resets to the same seeds."""
-    logs = []
-    teams = seat_teams(seats)
-    for team in dict.fromkeys(teams):
-        own = [index for index, name in enumerate(teams) if name == team]
-        own_seats = tuple(seats[index] for index in own)
-        log = _EpisodeLog(play.num_matches, agents=play.agents, seats=own_seats, games=play.games)
-        seated = SeatedPlayers(
-            [tuple(block.actors[index] for index in own) for block in blocks],
-            block_of_env=block_of_env,
-            seats=own_seats,
-            agents=play.agents,
-        )
-        phases = [block.phase(seats, own) for block in blocks]
-        tell_environments(play.env, phases, block_of_env=block_of_env)
-        play.run(seated, seats=own_seats, of=own, record=log.record)
-        logs.append(log)
-    return logs
-
-
-class _EpisodeLog:
-    """Returns and length of every episode of one team, by environment, then episode.
+class _Episodes(NamedTuple):
+    """Episodes of one play, on the CPU, in the order in which they ended.
 
     Attributes:
-        returns: Mean return of each seat's agents. float64 [episodes, seats of the team].
-        scores: Scores that teams are compared by: the environment's outcome, or, where that is the
-            return, the mean return of all agents. float64 [episodes, 1].
-        lengths: Calls of ``step``. int64 [episodes].
-        games: Hashes of the decisions. int64 [episodes].
-        numbers: Numbers of the games, by which first decisions are known. int64 [episodes].
-        keys: Environment and number of each episode, ascending. int64 [episodes].
+        key: Environment and number of each episode. int64 [N].
+        environment: int64 [N].
+        points: What plays or sides are compared by. float64 [N, sides].
+        seat_return: Mean return of each seat's agents. float64 [N, Q].
+        length: Calls of ``step``. int64 [N].
+        game: Hashes of the decisions. int64 [N].
+        first: First decision of each seat. int64 [N, Q].
     """
 
-    def __init__(
-        self,
-        num_matches: torch.Tensor,
-        *,
-        agents: tuple[str, ...],
-        seats: tuple[Seat, ...],
-        games: GameHashes,
-    ) -> None:
-        counts = num_matches.cpu()
-        # Row of each environment's next episode; an environment's rows are side by side.
-        self._next = counts.cumsum(0) - counts
-        self._mean = mean_of_agents(seats, agents=agents)
-        self._return = torch.zeros(len(counts), len(agents), dtype=torch.float64)
-        self._length = torch.zeros(len(counts), dtype=torch.int64)
-        num_episodes = int(counts.sum())
-        self.returns = torch.zeros(num_episodes, len(seats), dtype=torch.float64)
-        self.scores = torch.zeros(num_episodes, 1, dtype=torch.float64)
-        self.lengths = torch.zeros(num_episodes, dtype=torch.int64)
-        self.games = torch.zeros(num_episodes, dtype=torch.int64)
-        self.numbers = torch.zeros(num_episodes, dtype=torch.int64)
-        self.keys = torch.zeros(num_episodes, dtype=torch.int64)
-        self._hashes = games
-        self._members = agents_of_seats(seats, agents=agents)
-
-    def rows(self, chosen: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return returns, scores, lengths, games and first decisions of some episodes
-        (bool [episodes]).
-        """
-        first = self._hashes.first
-        decisions = (
-            torch.full_like(self.returns, NO_DECISION, dtype=torch.int64)[chosen]
-            if first is None
-            else first.of(self.numbers[chosen], seats=self._members)
-        )
-        columns = (self.returns, self.scores, self.lengths, self.games)
-        return *(column[chosen] for column in columns), decisions
-
-    def record(self, turn: Turn) -> None:
-        if turn.episode is None:
-            raise ValueError("cooperation needs environments that number their episodes")
-        self._return += turn.reward.cpu()
-        self._length += 1
-        over = played_to_the_end(turn).cpu()
-        places = self._next[over]
-        self.returns[places] = self._return[over] @ self._mean
-        objective = turn.score[over].cpu().double()
-        mean_return = self._return[over].mean(dim=1, keepdim=True)
-        # NaN: the environment names the return as its outcome.
-        self.scores[places] = torch.where(objective.isnan(), mean_return, objective)
-        self.lengths[places] = self._length[over]
-        self.keys[places] = (over.nonzero().squeeze(1) << _NUMBER_BITS) + turn.episode.cpu()[over]
-        # Before forget, which begins the next game there.
-        self.games[places] = self._hashes.of(played_to_the_end(turn))
-        if self._hashes.first is not None:
-            self.numbers[places] = self._hashes.first.games(played_to_the_end(turn)).cpu()
-        self._hashes.forget(turn.episode_over)
-        self._next[over] += 1
-        # Void episodes, too: nothing of them is kept.
-        ended = turn.episode_over.cpu()
-        self._return[ended] = 0.0
-        self._length[ended] = 0
+    key: torch.Tensor
+    environment: torch.Tensor
+    points: torch.Tensor
+    seat_return: torch.Tensor
+    length: torch.Tensor
+    game: torch.Tensor
+    first: torch.Tensor
 
 
-class _Play:
-    """Runs environments until each has ended its number of matches."""
+def _together(plays: Sequence[_Episodes]) -> Sequence[_Episodes]:
+    """Return the episodes that all plays have played to the end, in the same order."""
+    if len(plays) == 1:
+        return plays
+    # Only episodes of one seed are compared.
+    shared = reduce(lambda keys, other: keys[torch.isin(keys, other)], [one.key for one in plays])
+    found = []
+    for play in plays:
+        order = play.key.argsort()
+        chosen = order[torch.isin(play.key[order], shared)]
+        found.append(_Episodes(*(column[chosen] for column in play)))
+    return found
+
+
+class _MatchPlay(Play[Actor]):
+    """One play of the matches, with a log of its episodes; resets the environments.
+
+    Args:
+        blocks: Players by block of environments.
+        block_of_env: Block of each environment. int64 [B].
+        seats: Seats of the environment.
+        own: Indices of those that take part.
+        episodes: Episodes that each environment plays. int64 [B].
+        progress: Counter of steps.
+        games: Hashes of the games in these environments.
+        recorder: Records games.
+    """
 
     def __init__(
         self,
         env: BatchedEnv,
         *,
-        num_matches: torch.Tensor,
+        blocks: Sequence[Block],
+        block_of_env: torch.Tensor,
+        seats: tuple[Seat, ...],
+        own: tuple[int, ...],
         seeds: Sequence[int],
         generator: torch.Generator,
+        episodes: torch.Tensor,
         progress: Progress | None,
-        should_stop: Callable[[], bool],
-        radices: Mapping[str, tuple[int, ...] | None],
-        recorder: GameRecorder | None,
+        games: GameHashes,
+        recorder: GameRecorder,
     ) -> None:
-        self.env = env
-        self.seeds = seeds
-        self._generator = generator
+        own_seats = tuple(seats[index] for index in own)
+        phases = [block.phase(seats, own) for block in blocks]
+        tell_environments(env, phases, block_of_env=block_of_env)
+        super().__init__(
+            env,
+            seeds=seeds,
+            generator=generator,
+            seated=SeatedPlayers(
+                [tuple(block.actors[index] for index in own) for block in blocks],
+                block_of_env=block_of_env,
+                seats=own_seats,
+                agents=env.agents,
+            ),
+            episodes=episodes,
+        )
+        self._is_compared = len(own) < len(seats)
         self._progress = progress
-        self._should_stop = should_stop
-        # One that records nothing costs next to nothing.
-        self._recorder = recorder or GameRecorder()
-        self.num_matches = num_matches
-        self.agents = env.agents
-        num_envs, device = env.num_envs, generator.device
-        first = FirstDecisions(
-            num_envs=num_envs, num_agents=len(env.agents), radices=radices, device=device
-        )
-        has_index = any(places is not None for places in radices.values())
-        self.games = GameHashes(
-            num_envs=num_envs, device=device, first=first if has_index else None
-        )
+        self._games = games
+        self._recorder = recorder
+        self._mean = mean_of_agents(own_seats, agents=env.agents)
+        self._members = agents_of_seats(own_seats, agents=env.agents)
+        self._log: list[tuple[torch.Tensor, ...]] = []
+        games.forget_all()
+        recorder.begin(self.turn, seeds=seeds, seats=own, mean=self._mean)
 
-    def run(
-        self,
-        seated: SeatedPlayers[Actor],
-        *,
-        seats: tuple[Seat, ...],
-        of: Sequence[int],
-        record: Callable[[Turn], None],
-    ) -> None:
-        """Play once from the start; ``record`` sees every turn.
-
-        Args:
-            seated: Players of the seats that take part.
-            seats: These seats.
-            of: Their indices among all.
-            record: Callback with each turn.
-        """
-        turn = self.env.reset(self.seeds)
-        self._recorder.begin(
-            turn,
-            seeds=self.seeds,
-            seats=tuple(of),
-            mean=mean_of_agents(seats, agents=self.agents),
-        )
-        self.games.forget_all()
-        remaining = self.num_matches.clone()
-        active = remaining > 0
-        if not bool(active.all()):
-            self.env.halt(~active)
-        while bool(active.any()):
-            if self._should_stop():
+    @torch.no_grad()
+    def run(self, should_stop: Callable[[], bool]) -> _Episodes:
+        """Play until each environment has ended its number of episodes."""
+        while not self.is_done:
+            if should_stop():
                 raise Stopped("told to stop during matches")
-            actions = self._actions(turn, seated=seated, active=active)
-            # Before the step: which decisions these are is in the turn that asked for them.
-            self.games.absorb(turn, actions)
-            self._recorder.absorb(actions)
-            turn = self.env.step(actions)
-            seated.recurrent_state.reset(turn)
-            record(turn)
-            self._recorder.record(turn)
-            if self._progress is not None:
-                self._progress.advance()
-            # A void episode does not count: another one is played.
-            remaining -= played_to_the_end(turn).long()
-            done = active & (remaining <= 0)
-            if bool(done.any()):
-                self.env.halt(done)
-                active = active & ~done
+            self.step()
+        number, game, name, *ended = map(torch.cat, zip(*self._log, strict=True))
+        environment, returns, score, length = Ended(*ended)
+        first = self._games.first
+        return _Episodes(
+            key=(environment << _NUMBER_BITS) + number,
+            environment=environment,
+            # NaN: plays are compared by the mean return of all agents.
+            points=torch.where(score.isnan(), returns.mean(dim=1, keepdim=True), score.double()),
+            # [N, A] @ [A, Q] -> [N, Q]
+            seat_return=returns @ self._mean,
+            length=length,
+            game=game,
+            first=torch.full((len(name), len(self._members)), NO_DECISION)
+            if first is None
+            else first.of(name, seats=self._members),
+        )
 
-    def _actions(
-        self, turn: Turn, *, seated: SeatedPlayers[Actor], active: torch.Tensor
-    ) -> dict[str, torch.Tensor]:
-        return {
-            population: self._decide(population, group, seated=seated, active=active)
-            for population, group in turn.groups.items()
-        }
+    def _decided(self, actions: Mapping[str, torch.Tensor]) -> None:
+        # Which decisions these are is in the turn that asked for them.
+        self._games.absorb(self.turn, actions)
+        self._recorder.absorb(actions)
 
-    def _decide(
-        self, population: str, group: Group, *, seated: SeatedPlayers[Actor], active: torch.Tensor
-    ) -> torch.Tensor:
-        owner = seated.owners(group.agent_index, active=active)
-        action = group.new_actions()
-        with torch.no_grad():
-            seated.play_frozen(
-                population, group, owner=owner, action=action, generator=self._generator
-            )
-        return action
+    def _record(self, turn: Turn) -> None:
+        self._recorder.record(turn, self.open)
+        if self._progress is not None:
+            self._progress.advance()
+
+    def _end(self, turn: Turn) -> None:
+        over, number, first = played_to_the_end(turn), turn.episode, self._games.first
+        if number is None:
+            if self._is_compared:
+                raise ValueError("cooperation needs environments that number their episodes")
+            number = torch.zeros_like(over, dtype=torch.int64)
+        # By its name a game's first decisions are known.
+        name = number[over] if first is None else first.games(over)
+        ended = self.open.ended(turn, over)
+        self._log.append((number[over].cpu(), self._games.of(over), name.cpu(), *ended))
+        # Nothing is kept of void ones.
+        self._games.forget(turn.episode_over)

@@ -160,22 +160,27 @@ class SeatedPlayers(Generic[PlayerT]):
         self.players = ()
         self._deciders = {}
 
-    def owners(self, agent_index: torch.Tensor, *, active: torch.Tensor | None) -> torch.Tensor:
+    def owners(self, agent_index: torch.Tensor) -> torch.Tensor:
         """Return the index in ``players`` of each decision's player, NOBODY where there is none.
 
         Args:
             agent_index: Index of the deciding agent, -1 for no decision. int64 [B, S].
-            active: Environments that still play; None: all. bool [B].
 
         Returns:
             int64 [B, S].
         """
-        # -1, no decision, reads agent 0 and is masked below.
+        # -1, no decision, reads agent 0 and is masked.
         owner = self.table.gather(1, agent_index.clamp(min=0))
-        nobody = agent_index < 0
-        if active is not None:
-            nobody = nobody | ~active[:, None]
-        return owner.masked_fill(nobody, NOBODY)
+        return owner.masked_fill(agent_index < 0, NOBODY)
+
+    def decide(self, population: str, group: Group, *, generator: torch.Generator) -> torch.Tensor:
+        """Return a population's actions where actors decide; zeros elsewhere.
+
+        int64 [B, S] or float32 [B, S, K].
+        """
+        action, owner = group.new_actions(), self.owners(group.agent_index)
+        self.play_frozen(population, group, owner=owner, action=action, generator=generator)
+        return action
 
     def play_frozen(
         self,

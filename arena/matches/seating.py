@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from functools import lru_cache
 
 from arena.errors import ConfigError
 from arena.types import MAX_GAME_BYTES, SHOWN_BYTES, Game, Player, Seat, Seating, Tally
@@ -15,20 +15,12 @@ from arena.types import MAX_GAME_BYTES, SHOWN_BYTES, Game, Player, Seat, Seating
 MAX_RETURN = 1e40
 """Mean return of a match: sums of such returns, and of their squares, are finite."""
 
-
-HOME, AWAY = "home", "away"
-
 FEW_SIDES = 9
 """Sides up to which two players meet in all seatings in which one of them has a single side."""
 
 SIDES_ALONE = 4
 """Sides that a player has alone, in turn, where there are more: seatings would grow with their
 number, and each of them has a player for every seat."""
-
-
-def is_cooperation(sides: Mapping[str, tuple[str, ...]]) -> bool:
-    """Return whether all agents win or lose together: players are compared by their returns."""
-    return len(sides) == 1
 
 
 def make_seats(
@@ -50,7 +42,7 @@ def make_seats(
     """
     _check_partition("environment.sides", groups=sides, agents=agents)
     _check_partition("populations", groups=populations, agents=agents)
-    if is_cooperation(sides):
+    if len(sides) == 1:
         return _cooperation_seats(side=next(iter(sides)), agents=agents, populations=populations)
     seats = []
     for side, side_agents in sides.items():
@@ -78,30 +70,39 @@ def _cooperation_seats(
             # Both teams have the same agents: they play the same episodes, one after the other.
             agents=tuple(agent for agent in agents if agent in members),
         )
-        for team in (HOME, AWAY)
+        for team in ("home", "away")
         for population, members in populations.items()
     )
 
 
-def seat_teams(seats: Sequence[Seat]) -> tuple[str, ...]:
-    """Return the team of each seat: its side; in cooperation ``home`` or ``away``, in this order.
+@lru_cache(maxsize=64)
+def plays_of(seats: tuple[Seat, ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the plays of a match, each with its seats by index; a play seats every agent once.
 
-    Home and away have the same agents, so each of them has all seats that one play needs.
+    In competition all sides meet in one play. In cooperation home plays, then away: their results
+    in the same seeded episode are compared.
     """
-    if len({seat.side for seat in seats}) > 1:
-        return tuple(seat.side for seat in seats)
-    # Home first, then away, as `make_seats` lists them.
-    num_away = len(seats) // 2
-    return (HOME,) * (len(seats) - num_away) + (AWAY,) * num_away
+    plays: list[list[int]] = []
+    seated: set[str] = set()
+    for index, seat in enumerate(seats):
+        if not plays or not seated.isdisjoint(seat.agents):
+            plays.append([])
+            seated = set()
+        plays[-1].append(index)
+        seated.update(seat.agents)
+    return tuple(map(tuple, plays))
 
 
-def num_episodes(tally: Tally, *, seats: Sequence[Seat]) -> int:
-    """Return the episodes in ``length_sum``: a match is one, but two where plays are compared.
+def seat_teams(seats: tuple[Seat, ...]) -> tuple[tuple[int, str], ...]:
+    """Return the team of each seat: its play and its side."""
+    return tuple(
+        (play, seats[index].side) for play, own in enumerate(plays_of(seats)) for index in own
+    )
 
-    In cooperation home and away play the same seeded episode one after the other.
-    """
-    is_one_side = len({seat.side for seat in seats}) == 1
-    return tally.matches * (2 if is_one_side and tally.pairs else 1)
+
+def num_episodes(tally: Tally, *, seats: tuple[Seat, ...]) -> int:
+    """Return the episodes in ``length_sum``: one for each play, or one where nobody is compared."""
+    return tally.matches * (len(plays_of(seats)) if tally.pairs else 1)
 
 
 def _check_partition(
@@ -120,82 +121,10 @@ def _check_partition(
             )
 
 
-def seatings_for(
-    trainee: Player,
-    *,
-    seats: tuple[Seat, ...],
-    population: str,
-    opponents: Mapping[str, Sequence[Player]],
-    num_mirrors: int = 0,
-    mates: Mapping[str, Player] = MappingProxyType({}),
-    turns: Sequence[Sequence[int]] = (),
-) -> tuple[Seating, ...]:
-    """List seatings in which the trainee meets each opponent in each of its seats equally often.
-
-    Mirror self-play comes first: the trainee has every seat of its population. Then, for each
-    opponent of the trainee's own population, one seating per seat that the trainee can have. A
-    population with a single seat has no opponents of its own; then there is one seating for each
-    player in the longest list of the other populations. Seats of other populations are filled from
-    their lists in turn. In cooperation the trainee has all agents of its population, its mates have
-    those of theirs, and there is one seating.
-
-    Args:
-        trainee: Policy that learns.
-        seats: Seats of the environment.
-        population: The trainee's population.
-        opponents: Frozen players by population. Populations with seats other than the trainee's
-            need at least one.
-        num_mirrors: How many mirror seatings to list.
-        mates: In cooperation, who learns beside the trainee, by population.
-        turns: Seats that the trainee has with each opponent in turn. Empty: all with each.
-
-    Raises:
-        ValueError: If the population has no seat, or another population no player for its seats.
-    """
-    own = [index for index, seat in enumerate(seats) if seat.population == population]
-    if not own:
-        raise ValueError(f"population {population!r} has no seat")
-    if len({seat.side for seat in seats}) == 1:
-        # Both teams are the trainees: while training there is no opponent, and only home plays.
-        team = {**mates, population: trainee}
-        return (team_seating(team, team, seats=seats),)
-    for seat in seats:
-        if seat.population != population and not opponents.get(seat.population):
-            raise ValueError(f"no player of population {seat.population!r} for seat {seat.name!r}")
-    rivals = opponents.get(population, ())
-    if len(own) == 1:
-        # A population with one seat does not meet itself: its opponents have the other seats.
-        rivals, num_mirrors = (), max(map(len, opponents.values()), default=0)
-    filled = [(turn, dict.fromkeys(own, trainee)) for turn in range(num_mirrors)]
-    for turn, rival in enumerate(rivals):
-        alone = turns[turn % len(turns)] if turns else own
-        # Players of other populations stay the same over the seatings with one rival.
-        filled += [(turn, {**dict.fromkeys(own, rival), index: trainee}) for index in alone]
-    return tuple(
-        _seated(players, seats=seats, opponents=opponents, turn=turn) for turn, players in filled
-    )
-
-
-def _seated(
-    own: Mapping[int, Player],
-    *,
-    seats: tuple[Seat, ...],
-    opponents: Mapping[str, Sequence[Player]],
-    turn: int,
-) -> Seating:
-    """Fill all seats but a population's own with players of the others."""
-    players = []
-    for index, seat in enumerate(seats):
-        candidates = [own[index]] if index in own else opponents[seat.population]
-        # In turn: each of them is met about as often.
-        players.append(candidates[turn % len(candidates)])
-    return Seating(players=tuple(players))
-
-
 def seats_in_turn(
     seats: Sequence[Seat], *, population: str, num_seatings: int, num_opponents: int, start: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return seats of a population for its trainee with each opponent, for `seatings_for`.
+    """Return seats of a population for its trainee with each opponent, for `training_seatings`.
 
     There are at most so many seatings as can be played at once, where each seat with each opponent
     would be more, and one with each opponent at least. The seats go on from opponent to opponent.
@@ -220,33 +149,20 @@ def seats_in_turn(
     )
 
 
-def team_seating(
-    home: Mapping[str, Player], away: Mapping[str, Player], *, seats: tuple[Seat, ...]
-) -> Seating:
-    """Seat two teams of cooperation, whose players are given by population.
-
-    Raises:
-        ValueError: If a team lacks a population.
-    """
-    players = []
-    for seat, name in zip(seats, seat_teams(seats), strict=True):
-        team = home if name == HOME else away
-        if seat.population not in team:
-            raise ValueError(f"no player of population {seat.population!r} for seat {seat.name!r}")
-        players.append(team[seat.population])
-    return Seating(players=tuple(players))
-
-
 def pair_seatings(
-    home: Player, away: Player, *, seats: tuple[Seat, ...], turn: int = 0
+    home: Mapping[str, Player],
+    away: Mapping[str, Player],
+    *,
+    seats: tuple[Seat, ...],
+    turn: int = 0,
 ) -> tuple[Seating, ...]:
-    """List seatings between two players so that each has every seat equally often.
+    """List seatings between two teams so that each has every seat equally often.
 
     Args:
-        home: A player who can sit in every seat.
-        away: Another one.
+        home: Players of a team by population, who can sit in every seat.
+        away: Those of another one.
         seats: Seats of the environment.
-        turn: Which sides a player is alone on, where there are more than `FEW_SIDES`. Consecutive
+        turn: Which sides a team is alone on, where there are more than `FEW_SIDES`. Consecutive
             numbers take all of them in turn.
 
     Returns:
@@ -254,43 +170,42 @@ def pair_seatings(
         repetition; of many sides, some of them. With two sides: the two orders. In cooperation: one
         seating, because both play the same episodes.
     """
-    sides = tuple(dict.fromkeys(seat.side for seat in seats))
-    if len(sides) == 1:
-        populations = dict.fromkeys(seat.population for seat in seats)
-        teams = (dict.fromkeys(populations, home), dict.fromkeys(populations, away))
-        return (team_seating(*teams, seats=seats),)
+    teams = seat_teams(seats)
+    alone = tuple(dict.fromkeys(teams))
     # With two sides home alone on one is away alone on the other.
-    roles = ((home, away),) if len(sides) == 2 else ((home, away), (away, home))
-    if len(sides) > FEW_SIDES:
+    roles = ((home, away),) if len(alone) == 2 else ((home, away), (away, home))
+    if len(plays_of(seats)) > 1:
+        alone = alone[:1]
+    elif len(alone) > FEW_SIDES:
         # Each with both roles has every seat once in two seatings, whichever side it is.
         start = turn * SIDES_ALONE
-        sides = tuple(sides[(start + index) % len(sides)] for index in range(SIDES_ALONE))
+        alone = tuple(alone[(start + index) % len(alone)] for index in range(SIDES_ALONE))
     seatings = (
-        Seating(players=tuple(single if seat.side == side else rest for seat in seats))
+        Seating(
+            players=tuple(
+                (single if team == one else rest)[seat.population]
+                for seat, team in zip(seats, teams, strict=True)
+            )
+        )
         for single, rest in roles
-        for side in sides
+        for one in alone
     )
     # Only a player against itself is the same in all of them.
     return tuple(seatings) if home != away else tuple(dict.fromkeys(seatings))
 
 
-def problem_of(game: Game, *, seats: Sequence[Seat]) -> str | None:
+def problem_of(game: Game, *, seats: tuple[Seat, ...]) -> str | None:
     """Say why nobody can have played a game; None if somebody can.
 
     Args:
         game: The game.
         seats: Seats of the environment.
     """
-    sides = len({seat.side for seat in seats})
-    teams = seat_teams(seats)
-    # In cooperation one team plays alone.
-    allowed = {
-        tuple(place for place, team in enumerate(teams) if sides > 1 or team == one)
-        for one in teams
-    }
-    if game.seats not in allowed:
-        return f"has the seats {game.seats}, where {sorted(allowed)} play"
-    if len(game.points) != (sides if sides > 1 else 0) or len(game.returns) != len(game.seats):
+    plays = plays_of(seats)
+    if game.seats not in plays:
+        return f"has the seats {game.seats}, where {sorted(plays)} play"
+    num_points = len({seat.side for seat in seats}) if len(plays) == 1 else 0
+    if len(game.points) != num_points or len(game.returns) != len(game.seats):
         return f"has {len(game.points)} points and {len(game.returns)} returns"
     if len(game.shown) != SHOWN_BYTES * (game.steps + 1) or not game.steps:
         return f"of {game.steps} steps has {len(game.shown)} bytes of digests"

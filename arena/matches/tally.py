@@ -6,16 +6,32 @@ B environments, A agents, Q seats, N finished episodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from msgspec.structs import replace
 
 from arena.envs.base import Turn
-from arena.matches.distinct import GameHashes
 from arena.matches.openings import added
 from arena.matches.pair_scores import added_sums
 from arena.matches.tally_sums import TallySums
 from arena.types import Entrant, PairScore, Seat, Tally
+
+
+class Ended(NamedTuple):
+    """Episodes that have ended, on the CPU: there additions have one order.
+
+    Attributes:
+        environment: Environment of each. int64 [N].
+        returns: Undiscounted, of each agent. float64 [N, A].
+        score: Points of each side, as in ``Turn.score``. float32 [N, sides].
+        length: Calls of ``step``. int64 [N].
+    """
+
+    environment: torch.Tensor
+    returns: torch.Tensor
+    score: torch.Tensor
+    length: torch.Tensor
 
 
 class OpenEpisodes:
@@ -24,7 +40,8 @@ class OpenEpisodes:
     Attributes:
         returns: Undiscounted, of each agent. float64 [B, A].
         length: Calls of ``step``. int64 [B].
-        void: Episodes that are no matches. bool [B].
+        void: Episodes that are no matches, but count for statistics: they began with a random
+            opening. bool [B].
     """
 
     def __init__(self, *, num_envs: int, num_agents: int, device: torch.device) -> None:
@@ -32,11 +49,28 @@ class OpenEpisodes:
         self.length = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self.void = torch.zeros(num_envs, dtype=torch.bool, device=device)
 
+    def add(self, turn: Turn) -> None:
+        """Add what a step brought; `forget` then begins the next episodes."""
+        self.returns += turn.reward
+        self.length += 1
+
+    def ended(self, turn: Turn, environments: torch.Tensor) -> Ended:
+        """Return the episodes that ended with a turn in some environments (bool [B])."""
+        over = environments.nonzero().squeeze(1)
+        columns = (over, self.returns[over], turn.score[over], self.length[over])
+        return Ended(*(column.cpu() for column in columns))
+
+    def forget(self, environments: torch.Tensor) -> None:
+        """Begin a new episode in some environments. bool [B]."""
+        self.returns[environments] = 0.0
+        self.length[environments] = 0
+        self.void &= ~environments
+
 
 class TallyBook:
     """Sums of the episodes of B environments, updated turn by turn.
 
-    Owned by the loop that steps the environments, which calls `record` after every step.
+    Owned by the loop that steps the environments (`arena.matches.play`).
 
     Args:
         entrants: One entrant per seat, for each block. Blocks with equal entrants are merged.
@@ -44,8 +78,6 @@ class TallyBook:
         agents: Names of the columns of ``Turn.reward``.
         sides: Names of the columns of ``Turn.score``.
         seats: Seats of the environment.
-        open_episodes: Episodes that go on; None: all begin.
-        games: Hashes of the games in these environments; None: games are not told apart.
     """
 
     def __init__(
@@ -56,87 +88,39 @@ class TallyBook:
         agents: tuple[str, ...],
         sides: Sequence[str],
         seats: tuple[Seat, ...],
-        open_episodes: OpenEpisodes | None = None,
-        games: GameHashes | None = None,
     ) -> None:
-        device = block_of_env.device
-        distinct = tuple(dict.fromkeys(entrants))
-        row_of = {names: row for row, names in enumerate(distinct)}
-        # Blocks of equal entrants share a row: they are one tally.
-        self._row_of_block = torch.tensor([row_of[names] for names in entrants], device=device)
-        self._row = self._row_of_block[block_of_env]
         self._mean_of_agents = mean_of_agents(seats, agents=agents)
         # Seats of one side share a column of `Turn.score`.
         self._side_of_seat = torch.tensor([list(sides).index(seat.side) for seat in seats])
         # In cooperation one play has no opponent: `match` compares two plays itself.
         compare = len(sides) > 1
-        self._matches = TallySums(distinct, seats=seats, compare=compare)
-        self._void_sums = TallySums(distinct, seats=seats, compare=compare)
-        self._games = games
-        self._first = None if games is None else games.first
-        self._members = agents_of_seats(seats, agents=agents)
-        # Numbers of the games that `_matches` has, in its order.
-        self._numbers: list[torch.Tensor] = []
-        self._open = open_episodes or OpenEpisodes(
-            num_envs=len(block_of_env), num_agents=len(agents), device=device
-        )
-
-    def void(self, environments: torch.Tensor) -> None:
-        """Let the current episodes of some environments be no matches. bool [B]."""
-        self._open.void |= environments
+        self._matches = TallySums(entrants, seats=seats, compare=compare)
+        self._void_sums = TallySums(entrants, seats=seats, compare=compare)
+        self.move(block_of_env)
 
     def move(self, block_of_env: torch.Tensor) -> None:
         """Let each environment's episodes count for its block (int64 [B]) from now on."""
-        self._row = self._row_of_block[block_of_env]
+        self._row = self._matches.rows[block_of_env.cpu()]
 
-    def record(self, turn: Turn, *, halted: torch.Tensor | None = None) -> None:
-        """Take in what a step brought.
-
-        Args:
-            turn: Result of ``step``.
-            halted: Environments that stood still in it. bool [B]. None: none.
-        """
-        episodes = self._open
-        episodes.returns += turn.reward
-        episodes.length += 1
-        if halted is not None:
-            # Length 0 says that no episode is open there (`Collector.in_flight`).
-            episodes.length[halted] = 0
-        if not bool(turn.episode_over.any()):
-            return
+    def add(self, turn: Turn, episodes: OpenEpisodes) -> None:
+        """Add the episodes that ended with a turn; void ones to `episodes` alone."""
         over = played_to_the_end(turn)
-        # Void here: begun with a random opening, hence no match, but counted for statistics.
-        self._add(turn, environments=over & ~episodes.void, sums=self._matches)
+        self._add(episodes.ended(turn, over & ~episodes.void), sums=self._matches)
         if bool(episodes.void.any()):
-            self._add(turn, environments=over & episodes.void, sums=self._void_sums)
-        episodes.returns[turn.episode_over] = 0.0
-        episodes.length[turn.episode_over] = 0
-        # After both sums were taken: the flag belongs to the episode that ended.
-        episodes.void &= ~turn.episode_over
-        # After `_add`, which reads the hashes.
-        if self._games is not None:
-            self._games.forget(turn.episode_over)
+            self._add(episodes.ended(turn, over & episodes.void), sums=self._void_sums)
 
-    def _add(self, turn: Turn, *, environments: torch.Tensor, sums: TallySums) -> None:
-        over = environments.nonzero().squeeze(1)
-        if sums is self._matches and self._first is not None:
-            self._numbers.append(self._first.games(over))
+    def _add(self, ended: Ended, *, sums: TallySums) -> None:
         sums.add(
-            # float64 on the CPU: additions have the same order on every device.
-            self._row[over].cpu(),
+            self._row[ended.environment],
             # [N, A] @ [A, Q] -> [N, Q]
-            seat_return=self._open.returns[over].cpu() @ self._mean_of_agents,
-            seat_score=turn.score[over].cpu()[:, self._side_of_seat],
-            length=self._open.length[over].cpu(),
-            game=None if self._games is None else self._games.of(over),
+            seat_return=ended.returns @ self._mean_of_agents,
+            seat_score=ended.score[:, self._side_of_seat],
+            length=ended.length,
         )
 
     def tallies(self) -> tuple[Tally, ...]:
         """Return the matches so far, one tally per distinct tuple of entrants."""
-        first = None
-        if self._first is not None and self._numbers:
-            first = self._first.of(torch.cat(self._numbers), seats=self._members)
-        return self._matches.tallies(first=first)
+        return self._matches.tallies()
 
     def episodes(self) -> tuple[Tally, ...]:
         """Like `tallies`, with the episodes that are no matches; for statistics only."""

@@ -27,9 +27,12 @@ class TallySums:
     They are kept on the CPU, where adding floats has one order and so one result.
 
     Args:
-        entrants: Distinct tuples, one entrant per seat.
+        entrants: Tuples with one entrant per seat; equal ones are one row.
         seats: The environment's seats.
         compare: Whether seats are compared in pairs.
+
+    Attributes:
+        rows: Row of each tuple in ``entrants``. int64.
     """
 
     def __init__(
@@ -39,9 +42,11 @@ class TallySums:
         seats: tuple[Seat, ...],
         compare: bool,
     ) -> None:
-        self._entrants = tuple(entrants)
+        row_of: dict[tuple[Entrant, ...], int] = {}
+        self.rows = torch.tensor([row_of.setdefault(names, len(row_of)) for names in entrants])
+        self._entrants = tuple(row_of)
         rows, num_seats = len(self._entrants), len(seats)
-        compared = [comparisons(seats, entrants=row) if compare else () for row in entrants]
+        compared = [comparisons(seats, entrants=row) if compare else () for row in row_of]
         self._tables = _tables(compared, seats=seats)
         self._seats = seats
         self._has_players = compare and not is_by_seats(seats)

@@ -1,4 +1,4 @@
-"""Mixed teammates: in training each agent has a seat, and partners are drawn apart.
+"""Seatings of training, also with mixed teammates: then each agent has a seat of its own.
 
 Matches, ratings and exports keep whole sides of one player (`arena.matches.seating`). Torch-free.
 
@@ -8,28 +8,18 @@ Tests: `tests/arena/matches/test_teammates.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
 
 from msgspec import structs
 
 from arena.matches.comparisons import counting_seats
-from arena.matches.seating import seat_teams
+from arena.matches.seating import plays_of
 from arena.types import Player, Seat, Seating, Tally
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lineup:
-    """Players of one seating beside and against a trainee.
-
-    Attributes:
-        beside: Partners of the trainee, of its own population.
-        against: By population, the rival and then its partners. One player alone has all agents of
-            its side.
-    """
-
-    beside: tuple[Player, ...]
-    against: Mapping[str, tuple[Player, ...]]
+Cast = tuple[Sequence[Player], Mapping[str, Sequence[Player]]]
+"""Players of one seating: of the trainee's side, the trainee first, and by population of each other
+side, its first one being the rival. One player alone has all agents of its side."""
 
 
 def seats_per_agent(seats: Sequence[Seat]) -> tuple[Seat, ...]:
@@ -52,56 +42,60 @@ def members(seats: Sequence[Seat]) -> tuple[range, ...]:
     return tuple(range(end - size, end) for size, end in zip(sizes, ends, strict=True))
 
 
-def mixed_seatings(
-    trainee: Player,
+def training_seatings(
+    casts: Sequence[Cast],
     *,
-    seats: Sequence[Seat],
+    seats: tuple[Seat, ...],
     population: str,
-    lineups: Sequence[Lineup],
+    is_mixed: bool = False,
     first_turn: int = 0,
     turns: Sequence[Sequence[int]] = (),
 ) -> tuple[Seating, ...]:
-    """List seatings in which the trainee plays one agent of a side, and partners the others.
+    """List seatings in which the trainee meets each opponent in each of its seats equally often.
 
-    For each lineup there is one seating per side that the trainee can be on. The trainee's place
-    among the agents of its side moves on from lineup to lineup, and rivals face it at the same
-    place, which tells them from their partners (`between_rivals`). In cooperation there is one
-    seating per lineup, without rivals.
+    For each cast there is one seating per seat that the trainee can be in. Where teammates are
+    mixed, it plays one agent of its side, and partners the others. Its place among these agents
+    moves on from cast to cast, and rivals face it at the same place, which tells them from their
+    partners (`between_rivals`). In cooperation there is one seating per cast, without rivals; mates
+    of other populations have the agents of those.
 
     Args:
-        trainee: Policy that learns.
+        casts: Players beside and against the trainee.
         seats: Seats of whole sides.
         population: The trainee's population.
-        lineups: Players beside and against it.
-        first_turn: Place of the trainee in the first lineup, modulo the size of its side.
-        turns: Sides that the trainee has with each lineup in turn. Empty: all with each.
+        is_mixed: Whether each agent has a player of its own (`seats_per_agent`).
+        first_turn: Place of the trainee in the first cast, modulo the size of its side.
+        turns: Seats that the trainee has with each cast in turn. Empty: all with each.
 
     Returns:
-        Seatings with a player for each seat of `seats_per_agent`.
+        Seatings with a player for each seat, or for each agent.
 
     Raises:
-        ValueError: If the population has no seat, or a side has too few players.
+        ValueError: If the population has no seat, another one no player, or a side too few.
     """
-    own = [index for index, seat in enumerate(seats) if seat.population == population]
+    # Training is one play; in cooperation away has the players of home.
+    played = plays_of(seats)[0]
+    own = [index for index in played if seats[index].population == population]
     if not own:
         raise ValueError(f"population {population!r} has no seat")
-    teams, is_one_side = seat_teams(seats), len({seat.side for seat in seats}) == 1
-    if is_one_side:
-        # Home alone plays while training, and away repeats it.
-        own = [index for index in own if teams[index] == teams[0]]
 
-    def seating(lineup: Lineup, *, mine: int, turn: int) -> Seating:
-        place = turn % len(seats[mine].agents)
+    def seating(cast: Cast, *, mine: int, turn: int) -> Seating:
+        beside, against = cast
+        sizes = [len(seat.agents) if is_mixed else 1 for seat in seats]
         players: list[Player] = []
         for index, seat in enumerate(seats):
-            is_mine = index == mine or (is_one_side and seat.population == population)
-            side = (trainee, *lineup.beside) if is_mine else lineup.against[seat.population]
-            players += _placed(side, size=len(seat.agents), place=place)
+            is_mine = index % len(played) == mine
+            side = beside if is_mine else against.get(seat.population)
+            if not side:
+                raise ValueError(
+                    f"no player of population {seat.population!r} for seat {seat.name!r}"
+                )
+            players += _placed(side, size=sizes[index], place=turn % sizes[mine])
         return Seating(players=tuple(players))
 
     return tuple(
-        seating(lineup, mine=mine, turn=turn)
-        for turn, lineup in enumerate(lineups, start=first_turn)
+        seating(cast, mine=mine, turn=turn)
+        for turn, cast in enumerate(casts, start=first_turn)
         for mine in (turns[(turn - first_turn) % len(turns)] if turns else own)
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
@@ -12,13 +13,26 @@ import torch
 from arena.core import Actor
 from arena.envs.base import BatchedEnv
 from arena.errors import ConfigError
-from arena.matches.match import Block, Progress, play_matches, share_envs
-from arena.matches.mixture import ActorMixture, draw_lineups
+from arena.matches.match import Block, play_matches, share_envs
 from arena.matches.pair_scores import mean_score, seen_from
+from arena.matches.play import Progress
 from arena.matches.seating import seat_teams
 from arena.matches.seeds import environment_seeds
 from arena.matches.tally import merge_tallies
 from arena.types import Entrant, Seat, Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorMixture:
+    """Several actors, one of which plays a match from its beginning to its end.
+
+    Attributes:
+        actors: Actors, at least one.
+        probabilities: Probability of each; they sum to one.
+    """
+
+    actors: tuple[Actor, ...]
+    probabilities: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +112,8 @@ class _Pairing:
 
     home: Contender
     away: Contender
-    teams: tuple[str, ...]
-    home_team: str
+    teams: tuple[tuple[int, str], ...]
+    home_team: tuple[int, str]
     num_matches: int
 
     @property
@@ -111,15 +125,6 @@ class _Pairing:
     def entrants(self) -> tuple[Entrant, ...]:
         """Their names."""
         return tuple(Entrant(contender.name) for contender in self.seated)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Lineup:
-    """The actors of some of a pairing's matches; without mixtures, of all of them."""
-
-    entrants: tuple[Entrant, ...]
-    actors: tuple[Actor, ...]
-    num_matches: int
 
 
 def play_tournament(
@@ -173,13 +178,8 @@ def play_tournament(
     waves = share_envs([lineup.num_matches for lineup in queue], num_envs=env.num_envs)
     for wave, shares in enumerate(waves):
         blocks = [
-            Block(
-                entrants=queue[share.pairing].entrants,
-                actors=queue[share.pairing].actors,
-                num_envs=share.num_envs,
-                num_matches=share.num_matches,
-            )
-            for share in shares
+            replace(queue[one.pairing], num_envs=one.num_envs, num_matches=one.num_matches)
+            for one in shares
         ]
         tallies += play_matches(
             env,
@@ -250,7 +250,8 @@ def _can_fill(pairing: _Pairing, *, seats: tuple[Seat, ...]) -> bool:
 
 def _lineups(
     pairing: _Pairing, *, seats: tuple[Seat, ...], rng: np.random.Generator
-) -> list[_Lineup]:
+) -> list[Block]:
+    """Draw the actors of a pairing's matches; a block for each lineup, without environments yet."""
     seated = list(zip(pairing.seated, seats, strict=True))
     drawn = draw_lineups(
         [contender.actors[seat.population] for contender, seat in seated],
@@ -259,9 +260,49 @@ def _lineups(
         rng=rng,
     )
     return [
-        _Lineup(entrants=pairing.entrants, actors=actors, num_matches=count)
+        Block(entrants=pairing.entrants, actors=actors, num_envs=0, num_matches=count)
         for actors, count in drawn
     ]
+
+
+def draw_lineups(
+    players: Sequence[Actor | ActorMixture],
+    *,
+    identities: Sequence[Hashable],
+    num_matches: int,
+    rng: np.random.Generator,
+) -> list[tuple[tuple[Actor, ...], int]]:
+    """Draw the actors of some matches.
+
+    Args:
+        players: Player of each seat.
+        identities: Keys, equal where one player has several seats: it draws once for all of them.
+        num_matches: Number of matches.
+        rng: Source of one draw for each match and mixture.
+
+    Returns:
+        Actors, one per seat, and the number of their matches, which sum to ``num_matches``.
+    """
+    drawn = {
+        identity: rng.choice(len(player.actors), size=num_matches, p=player.probabilities).tolist()
+        # dict: a player with several seats draws once and sits in all of them.
+        for identity, player in dict(zip(identities, players, strict=True)).items()
+        if isinstance(player, ActorMixture)
+    }
+    if not drawn:
+        return [(tuple(p for p in players if not isinstance(p, ActorMixture)), num_matches)]
+    # Matches with the same actors are one block: nothing tells them apart but their seeds.
+    counts = Counter(zip(*drawn.values(), strict=True))
+    lineups = []
+    # sorted: the order of blocks decides which seeds they get.
+    for choice, count in sorted(counts.items()):
+        chosen = dict(zip(drawn, choice, strict=True))
+        actors = tuple(
+            player.actors[chosen[identity]] if isinstance(player, ActorMixture) else player
+            for identity, player in zip(identities, players, strict=True)
+        )
+        lineups.append((actors, count))
+    return lineups
 
 
 def _results(

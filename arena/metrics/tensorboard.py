@@ -2,7 +2,11 @@
 
 The files are written here, because the usual writer hands every value to a thread that ends at the
 first disk error, after which its callers wait for ever. Its flush also waits for the disk, file by
-file.
+file. The package that encodes events imports torch, which the controller must not: it would block
+for seconds and take 200 MB.
+
+A record is its length (u64), the masked checksum of the length (u32), an ``Event`` of TensorFlow's
+event.proto in protocol buffers, and its masked checksum.
 
 Tests: `tests/arena/metrics/test_sinks.py`, `tests/faults/test_run_directory.py`.
 """
@@ -12,13 +16,14 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 import time
+from array import array
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
 from arena.files import append_own
-from arena.metrics.event_records import scalars_record, version_record
 from arena.metrics.rotation import WHOLE, Rotation
 
 # Each open file takes a descriptor, and a run may have thousands of policies.
@@ -26,6 +31,20 @@ MAX_OPEN_FILES = 64
 
 PREFIX = "events.out.tfevents."
 """Begin of a file's name, by which TensorBoard finds it."""
+
+
+_POLYNOMIAL = 0x82F63B78
+
+_MASK = 0xA282EAD8
+
+# Field numbers and wire types of Event, Summary and Summary.Value, as their keys on the wire.
+_WALL_TIME, _STEP, _FILE_VERSION, _SUMMARY = b"\x09", b"\x10", b"\x1a", b"\x2a"
+
+_VALUE = b"\x0a"
+
+_TAG, _SIMPLE_VALUE = b"\x0a", b"\x15"
+
+FILE_VERSION = "brain.Event:2"
 
 
 class TensorboardSink:
@@ -148,3 +167,75 @@ class _EventFile:
         # Unbuffered: a full disk may take a part of the record without an error.
         if self._file.write(record) != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
+
+
+def version_record(*, wall_time_s: float) -> bytes:
+    """Return the first record of a file."""
+    return _record(_time(wall_time_s) + _message(_FILE_VERSION, FILE_VERSION.encode()))
+
+
+def scalars_record(step: int, scalars: Mapping[str, float], *, wall_time_s: float) -> bytes:
+    """Return one point of each curve.
+
+    Args:
+        step: Position on the curves, at least 0.
+        scalars: Values by tag; a value beyond float32 becomes infinite.
+        wall_time_s: Seconds since 1970.
+    """
+    values = b"".join(
+        _message(_VALUE, _message(_TAG, tag.encode()) + _SIMPLE_VALUE + _float32(value))
+        for tag, value in scalars.items()
+    )
+    # Protocol buffers leave out fields of 0.
+    counted = _STEP + _varint(step) if step else b""
+    return _record(_time(wall_time_s) + counted + _message(_SUMMARY, values))
+
+
+def masked_crc32c(data: bytes) -> int:
+    """Return the CRC-32C (Castagnoli), masked so that a checksum over checksums stays useful."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        # A byte at a time, lowest bit first, from all ones to their complement.
+        crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    crc ^= 0xFFFFFFFF
+    # mask(c) = (c rotated right by 15 bits) + 0xA282EAD8, modulo 2^32
+    return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
+
+
+def _record(event: bytes) -> bytes:
+    length = struct.pack("<Q", len(event))
+    checksums = (struct.pack("<I", masked_crc32c(part)) for part in (length, event))
+    return length + next(checksums) + event + next(checksums)
+
+
+def _time(seconds: float) -> bytes:
+    return _WALL_TIME + struct.pack("<d", seconds)
+
+
+def _message(key: bytes, content: bytes) -> bytes:
+    return key + _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    """Encode seven bits to a byte, the lowest first; the highest bit says that more follow."""
+    parts = bytearray()
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    parts.append(number)
+    return bytes(parts)
+
+
+def _float32(value: float) -> bytes:
+    # struct alone raises where a value is beyond float32; array makes it infinite.
+    return struct.pack("<f", array("f", [value])[0])
+
+
+def _table_entry(byte: int) -> int:
+    crc = byte
+    for _ in range(8):
+        crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
+    return crc
+
+
+_TABLE = tuple(_table_entry(byte) for byte in range(256))

@@ -1,31 +1,98 @@
 """A policy's network: features, an optional recurrent core, one linear layer for policy and value,
 and the normalizers.
 
-Shapes: N rows, F numbers of a flattened observation, n logits of all branches, C continuous
-numbers, P = n + 2 C parameters of the policy's distribution, H numbers of a recurrent state, G
-numbers of a critic's input.
+Shapes: N rows, F numbers of a flattened observation, K of them normalized, n logits of all
+branches, C continuous numbers, P = n + 2 C parameters of the policy's distribution, H numbers of a
+recurrent state, G numbers of a critic's input.
+
+Tests: `tests/arena/networks/test_actor_critic.py`, `tests/arena/networks/test_encoders.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 
 from arena.config import NetworkConfig
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
-from arena.networks.cores import Core, make_core
-from arena.networks.distributions import make_distribution
+from arena.envs.spaces.observations import ObservationLayout, is_agent_id
+from arena.networks.distributions import make_distribution, mask_logits
 from arena.networks.encoders import make_encoder, make_linear, make_mlp
-from arena.networks.heads import mask_logits
-from arena.networks.normalizers import make_observation_normalizer
-from arena.networks.planes import of_critic
-from arena.normalization import RETURN_MEMORY, RunningNormalizer
+from arena.networks.planes import is_image, of_critic
+from arena.normalization import RETURN_MEMORY, Exchange, RunningNormalizer
 
 HEAD_GAIN = 0.01
 """Gain of the last layer. Near-zero logits make the first policy almost uniform; a near-zero value
 is almost the mean return.
 """
+
+
+NUM_GATES = {"gru": 3, "lstm": 4}
+
+FORGET_BIAS = 1.0
+
+WEIGHTS = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+
+# In deviations. `PolicyStack` clips by the same limit.
+OBSERVATION_CLIP = 10.0
+
+
+class PartNormalizer(RunningNormalizer):
+    """Normalizer of some columns of rows; the others pass unchanged.
+
+    Args:
+        columns: Normalized columns. int64 [K].
+        row_size: F.
+        clip: As in `RunningNormalizer`.
+    """
+
+    _columns: torch.Tensor
+
+    def __init__(self, columns: torch.Tensor, *, row_size: int, clip: float) -> None:
+        super().__init__(len(columns), clip=clip)
+        self._row_size = row_size
+        self.register_buffer("_columns", columns, persistent=False)
+
+    def by_column(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return mean and deviation of every column: 0 and 1 where it passes unchanged. float32 [F]
+        each.
+        """
+        mean = self.mean.new_zeros(self._row_size).index_copy(0, self._columns, self.mean)
+        ones = self.mean.new_ones(self._row_size)
+        return mean, ones.index_copy(0, self._columns, self.deviation)
+
+    def normalize(self, values: torch.Tensor) -> torch.Tensor:
+        """Normalize rows. [N, F] of any dtype to float32 [N, F]."""
+        # [N, F] -> [N, K] -> [N, F]
+        part = super().normalize(values.index_select(1, self._columns))
+        return values.float().index_copy(1, self._columns, part)
+
+    def denormalize(self, values: torch.Tensor) -> torch.Tensor:
+        """Undo `normalize`, except its clipping. [N, F] to [N, F]."""
+        part = super().denormalize(values.index_select(1, self._columns))
+        return values.index_copy(1, self._columns, part)
+
+    def update(self, values: torch.Tensor, *, exchange: Exchange | None = None) -> bool:
+        """Merge a batch [N, F] of any dtype."""
+        return super().update(values.index_select(1, self._columns).float(), exchange=exchange)
+
+
+def make_observation_normalizer(observation: ObservationLayout) -> RunningNormalizer | None:
+    """Make a normalizer of everything but images and agent ids; None if nothing remains."""
+    is_normalized = torch.ones(observation.size, dtype=torch.bool)
+    for leaf in observation.leaves:
+        if is_image(leaf) or is_agent_id(leaf):
+            is_normalized[leaf.place] = False
+    columns = is_normalized.nonzero().squeeze(1)
+    if not len(columns) and observation.size:
+        return None
+    if len(columns) == observation.size and observation.dtype.kind == "f":
+        return RunningNormalizer(observation.size, clip=OBSERVATION_CLIP)
+    return PartNormalizer(columns, row_size=observation.size, clip=OBSERVATION_CLIP)
 
 
 class ActorCritic(nn.Module):
@@ -305,3 +372,145 @@ def _encoded(encoder: nn.Module | None, normalized: torch.Tensor) -> torch.Tenso
         features: torch.Tensor = encoder(normalized)
         return features
     return normalized if normalized.is_floating_point() else normalized.float()
+
+
+class Core(nn.Module):
+    """Recurrent layer whose state is a row of numbers, zeros at the start of an episode.
+
+    Computes in float32 whatever the dtype of its input, because rounding adds up along a sequence.
+
+    GRU: Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder for Statistical
+    Machine Translation" (EMNLP 2014). LSTM: Hochreiter and Schmidhuber, "Long Short-Term Memory"
+    (1997), with an open forget gate at first (Jozefowicz et al., "An Empirical Exploration of
+    Recurrent Network Architectures", ICML 2015). Shapes: I input features, C output features
+    (``core_size``), H numbers of a state: C of a GRU; 2 C of an LSTM, output and cell side by side.
+    Q sequences of at most L decisions, R decisions in all.
+
+    Args:
+        recurrent: A single layer.
+
+    Attributes:
+        num_features: C.
+        state_size: H.
+    """
+
+    def __init__(self, recurrent: nn.GRU | nn.LSTM) -> None:
+        super().__init__()
+        self.recurrent = recurrent
+        self.num_features = recurrent.hidden_size
+        self._has_cell = isinstance(recurrent, nn.LSTM)
+        self.state_size = recurrent.hidden_size * (2 if self._has_cell else 1)
+
+    def step(
+        self, features: torch.Tensor, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute one decision of each of N rows.
+
+        Args:
+            features: Features [N, I].
+            state: Recurrent state before the decision. float32 [N, H].
+
+        Returns:
+            Output float32 [N, C], and the state after the decision, float32 [N, H].
+        """
+        weights = [self.recurrent.get_parameter(name) for name in WEIGHTS]
+        # The fused cell of the same weights that `unroll` passes to the packed layer: a packed
+        # sequence of length 1 would cost more than the product itself.
+        with _in_float32(features):
+            # state = [output | cell], 2 C numbers
+            if self._has_cell:
+                out, cell = torch.lstm_cell(features.float(), state.chunk(2, dim=1), *weights)
+                return out, torch.cat([out, cell], dim=1)
+            out = torch.gru_cell(features.float(), state, *weights)
+            return out, out
+
+    def unroll(
+        self, features: torch.Tensor, *, batch_sizes: torch.Tensor, state: torch.Tensor
+    ) -> torch.Tensor:
+        """Compute all decisions of Q sequences; see `arena.learning.sequences.Packed`.
+
+        Args:
+            features: First decisions of all sequences, the longest sequence first, then second
+                decisions of those that have one, and so on. [R, I].
+            batch_sizes: Number of sequences with a first, second, ... decision. int64 [L], on the
+                CPU.
+            state: Recurrent state before the first decisions. float32 [Q, H].
+
+        Returns:
+            Output float32 [R, C].
+        """
+        parts = state[None].chunk(2 if self._has_cell else 1, dim=2)
+        # The layer wants contiguous [1, Q, C] tensors.
+        hidden = tuple(part.contiguous() for part in parts)
+        with _in_float32(features):
+            packed = PackedSequence(features.float(), batch_sizes)
+            found, _ = self.recurrent(packed, hidden if self._has_cell else hidden[0])
+        out: torch.Tensor = found.data
+        return out
+
+
+def make_core(
+    network: NetworkConfig, *, in_features: int, generator: torch.Generator
+) -> Core | None:
+    """Make the configured core with orthogonal weights, gate by gate; None without a core."""
+    if network.core == "none":
+        return None
+    kind = nn.GRU if network.core == "gru" else nn.LSTM
+    # meta: made elsewhere, it would draw from the global generator.
+    layer = kind(in_features, network.core_size, device="meta").to_empty(device="cpu")
+    for name, parameter in layer.named_parameters():
+        if name.startswith("weight"):
+            for gate in parameter.data.chunk(NUM_GATES[network.core]):
+                # Gate by gate: an orthogonal matrix over all gates would correlate them.
+                nn.init.orthogonal_(gate, generator=generator)
+        else:
+            nn.init.zeros_(parameter)
+    if network.core == "lstm":
+        # Gates lie in the order input, forget, cell, output. An open forget gate lets gradients
+        # through.
+        layer.get_parameter("bias_ih_l0").data.chunk(4)[1].fill_(FORGET_BIAS)
+    return Core(layer)
+
+
+@contextmanager
+def _in_float32(like: torch.Tensor) -> Iterator[None]:
+    """Disable autocast, where it is enabled."""
+    kind = like.device.type
+    if not torch.is_autocast_enabled(kind):
+        yield
+        return
+    with torch.autocast(kind, enabled=False):
+        yield
+
+
+def make_actor_critic(
+    network: NetworkConfig,
+    *,
+    observation: ObservationLayout,
+    action: ActionLayout,
+    seed: int,
+    critic_input: ObservationLayout | None = None,
+) -> ActorCritic:
+    """Make a fresh network on the CPU, without touching global randomness.
+
+    Args:
+        network: Architecture. A user's module is searched for on ``sys.path`` as it is.
+        observation: Layout of the observations.
+        action: Layout of the actions.
+        seed: Seed of the weights. Any integer; taken modulo 2**63.
+        critic_input: Layout of a centralized critic's input (`arena.envs.spaces.critic_input`).
+            None: there is no such critic, or the network only plays and has none of its weights.
+
+    Raises:
+        ConfigError: If the architecture does not fit the observation, or a user's module cannot be
+            made.
+    """
+    # A generator of its own: weights depend on the seed alone, and global draws on none of this.
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    return ActorCritic(
+        network,
+        observation=observation,
+        action=action,
+        generator=generator,
+        critic_input=critic_input,
+    )

@@ -7,7 +7,6 @@ recurrent state.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 
@@ -15,27 +14,10 @@ from arena.config import NetworkConfig
 from arena.core import Actor, ActorInput, ActorOutput
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.networks.actor_critic import ActorCritic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.distributions import Distribution
-from arena.networks.make import make_actor_critic
 from arena.networks.weights import load_tensors, without_critic
 from arena.users_code import naming_network
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """Judgement of a policy about N rows.
-
-    Attributes:
-        distribution: Distribution of its actions.
-        value: Expected discounted return, in units of reward. float32 [N]; None: its critic reads
-            more than observations, or it has none.
-        recurrent_state: State after the decisions. float32 [N, H]; None where there is none.
-    """
-
-    distribution: Distribution
-    value: torch.Tensor | None
-    recurrent_state: torch.Tensor | None
 
 
 class FrozenPolicy(Actor):
@@ -128,8 +110,16 @@ class FrozenPolicy(Actor):
             return self._act(inputs, generator=generator)
 
     @torch.inference_mode()
-    def judge(self, inputs: ActorInput) -> Judgement:
-        """Say what it thinks of the rows that it would decide about."""
+    def judge(
+        self, inputs: ActorInput
+    ) -> tuple[Distribution, torch.Tensor | None, torch.Tensor | None]:
+        """Say what it thinks of the N rows that it would decide about.
+
+        Returns:
+            Distribution of its actions; expected discounted return, in units of reward, float32
+            [N], None: its critic reads more than observations, or it has none; and recurrent state
+            after the decisions, float32 [N, H], None where there is none.
+        """
         network = self._network
         normalized = network.normalize_observation(inputs.observation)
         value, state = None, None
@@ -141,11 +131,9 @@ class FrozenPolicy(Actor):
             parameters, value, state = network.step(normalized, inputs.recurrent_state)
         else:
             parameters, state = network.policy_step(normalized, inputs.recurrent_state)
-        return Judgement(
-            distribution=self._make_distribution(parameters, inputs.action_mask),
-            value=None if value is None else network.return_normalizer.denormalize(value),
-            recurrent_state=state,
-        )
+        if value is not None:
+            value = network.return_normalizer.denormalize(value)
+        return self._make_distribution(parameters, inputs.action_mask), value, state
 
     def _act(self, inputs: ActorInput, *, generator: torch.Generator) -> ActorOutput:
         network = self._network

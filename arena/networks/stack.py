@@ -14,10 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from arena.networks.distributions import Distribution
+from arena.networks.actor_critic import OBSERVATION_CLIP
+from arena.networks.distributions import Distribution, mask_logits
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.heads import mask_logits
-from arena.networks.normalizers import OBSERVATION_CLIP
 
 MAX_PADDING = 3
 """Limit of the factor by which padding to equal numbers of rows may multiply them."""

@@ -1,15 +1,18 @@
-"""A process below a guard, on its own side: its end with the guard, its priority.
+"""A process that another one has started, on its own side: its end, its priority, its answers.
 
-Tests: `tests/arena/processes/test_guard.py`.
+Tests: `tests/arena/processes/test_guard.py`, `tests/arena/processes/test_parent.py`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn, TextIO
 
 from arena.processes.guard import DEATH_FD
 
@@ -27,6 +30,36 @@ def end_with_guard() -> None:
     if death_fd is not None:
         watch = threading.Thread(target=_wait_for_death, args=(int(death_fd),), daemon=True)
         watch.start()
+
+
+def take_streams() -> tuple[TextIO, TextIO]:
+    """Return this process's standard input and output, which are its parent's alone from now on.
+
+    All else that reads finds nothing, and what it prints goes to standard error: code of users, and
+    C code below it, may do both. What this process starts does not inherit them.
+    """
+    requests = os.fdopen(os.dup(0), encoding="utf8")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf8")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return requests, answers
+
+
+def serve(answers: Callable[[Iterator[str]], Iterable[str]]) -> NoReturn:
+    """Answer the parent, and end at once when there are no more answers.
+
+    Args:
+        answers: Function that takes the lines that the parent sends and yields those to say.
+    """
+    end_with_guard()
+    requests, output = take_streams()
+    for answer in answers(requests):
+        print(answer, file=output, flush=True)
+    # An environment may leave threads behind that would keep the interpreter from ending.
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def give_way(nice: int) -> None:

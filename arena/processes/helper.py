@@ -20,13 +20,13 @@ from typing import BinaryIO, TextIO
 from arena.processes.bounded_log import open_shortened
 from arena.processes.child import end_with_guard, give_way_alike
 from arena.processes.log import begin_log
-from arena.processes.parent import STACKS, spawn
+from arena.processes.parent import STACKS, Child, code_or_signal
 
 END_S = 5.0
 """Longest wait for a helper to end by itself."""
 
 
-class Helper:
+class Helper(Child):
     """A helper, seen from the process that it works for.
 
     Args:
@@ -35,15 +35,15 @@ class Helper:
         pass_fds: Descriptors that it gets beside its socket.
 
     Attributes:
-        process: The process, which dies with this one.
         socket: This end of the connection.
     """
 
     def __init__(self, module: str, *arguments: str, pass_fds: Sequence[int] = ()) -> None:
         self.socket, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", module, "--socket-fd", str(theirs.fileno())]
         try:
-            self.process = spawn([*command, *arguments], pass_fds=(theirs.fileno(), *pass_fds))
+            number = theirs.fileno()
+            arguments = ("--socket-fd", str(number), *arguments)
+            super().__init__(module, arguments, pass_fds=(number, *pass_fds))
         except OSError:
             self.socket.close()
             raise
@@ -53,22 +53,26 @@ class Helper:
     def how_it_ended(self) -> str:
         """Say how it ended, whose connection has."""
         try:
-            code = self.process.wait(END_S)
+            code = self.wait(END_S)
         except subprocess.TimeoutExpired:
             return "closed its connection"
-        return f"ended with exit code {code}" if code >= 0 else f"was killed by {_signal(-code)}"
+        how = code_or_signal(code)
+        if code == -signal.SIGKILL:
+            how += ", perhaps for lack of memory"
+        return f"ended with {how}" if code >= 0 else f"was killed by {how}"
 
     def close(self) -> None:
-        """Wait for its end, whose connection was closed here."""
+        """Wait for its end, whose connection was closed here, and end it at the latest then."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(END_S)
+            self.wait(END_S)
+        super().close()
 
-    def kill(self) -> None:
+    def kill_group(self) -> None:
         """End it at once; may be called again."""
         self.socket.close()
         # One that waits for a disk cannot be killed.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.kill()
+            super().kill_group()
 
 
 def begin_helper(name: str) -> None:
@@ -101,11 +105,3 @@ def _stacks(name: str) -> BinaryIO | TextIO:
     except OSError as error:
         logging.warning("stacks go to this log: %s", error)
         return sys.stderr
-
-
-def _signal(number: int) -> str:
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-    return f"{name}, perhaps for lack of memory" if number == signal.SIGKILL else name

@@ -1,19 +1,23 @@
-"""Processes that end with this one, and all that they start: start, watch, end. Torch-free.
+"""Processes of this one's own: started, spoken to, watched, ended. Torch-free.
 
-Tests: `tests/arena/processes/test_parent.py`, `tests/arena/learners/test_process.py`.
+Tests: `tests/arena/processes/test_parent.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
 import subprocess
+import sys
+import tempfile
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Literal, Self
 
 import psutil
 
@@ -29,43 +33,133 @@ REAP_S = 10.0
 START_S = 10.0
 """Longest wait for a guard to have begun."""
 
+LINE_BYTES = 64 << 20
+"""Most bytes of a line: a longer one comes as several."""
 
-class ChildProcess:
-    """A process below guards: when it has ended, so has all that it started.
+NUM_LAST_LINES = 20
+"""Lines of a process's log that are shown if it dies."""
 
-    Where its outer guard itself is killed, the inner one ends the rest a moment later.
+CHUNK = 1 << 16
+CLOSED = -1
 
-    All methods may be called again and after the end, and from any thread.
+
+class Child:
+    """A process that runs a module of Python: when it has ended, so has all that it started.
+
+    It stands below guards, and ends with this process. Where its outer guard itself is killed, the
+    inner one ends the rest a moment later. One that goes on without this process stands alone.
+
+    All methods may be called again and after the end, and from any thread; `tell`, `call` and
+    `events` from one at a time.
+
+    Args:
+        module: Module that is run.
+        arguments: Its arguments.
+        log: Bounded file that its output is appended to, its errors alone where it talks; the
+            directory is made, but not that one's parent. ``temporary``: a file of its own, which
+            goes with this object. None: it has the output and errors of this process.
+        dies_with_parent: Whether it ends with this process, and computes on one core. If not, its
+            log has no bound, and no environment variable is set.
+        talks: Whether it takes lines on standard input and answers on standard output, or says
+            lines on standard error alone.
+        stacks: File that SIGUSR1 has it append its stacks to; None: it has none.
+        helpers: Modules that processes of its own run for it, which are to write their stacks, too.
+        pass_fds: Descriptors that it gets.
+        directory: Working directory; None: this process's.
+        variables: Environment variables beside this process's.
+
+    Raises:
+        OSError: If the process cannot be started or its log not be opened.
     """
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        module: str,
+        arguments: Sequence[str] = (),
         *,
-        death_fd: int,
-        pid_fd: int,
+        log: Path | Literal["temporary"] | None = None,
+        dies_with_parent: bool = True,
+        talks: Literal["output", "errors"] | None = None,
         stacks: Path | None = None,
         helpers: Collection[str] = (),
+        pass_fds: Sequence[int] = (),
+        directory: str | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
-        self._process = process
-        self._death_fd: int | None = death_fd
-        self._pid_fd: int | None = pid_fd
-        self._pid = 0
-        self._stacks = stacks
-        self._helper_modules = frozenset(helpers)
-        self._lock = threading.Lock()
+        self.module = module
+        self._lock, self._pid = threading.Lock(), 0
+        self._stacks, self._helper_modules = stacks, frozenset(helpers)
+        self._is_guarded = dies_with_parent
+        self._unsent, self._heard, self._is_silent = b"", bytearray(), False
+        self._place = None
+        if log == "temporary":
+            self._place = tempfile.TemporaryDirectory(prefix="arena-errors-")
+            log = Path(self._place.name) / f"{module}.log"
+        self._log = log
+        if log is not None:
+            # No parents: a run directory that was moved away must not come back with just logs.
+            log.parent.mkdir(exist_ok=True)
+            # The guard opens it, too; this process can say why it cannot be.
+            BoundedLog(log).close()
+        environment = {**os.environ, **(variables or {})}
+        if stacks is not None:
+            open_shortened(stacks).close()
+            environment[STACKS] = str(stacks)
+        # With -P nothing in the working directory takes the place of a module.
+        command = [sys.executable, "-P", "-m", module, *arguments]
+        output = {"output": subprocess.PIPE, "errors": subprocess.DEVNULL}.get(talks or "")
+        errors = subprocess.PIPE if talks == "errors" else None
+        # Only this process has the ends that it keeps: they close when it ends.
+        (parent_fd, self._death_fd), (self._pid_fd, told_fd) = os.pipe(), os.pipe()
+        if dies_with_parent:
+            # Many processes share the machine, each on one core.
+            environment["OMP_NUM_THREADS"] = "1"
+            pass_fds = (parent_fd, told_fd, *pass_fds)
+            command = _guarded(command, pass_fds, log=log, takes_output=not talks)
+            log = None
+        try:
+            with contextlib.nullcontext() if log is None else log.open("ab") as file:
+                self._process = subprocess.Popen(
+                    command,
+                    bufsize=0,
+                    stdin=subprocess.PIPE if talks == "output" else subprocess.DEVNULL,
+                    stdout=output or file,
+                    stderr=errors or file,
+                    # Ctrl-C in a terminal reaches this process only, which ends others in order.
+                    start_new_session=True,
+                    pass_fds=pass_fds,
+                    cwd=directory,
+                    env=environment,
+                )
+            if not dies_with_parent:
+                os.write(told_fd, b"%d" % self._process.pid)
+        except BaseException:
+            self._bury()
+            raise
+        finally:
+            os.close(parent_fd)
+            os.close(told_fd)
+        self._input = self._process.stdin
+        self._output = self._process.stdout or self._process.stderr
+        for pipe in self._pipes():
+            os.set_blocking(pipe.fileno(), False)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         """End it at once, and close its pipes."""
-        self.kill()
-        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
-            if pipe is not None:
-                # What could not be written is for nobody.
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        self.kill_group()
+        for pipe in self._pipes():
+            pipe.close()
+        if self._place is not None:
+            self._place.cleanup()
+
+    def _pipes(self) -> list[IO[bytes]]:
+        return [pipe for pipe in (self._input, self._output) if pipe is not None]
 
     @property
     def pid(self) -> int:
@@ -81,7 +175,7 @@ class ChildProcess:
 
     def _pid_within(self, wait_s: float) -> int:
         with self._lock:
-            if self._pid_fd is not None:
+            if self._pid_fd != CLOSED:
                 # Not `select`, which takes no descriptor above 1,023.
                 told = select.poll()
                 told.register(self._pid_fd, select.POLLIN)
@@ -89,32 +183,115 @@ class ChildProcess:
                 if told.poll(wait_s * 1000):
                     self._pid = int(os.read(self._pid_fd, 32) or 0)
                     os.close(self._pid_fd)
-                    self._pid_fd = None
+                    self._pid_fd = CLOSED
             return self._pid
 
-    @property
-    def pipes(self) -> tuple[IO[bytes], IO[bytes]]:
-        """Its standard input and output, where these are pipes."""
-        assert self._process.stdin is not None, "it was started without pipes"
-        assert self._process.stdout is not None, "it was started without pipes"
-        return self._process.stdin, self._process.stdout
-
-    def communicate(
-        self, data: bytes | None = None, *, timeout_s: float | None = None
-    ) -> tuple[bytes, bytes]:
-        """Write to its standard input, and return its output and errors when it has ended.
+    def call(self, message: bytes, timeout_s: float = math.inf) -> bytes:
+        """Send a line, and return the next line that it says.
 
         Raises:
-            subprocess.TimeoutExpired: If it has not ended by then; another call returns the output.
+            EOFError: If it has ended.
+            TimeoutError: If it says nothing in time. What it says later is no answer to another
+                call: end it.
         """
-        output, errors = self._process.communicate(data, timeout=timeout_s)
-        self._bury()
-        return output or b"", errors or b""
+        self.tell(message)
+        for line in self.events(timeout_s):
+            return line
+        if self._is_silent:
+            raise EOFError(f"{self.module} has ended")
+        raise TimeoutError(f"{self.module} has not answered for {timeout_s:g} s")
+
+    def tell(self, message: bytes) -> None:
+        """Send a line; what it does not take now is sent while `call` and `events` listen."""
+        self._unsent += message + b"\n"
+        self._exchange(0.0)
+
+    def end_input(self) -> None:
+        """Close its standard input."""
+        assert self._input is not None, "it takes no lines"
+        self._input.close()
+        self._input = None
+
+    def events(self, timeout_s: float = 0.0) -> Iterator[bytes]:
+        """Yield the lines that it says, until its output ends or the time is over.
+
+        Without a time limit these are the lines that are there. A line that nothing ends is yielded
+        at the end of its output.
+        """
+        until_s = time.monotonic() + timeout_s
+        begin, is_over = 0, False
+        while True:
+            end = self._heard.find(b"\n", begin) + 1
+            begin = len(self._heard)
+            if not end and (self._is_silent or begin >= LINE_BYTES):
+                end = begin
+            if end:
+                line, begin = bytes(self._heard[:end]), 0
+                del self._heard[:end]
+                yield line.removesuffix(b"\n")
+            elif self._is_silent or is_over:
+                return
+            else:
+                left_s = until_s - time.monotonic()
+                # Not only where nothing comes: one that talks without end is late, too.
+                is_over = left_s <= 0.0
+                self._exchange(max(left_s, 0.0))
+
+    def _exchange(self, wait_s: float) -> None:
+        """Take what it says and send what it takes, as soon as there is something."""
+        assert self._output is not None, "it says nothing"
+        poll = select.poll()
+        poll.register(self._output, select.POLLIN)
+        if self._unsent and self._input is not None:
+            poll.register(self._input, select.POLLOUT)
+        ready = {fd for fd, _ in poll.poll(None if wait_s == math.inf else wait_s * 1000)}
+        if self._output.fileno() in ready:
+            data = self._output.read(CHUNK)
+            self._heard += data
+            self._is_silent = not data
+        if self._input is not None and self._input.fileno() in ready:
+            try:
+                self._unsent = self._unsent[self._input.write(self._unsent) :]
+            # It has ended, which its output tells.
+            except BrokenPipeError:
+                self._unsent = b""
+
+    def ask(self, question: bytes, timeout_s: float) -> tuple[list[bytes], int | None]:
+        """Send the only line; return all that it says until its end, and its exit code.
+
+        The code is -n by signal n, and None where it took too long and was ended; what it has said
+        stands.
+        """
+        self.tell(question)
+        lines, code = list(self.events(timeout_s)), None
+        if self._is_silent:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = self.wait(REAP_S)
+        self.kill_group()
+        return lines, code
+
+    @property
+    def ending(self) -> str:
+        """Exit code or signal, and the last lines of its log, after its end."""
+        lines = "\n".join(self.last_lines()) or "it said nothing"
+        return f"({code_or_signal(self._process.wait())}): {lines}"
+
+    @property
+    def last_line(self) -> str:
+        """Last line of what a command of Arena said, without its name; else how it ended."""
+        lines = self.last_lines()
+        return lines[-1].removeprefix("arena: ") if lines else self.ending
+
+    def last_lines(self) -> list[str]:
+        """Return the last lines of its log."""
+        assert self._log is not None, "it has no log"
+        # An environment may print any bytes.
+        text = self._log.read_bytes().decode("utf8", errors="replace")
+        return text.strip().splitlines()[-NUM_LAST_LINES:]
 
     def poll(self) -> int | None:
         """Its exit code (-n: by signal n), or None while it runs."""
-        code = self._process.poll()
-        if code is not None:
+        if (code := self._process.poll()) is not None:
             self._bury()
         return code
 
@@ -136,27 +313,22 @@ class ChildProcess:
     def dump_stacks(self) -> None:
         """Ask it to append the stacks of its threads to its file; this takes a moment."""
         # Its guard passes the signal on; one that has not begun would end by it.
-        if self._stacks is not None and self.known_pid and self._process.poll() is None:
-            with contextlib.suppress(OSError), open_shortened(self._stacks) as file:
-                file.write(b"process %d:\n" % self.known_pid)
-            self._process.send_signal(signal.SIGUSR1)
-            # Where others work for it, those may be stuck; they write to files of their own.
-            for pid in self._helpers():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGUSR1)
+        if self._stacks is None or not self.known_pid or self.poll() is not None:
+            return
+        with contextlib.suppress(OSError), open_shortened(self._stacks) as file:
+            file.write(b"process %d:\n" % self.known_pid)
+        self._process.send_signal(signal.SIGUSR1)
+        # Where others work for it, those may be stuck; they write to files of their own. Others
+        # below it are users'. One that has just ended says nothing any more.
+        with contextlib.suppress(psutil.Error):
+            for one in psutil.Process(self.known_pid).children(recursive=True):
+                if not self._helper_modules.isdisjoint(one.cmdline()):
+                    one.send_signal(signal.SIGUSR1)
 
-    def _helpers(self) -> list[int]:
-        """Return the processes below it that run a helping module; not those of users' code."""
-        try:
-            below = psutil.Process(self.known_pid).children(recursive=True)
-            modules = self._helper_modules
-            return [one.pid for one in below if not modules.isdisjoint(one.cmdline())]
-        # One of them has just ended.
-        except psutil.Error:
-            return []
-
-    def kill(self) -> None:
+    def kill_group(self) -> None:
         """End it and all that it has started at once, and wait until these are gone.
+
+        Of one without guards these are the processes of its group.
 
         Raises:
             subprocess.TimeoutExpired: If it is still there after `REAP_S`.
@@ -164,109 +336,39 @@ class ChildProcess:
         self._bury()
         try:
             # Not for ever: a process that waits for a disk cannot be killed.
-            self._process.wait(timeout=REAP_S)
+            self._process.wait(timeout=REAP_S if self._is_guarded else 0.0)
         except subprocess.TimeoutExpired:
-            # It was stopped, perhaps; the other guard sees to the rest.
-            self._process.kill()
+            # The guard was stopped, perhaps; the other one sees to the rest.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(timeout=REAP_S)
 
     def _bury(self) -> None:
         """Close the pipe, whose end ends all that is left."""
         with self._lock:
             fds = self._death_fd, self._pid_fd
-            self._death_fd = self._pid_fd = None
+            self._death_fd = self._pid_fd = CLOSED
         for fd in fds:
-            if fd is not None:
+            if fd != CLOSED:
                 os.close(fd)
 
 
-def spawn(
-    arguments: Sequence[str],
-    *,
-    log_path: Path | None = None,
-    stacks: Path | None = None,
-    helpers: Collection[str] = (),
-    stdin: int = subprocess.DEVNULL,
-    stdout: int | None = None,
-    stderr: int | None = None,
-    pass_fds: Sequence[int] = (),
-    directory: str | None = None,
-    variables: Mapping[str, str] | None = None,
-) -> ChildProcess:
-    """Start a process that dies with this one, as does all that it starts.
-
-    Args:
-        arguments: Command; the first one is the path of an interpreter of Python.
-        log_path: Bounded file that its output is appended to, its errors alone where ``stdout`` is
-            given; the directory is made, but not that one's parent. None: as ``stdout`` and
-            ``stderr`` say.
-        stacks: File that SIGUSR1 has it append its stacks to; None: it has none.
-        helpers: Modules that processes of its own run for it, which are to write their stacks, too.
-        stdin: Standard input, as `subprocess.Popen` takes it.
-        stdout: Standard output.
-        stderr: Standard error, where there is no log.
-        pass_fds: Descriptors that it gets.
-        directory: Working directory; None: this process's.
-        variables: Environment variables beside this process's.
-
-    Raises:
-        OSError: If the process cannot be started or its log not be opened.
-    """
-    if log_path is not None:
-        # No parents: a run directory that was moved away must not come back with nothing but logs.
-        log_path.parent.mkdir(exist_ok=True)
-        # The guard opens it, too; this process can say why it cannot be.
-        BoundedLog(log_path).close()
-    # Many processes share the machine, each on one core.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(variables or {})}
-    if stacks is not None:
-        open_shortened(stacks).close()
-        environment[STACKS] = str(stacks)
-    # Only this process has the ends that it keeps: they close when it ends.
-    with _pipe() as (parent_fd, death_fd), _pipe() as (pid_fd, told_fd):
-        process = subprocess.Popen(
-            _guarded(arguments, parent_fd, told_fd, log_path=log_path, takes_output=not stdout),
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            # Ctrl-C in a terminal reaches this process only, which stops its learners in order.
-            start_new_session=True,
-            close_fds=True,
-            pass_fds=(parent_fd, told_fd, *pass_fds),
-            cwd=directory,
-            env=environment,
-        )
-        return ChildProcess(
-            process,
-            death_fd=os.dup(death_fd),
-            pid_fd=os.dup(pid_fd),
-            stacks=stacks,
-            helpers=helpers,
-        )
+def code_or_signal(code: int) -> str:
+    """Return an exit code (-n: by signal n) in words: ``exit code 3`` or ``SIGKILL``."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
 
 
 def _guarded(
-    arguments: Sequence[str],
-    parent_fd: int,
-    told_fd: int,
-    *,
-    log_path: Path | None,
-    takes_output: bool,
+    command: Sequence[str], fds: Sequence[int], *, log: Path | None, takes_output: bool
 ) -> list[str]:
     """Return the command of a guard; see its `main`."""
     # Without the user's packages: it starts in a fifth of the time.
-    command = [arguments[0], "-I", "-S", guard.__file__]
-    command += [f"guards-{log_path.stem if log_path else arguments[-1]}"]
-    command += [str(parent_fd), str(told_fd), str(log_path.absolute()) if log_path else ""]
-    return [*command, "1" if takes_output else "", guard.SEPARATOR.join(arguments)]
-
-
-@contextlib.contextmanager
-def _pipe() -> Iterator[tuple[int, int]]:
-    """Have a pipe for as long as the block lasts; processes do not inherit it."""
-    fds = os.pipe()
-    try:
-        yield fds
-    finally:
-        for fd in fds:
-            os.close(fd)
+    guarded = [command[0], "-I", "-S", guard.__file__]
+    guarded += [f"guards-{log.stem if log else command[-1]}"]
+    guarded += [str(fds[0]), str(fds[1]), str(log.absolute()) if log else ""]
+    return [*guarded, "1" if takes_output else "", guard.SEPARATOR.join(command)]

@@ -7,7 +7,7 @@ population, F features of a flattened observation, H numbers of a recurrent stat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import torch
@@ -18,11 +18,11 @@ from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput
 from arena.experience import Rollout
 from arena.matches.actors import RandomActor
-from arena.matches.match import Progress
+from arena.matches.play import Play, Progress
 from arena.matches.recurrent_state import RecurrentState
 from arena.matches.seated import NOBODY, SeatedPlayers, decide, equal_blocks
-from arena.matches.seating import HOME, seat_teams
-from arena.matches.tally import OpenEpisodes, TallyBook
+from arena.matches.seating import plays_of
+from arena.matches.tally import TallyBook
 from arena.rollout.buffer import RolloutBuffer
 from arena.rollout.calls import rollout_calls
 from arena.rollout.critic_rows import CriticRows
@@ -46,7 +46,7 @@ class TrainingBlock:
     players: tuple[SeatedPlayer, ...]
 
 
-class Collector:
+class Collector(Play[SeatedPlayer]):
     """Collects rollouts of episodes that go on from one rollout, and one assignment, to the next.
 
     The loop that uses it::
@@ -103,8 +103,6 @@ class Collector:
         episode_length: float = 0.0,
         success_return: float | None = None,
     ) -> None:
-        self._env = env
-        self._generator = generator
         self._progress = progress
         self._seats = seats
         self._sides = tuple(sides)
@@ -114,32 +112,33 @@ class Collector:
         device = generator.device
         self._random = {name: RandomActor(layout) for name, layout in actions.items()}
         learning = learning_in([block.players for block in blocks], seats=seats)
-        # Before the blocks are seated: the first turn shows whether agents decide in turn.
-        self._turn = env.reset(seeds)
-        self._agents_in_turn = _agents_in_turn(self._turn, num_agents=len(env.agents))
+        self._block_of_env = equal_blocks(len(blocks), num_envs=env.num_envs, device=device)
+        super().__init__(
+            env,
+            seeds=seeds,
+            generator=generator,
+            seated=self._seat(env, blocks, recurrent_state=None),
+            episodes=None if episodes is None else torch.full_like(self._block_of_env, episodes),
+        )
+        # The first turn shows whether agents decide in turn.
+        self._agents_in_turn = _agents_in_turn(self.turn, num_agents=len(env.agents))
         self._critics = {
             name: CriticRows(critic, agents=env.agents, populations=populations, device=device)
             for name, critic in critics.items()
             if any(player.population == name for player in learning)
         }
-        self._open = OpenEpisodes(num_envs=env.num_envs, num_agents=len(env.agents), device=device)
-        self._block_of_env = equal_blocks(len(blocks), num_envs=env.num_envs, device=device)
-        self._seat(blocks, num_new=len(blocks), recurrent_state=None)
+        self._begin(blocks, num_new=len(blocks))
         self._openings = Openings(
             openings, num_envs=env.num_envs, num_agents=len(env.agents), device=device
         )
         everywhere = torch.ones(env.num_envs, dtype=torch.bool, device=device)
-        # A player did not choose every action of such an episode, so it is no match.
-        self._book.void(self._openings.begin(everywhere, generator=generator))
+        self.open.void |= self._openings.begin(everywhere, generator=generator)
         for critic_rows in self._critics.values():
             # The first turn counts as shown: rows of its decisions are read before the first step.
-            critic_rows.show(self._turn)
-        self._remaining = None
-        if episodes is not None:
-            self._remaining = torch.full_like(self._block_of_env, episodes)
+            critic_rows.show(self.turn)
         self._phases = Phases(num_envs=env.num_envs, rollout_length=self._num_steps, device=device)
         if episodes is None:
-            self._halt(self._phases.begin(episode_length, generator=generator))
+            self._wait(self._phases.begin(episode_length, generator=generator))
 
     def go_on(
         self,
@@ -171,34 +170,44 @@ class Collector:
         for before in self.in_flight():
             goes_on[before] = becomes[before]
         # Others stand between episodes, or wait to begin: they get new players at once.
-        is_open = self._open.length > 0
+        is_open = self.open.length > 0
         self._block_of_env = torch.where(is_open, goes_on[self._block_of_env], new)
-        self._seat(blocks, num_new=num_new, recurrent_state=self._seated.recurrent_state)
+        states = self.seated.recurrent_state
+        self.seated = self._seat(self._env, blocks, recurrent_state=states)
+        self._begin(blocks, num_new=num_new)
 
     def rest(self) -> None:
         """Free all that `go_on` makes again: buffers of rollouts, players and stacks of them."""
         self._recorders.clear()
-        self._seated.leave()
+        self.seated.leave()
 
     def in_flight(self) -> dict[int, int]:
         """Count the environments whose episode has not ended, by the block that it began in."""
-        blocks = self._block_of_env[self._open.length > 0]
+        blocks = self._block_of_env[self.open.length > 0]
         counts = torch.bincount(blocks, minlength=self._num_blocks).tolist()
         return {block: count for block, count in enumerate(counts) if count}
 
-    @property
-    def is_done(self) -> bool:
-        """Whether each environment has played its number of episodes."""
-        return self._remaining is not None and not bool((self._remaining > 0).any())
-
     def _seat(
         self,
+        env: BatchedEnv,
         blocks: Sequence[TrainingBlock],
         *,
-        num_new: int,
         recurrent_state: RecurrentState | None,
-    ) -> None:
-        """Give each environment the players of its block, and count from 0."""
+    ) -> SeatedPlayers[SeatedPlayer]:
+        """Give each environment the players of its block."""
+        # There is no opponent in cooperation while training: one play is enough.
+        played = plays_of(self._seats)[0]
+        return SeatedPlayers(
+            [tuple(block.players[index] for index in played) for block in blocks],
+            block_of_env=self._block_of_env,
+            seats=[self._seats[index] for index in played],
+            agents=env.agents,
+            product_dtypes=self._product_dtypes,
+            recurrent_state=recurrent_state,
+        )
+
+    def _begin(self, blocks: Sequence[TrainingBlock], *, num_new: int) -> None:
+        """Count from 0 and record anew."""
         env, device = self._env, self._generator.device
         # One rollout for all: the longest length that a policy wants.
         learning = learning_in([block.players for block in blocks], seats=self._seats)
@@ -207,37 +216,25 @@ class Collector:
         self._num_blocks, self._num_new = len(blocks), num_new
         self._next_block = equal_blocks(num_new, num_envs=env.num_envs, device=device)
         self._is_moving = not torch.equal(self._block_of_env, self._next_block)
-        # In cooperation home and away have the same agents; while training only home plays.
-        seats = self._seats
-        played = seats if len(self._sides) > 1 else seats[: seat_teams(seats).count(HOME)]
-        self._seated: SeatedPlayers[SeatedPlayer] = SeatedPlayers(
-            [block.players[: len(played)] for block in blocks],
-            block_of_env=self._block_of_env,
-            seats=played,
-            agents=env.agents,
-            product_dtypes=self._product_dtypes,
-            recurrent_state=recurrent_state,
-        )
         # No environment plays in the old blocks: their players need not be stacked.
         if not self._is_moving:
-            self._seated.retire(from_block=num_new)
+            self.seated.retire(from_block=num_new)
         self._book = TallyBook(
             [block.entrants for block in blocks],
             block_of_env=self._block_of_env,
             agents=env.agents,
             sides=self._sides,
-            seats=seats,
-            open_episodes=self._open,
+            seats=self._seats,
         )
         self._recorders: list[Recorder] = [
             self._recorder(player, index=index)
-            for index, player in enumerate(self._seated.players)
+            for index, player in enumerate(self.seated.players)
             if isinstance(player, Learning)
         ]
         self._measured = Measured(
             num_envs=env.num_envs,
             num_agents=len(env.agents),
-            num_players=len(self._seated.players),
+            num_players=len(self.seated.players),
             device=device,
         )
         self.agent_steps: dict[PolicyId, int] = {
@@ -257,7 +254,7 @@ class Collector:
                 length=self._num_steps, agents=columns, reward_weights=learning.reward_weights
             ),
             agents=columns,
-            recurrent_state=self._seated.recurrent_state,
+            recurrent_state=self.seated.recurrent_state,
             critic=self._critics.get(learning.population),
             generator=self._generator,
         )
@@ -274,7 +271,7 @@ class Collector:
         """Return measurements of rewards and of figures, by policy that learns."""
         return {
             recorder.learning.policy: self._measured.of_player(
-                recorder.index, table=self._seated.table
+                recorder.index, table=self.seated.table
             )
             for recorder in self._recorders
         }
@@ -295,105 +292,84 @@ class Collector:
         Raises:
             EnvironmentFault: If an environment broke its contract.
         """
-        # Not inference_mode: what is stored here goes through a backward pass later.
+        # Not inference_mode: what recorders store goes through a backward pass later.
         with torch.no_grad():
             for t in range(self._num_steps):
                 if should_stop():
                     return ()
-                self._step(t)
+                self._t = t
+                self._opening = self._openings.claim(self.turn.groups)
+                steps_before = sum(self.agent_steps.values())
+                self.step()
+                # Even without a decision of a trainee: the loop goes on.
+                self._progress.advance(sum(self.agent_steps.values()) - steps_before)
             return tuple(
-                (recorder.learning, recorder.finish(self._turn, seated=self._seated))
+                (recorder.learning, recorder.finish(self.turn, seated=self.seated))
                 for recorder in self._recorders
             )
 
-    def _step(self, t: int) -> None:
-        turn = self._turn
-        random = self._openings.claim(turn.groups)
-        steps_before = sum(self.agent_steps.values())
-        actions = {
-            population: self._decide(t, population, group=group, random=random)
-            for population, group in turn.groups.items()
-        }
-        # halted is read before the tick: those resumed now only begin their episode in this step.
-        halted, resumed = self._halted, self._phases.tick()
+    def _decided(self, actions: Mapping[str, torch.Tensor]) -> None:
+        # Those resumed now only begin their episode in this step.
+        self._halted = self._phases.waiting
+        if self._remaining is not None:
+            self._halted = self._remaining <= 0
+        resumed = self._phases.tick()
         if resumed is not None:
             self._env.resume(resumed)
-        turn = self._turn = self._env.step(actions)
+
+    def _received(self, turn: Turn) -> None:
         for critic_rows in self._critics.values():
             critic_rows.show(turn)
         for recorder in self._recorders:
-            # Before states are reset: a truncated agent's value needs its state.
-            recorder.store_result(t, turn, seated=self._seated)
-        self._seated.recurrent_state.reset(turn)
-        # Before `_begin_next` moves players: the result belongs to those who played.
-        over = turn.episode_over
+            # A truncated agent's value needs its state.
+            recorder.store_result(self._t, turn, seated=self.seated)
+
+    def _record(self, turn: Turn) -> None:
+        if self._halted is not None:
+            # Length 0 says that no episode is open there (`in_flight`).
+            self.open.length[self._halted] = 0
         told = turn
-        if self._success_return is not None and bool(over.any()):
-            # `record` has not counted this step yet.
-            returns = self._open.returns + turn.reward
+        if self._success_return is not None and bool(turn.episode_over.any()):
+            returns = self.open.returns
             told = with_successes(turn, returns=returns, at_least=self._success_return)
-        self._measured.add(told, table=self._seated.table)
-        if bool(over.any()):
-            # + 1: `record` has not counted this step yet.
-            length = float(self._open.length[over].double().mean()) + 1.0
-            self._book.record(turn, halted=halted)
-            self._begin_next(over, length=length)
-        else:
-            self._book.record(turn, halted=halted)
-        # Even without a decision of a trainee: the loop goes on.
-        self._progress.advance(sum(self.agent_steps.values()) - steps_before)
+        self._measured.add(told, table=self.seated.table)
 
-    @property
-    def _halted(self) -> torch.Tensor | None:
-        """Environments that are halted; None: none is. bool [B]."""
-        return self._phases.waiting if self._remaining is None else self._remaining <= 0
+    def _end(self, turn: Turn) -> None:
+        self._book.add(turn, self.open)
+        self._length = float(self.open.length[turn.episode_over].double().mean())
 
-    def _begin_next(self, over: torch.Tensor, *, length: float) -> None:
-        """Prepare the next episodes of the environments whose episode is over (bool [B])."""
-        self._book.void(self._openings.begin(over, generator=self._generator))
-        # After the record, which counts for the players of the episode that ended.
+    def _begin_next(self, turn: Turn) -> None:
+        over = turn.episode_over
+        # A player did not choose every action of such an episode, so it is no match.
+        self.open.void |= self._openings.begin(over, generator=self._generator)
         if self._is_moving:
             self._move(over)
-        if self._remaining is not None:
-            self._remaining -= over.long()
-            done = over & (self._remaining <= 0)
-            self._halt(done if bool(done.any()) else None)
-        else:
-            self._halt(self._phases.end(over, length=length, generator=self._generator))
+        super()._begin_next(turn)
+        if self._remaining is None:
+            length = self._length
+            self._wait(self._phases.end(over, length=length, generator=self._generator))
 
     def _move(self, environments: torch.Tensor) -> None:
         """Seat the players of the new blocks where an episode begins."""
-        self._measured.settle(table=self._seated.table)
+        self._measured.settle(table=self.seated.table)
         self._block_of_env = torch.where(environments, self._next_block, self._block_of_env)
-        self._seated.move(self._block_of_env)
+        self.seated.move(self._block_of_env)
         self._book.move(self._block_of_env)
         self._is_moving = not torch.equal(self._block_of_env, self._next_block)
         if not self._is_moving:
-            self._seated.retire(from_block=self._num_new)
+            self.seated.retire(from_block=self._num_new)
 
-    def _halt(self, environments: torch.Tensor | None) -> None:
-        """Halt environments (bool [B]; None: none), and ask for no decisions there."""
-        if environments is None:
-            return
-        self._env.halt(environments)
-        groups = {
-            # The turn was made before the halt and asks for decisions there.
-            name: replace(
-                group, agent_index=group.agent_index.masked_fill(environments[:, None], NOBODY)
-            )
-            for name, group in self._turn.groups.items()
-        }
-        self._turn = replace(self._turn, groups=groups)
+    def _wait(self, environments: torch.Tensor | None) -> None:
+        """Halt environments until the phases resume them. bool [B]; None: none."""
+        if environments is not None:
+            self._halt(environments)
 
-    def _decide(
-        self, t: int, population: str, *, group: Group, random: torch.Tensor | None
-    ) -> torch.Tensor:
-        """Return the actions of one population. int64 [B, S] or float32 [B, S, K]."""
-        owner = self._seated.owners(group.agent_index, active=None)
+    def _decide(self, population: str, group: Group) -> torch.Tensor:
+        owner = self.seated.owners(group.agent_index)
         action = group.new_actions()
-        if random is not None:
+        if self._opening is not None:
             # Random decisions have no owner, so neither policies nor recurrent states see them.
-            drawn = random_decisions(random, group.agent_index)
+            drawn = random_decisions(self._opening, group.agent_index)
             owner = owner.masked_fill(drawn, NOBODY)
             decide(
                 self._random[population],
@@ -406,9 +382,9 @@ class Collector:
         for recorder in self._recorders:
             if recorder.learning.population == population:
                 self.agent_steps[recorder.learning.policy] += recorder.decide(
-                    t, group, where=owner == recorder.index, action=action
+                    self._t, group, where=owner == recorder.index, action=action
                 )
-        self._seated.play_frozen(
+        self.seated.play_frozen(
             population, group, owner=owner, action=action, generator=self._generator
         )
         return action

@@ -209,7 +209,7 @@ def with_successes(turn: Turn, *, returns: torch.Tensor, at_least: float) -> Tur
     # float32, as rewards are: 0.7 is less in float64 once it was a reward.
     success = returns[over].float() >= torch.tensor(at_least, dtype=torch.float32)
     others = (
-        report._replace(figures={k: v for k, v in report.figures.items() if k != SUCCESS})
+        replace(report, figures={k: v for k, v in report.figures.items() if k != SUCCESS})
         for report in turn.figures
     )
     own = (

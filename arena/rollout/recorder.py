@@ -211,7 +211,7 @@ class Recorder:
         """Bootstrap from the decisions that are asked for next, and hand out the rollout."""
         group, algorithm = turn.groups[self.learning.population], self.learning.algorithm
         # Not counted as decisions: the next rollout begins with them, under updated weights.
-        owner = seated.owners(group.agent_index, active=None)
+        owner = seated.owners(group.agent_index)
         rows = Rows(group, where=owner == self.index)
         value = torch.zeros(owner.shape, device=owner.device)
         if len(rows):

@@ -61,6 +61,9 @@ _MANIFEST: FileName = "manifest.json"
 
 Reference = CheckpointRef | WeightsRef
 
+Question = tuple[StoreRequest, bytes]
+"""A request and the bytes that go with it."""
+
 
 class Connection(Protocol):
     """Learner's end of the conversation; `arena.wire.store_sockets.StoreConnection` is one."""
@@ -85,19 +88,6 @@ class Remote:
     endpoint: str
     cache: Path
     cache_mb: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    request: StoreRequest
-    data: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    question: _Question
-    answer: StoreAnswer
-    data: bytes
 
 
 @dataclass(slots=True)
@@ -224,13 +214,12 @@ class RemoteStore:
 
     def _pieces(self, requests: Sequence[Fetch]) -> Iterator[tuple[Fetch, bytes]]:
         """Yield what the store has of these, as it comes."""
-        questions = [_Question(request) for request in requests]
-        for answered in self._exchange(questions, should_stop=self._should_stop):
-            request, answer = answered.question.request, answered.answer
+        questions = [(request, b"") for request in requests]
+        for request, answer, data in self._exchange(questions, should_stop=self._should_stop):
             assert isinstance(request, Fetch), "nothing else was asked"
             if isinstance(answer, Piece):
-                self._traffic.fetched_bytes += len(answered.data)
-                yield request, answered.data
+                self._traffic.fetched_bytes += len(data)
+                yield request, data
             elif isinstance(answer, Denied) and answer.kind not in ("missing", "corrupt"):
                 raise _error(answer, f"the store does not give {request.key}")
             else:
@@ -253,7 +242,7 @@ class RemoteStore:
     def _give(self, key: str) -> None:
         directory = resolve_key(self._cache.root, key)
         manifest = read_manifest(directory)
-        first = _Question(Give(key=key, file=_MANIFEST, offset=0), encode_manifest(manifest))
+        first = Give(key=key, file=_MANIFEST, offset=0), encode_manifest(manifest)
         files = {
             name: read_verified(directory, name, record) for name, record in manifest.files.items()
         }
@@ -266,19 +255,19 @@ class RemoteStore:
             total = sum(held.held.values())
             before, stalled = total, stalled + 1 if total <= before else 0
             pieces = [
-                _Question(
+                (
                     Give(key=key, file=_file(name), offset=offset),
                     data[offset : offset + PIECE_BYTES],
                 )
                 for name, data in files.items()
                 for offset in range(held.held.get(name, 0), len(data), PIECE_BYTES)
             ]
-            self._traffic.given_bytes += sum(len(piece.data) for piece in pieces)
+            self._traffic.given_bytes += sum(len(data) for _, data in pieces)
             if self._held(pieces, key).is_published:
                 return
         raise StoreUnreachable(f"{key} was given {MAX_STALLED} times, and is not in the store")
 
-    def _held(self, questions: Sequence[_Question], key: str) -> Held:
+    def _held(self, questions: Sequence[Question], key: str) -> Held:
         """Ask, and return the answer that says most.
 
         Raises:
@@ -286,8 +275,8 @@ class RemoteStore:
             StoreUnreachable: If its disk does, or it has no room.
         """
         best = Held(held={}, is_published=False)
-        for answered in self._exchange(questions):
-            match answered.answer:
+        for _, answer, _ in self._exchange(questions):
+            match answer:
                 case Denied(kind="refused", reason=reason):
                     raise CheckpointError(f"the store refuses {key}: {reason}")
                 case Denied() as denied:
@@ -297,19 +286,20 @@ class RemoteStore:
         return best
 
     def _exchange(
-        self, questions: Sequence[_Question], *, should_stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[_Answered]:
-        """Ask all, a window at a time and in order, again what is not answered; yield answers.
+        self, questions: Sequence[Question], *, should_stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[StoreRequest, StoreAnswer, bytes]]:
+        """Ask all, a window at a time and in order, again what is not answered; yield each
+        request with its answer and bytes.
 
         Raises:
             StoreUnreachable: If no answer comes for too long, or the learner is to stop.
         """
-        waiting: dict[int, _Question] = {}
+        waiting: dict[int, Question] = {}
         to_ask = deque(questions)
         heard_s = asked_s = self._clock()
         while to_ask or waiting:
             while to_ask and len(waiting) < WINDOW:
-                number = self._connection.ask(to_ask[0].request, to_ask[0].data)
+                number = self._connection.ask(*to_ask[0])
                 if number is None:
                     break
                 self._traffic.requests += 1
@@ -323,7 +313,7 @@ class RemoteStore:
                 self._on_progress()
                 # Of a request that was sent again, the answer to either counts once.
                 if (question := waiting.pop(number, None)) is not None:
-                    yield _Answered(question, answer, data)
+                    yield question[0], answer, data
                 continue
             if now_s - heard_s > self._patience_s:
                 raise StoreUnreachable(f"the store has not answered for {self._patience_s:.0f} s")

@@ -87,7 +87,7 @@ class Terms(Document, frozen=True, kw_only=True):
     @property
     def line(self) -> bytes:
         """Line that tells them; it has no secret."""
-        return f"{to_json(self)}\n".encode()
+        return to_json(self).encode()
 
 
 def _by_digits(learners: Mapping[bytes, str]) -> dict[str, str]:

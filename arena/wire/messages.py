@@ -37,6 +37,7 @@ from arena.types import (
     Text,
     WeightsRef,
     text_form,
+    trainee_entrant,
 )
 
 PROTOCOL_VERSION = 3
@@ -65,6 +66,11 @@ class Trainee(Part, frozen=True, kw_only=True):
     donor: PolicyId | None = None
     initial_weights: WeightsRef | None = None
     hyperparameters: dict[Text, Number]
+
+    @property
+    def entrant(self) -> Entrant:
+        """Return its name in tallies."""
+        return trainee_entrant(self.policy, generation=self.generation)
 
 
 class Train(Part, frozen=True, kw_only=True):

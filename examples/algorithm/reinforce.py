@@ -11,7 +11,7 @@ from arena.config import Model
 from arena.core import ActorInput, Algorithm, AlgorithmOutput
 from arena.experience import Rollout
 from arena.learning.optimizer import NamedAdam
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
 
 

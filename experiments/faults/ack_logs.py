@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from arena.learners.ack_log import tally_digest
+from arena.learners.loop import tally_digest
 from arena.types import AssignmentId
 from populations.records.rows import AssignmentRow, TallyRow
 

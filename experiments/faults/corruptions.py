@@ -312,7 +312,7 @@ def preload() -> None:
             "populations.views.questions.inspection",
             "populations.audit.verify",
         ),
-        *("tools.league.tables", "tools.league.documents", "tools.league.query", "tools.verify"),
+        *("tools.league.tables", "tools.league.documents", "tools.league.watch", "tools.verify"),
         *("populations.controller.rating_fit", "populations.ratings.bootstrap", "scipy.optimize"),
     ):
         importlib.import_module(name)

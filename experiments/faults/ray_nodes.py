@@ -33,7 +33,7 @@ from typing import Any
 
 import psutil
 
-from arena.learners.ack_log import DIRECTORY
+from arena.learners.loop import ACK_LOG
 from arena.wire.keys import holder_of
 from arena.wire.messages import Train
 from experiments.faults.ack_logs import Comparison, compare
@@ -173,7 +173,7 @@ def measure(directory: Path, *, seconds: float, every_s: float, rng: random.Rand
     witness = directory / "witness"
     witness.mkdir()
     # For the nodes, whose learners inherit it.
-    os.environ.update({"ARENA_TESTING": "1", DIRECTORY: str(witness), "OMP_NUM_THREADS": "1"})
+    os.environ.update({"ARENA_TESTING": "1", ACK_LOG: str(witness), "OMP_NUM_THREADS": "1"})
     with killed_run(directory) as run:
         with nodes() as cluster:
             address = f"ray.address={cluster.cluster.address}"

@@ -15,7 +15,7 @@ halving``).
 Kills a learner, the controller, or both with SIGKILL; after each of these kills all that the killed
 one has started must be gone within two seconds; after a controller's kill all of the directory is
 verified, and another controller goes on. Learners write down what they sent and what was
-acknowledged (`arena.learners.ack_log`), and in the end that is compared with the journal: whatever
+acknowledged (`arena.learners.loop`), and in the end that is compared with the journal: whatever
 was acknowledged is there once, as it was sent, and nothing is there that no learner sent. Memory
 and descriptors are looked at all the time.
 
@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from arena.learners.ack_log import DIRECTORY
+from arena.learners.loop import ACK_LOG
 from experiments.faults.ack_logs import Comparison, compare
 from experiments.faults.killed_run import VICTIMS
 from experiments.faults.killing import (
@@ -225,7 +225,7 @@ def soak(
     rng = random.Random(seed)
     witness = directory / "witness"
     witness.mkdir()
-    environment = {"ARENA_TESTING": "1", DIRECTORY: str(witness), "OMP_NUM_THREADS": "1"}
+    environment = {"ARENA_TESTING": "1", ACK_LOG: str(witness), "OMP_NUM_THREADS": "1"}
     if with_simulators:
         environment[VARIABLE] = str(directory)
     began_s = time.monotonic()

@@ -32,13 +32,13 @@ from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
 from arena.checkpoints.tensors import serialize
 from arena.game_theory.exploitability import exploitability, mixture, values
 from arena.game_theory.game_tree import grow_tree
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from experiments.commands import arena
 from experiments.leagues import mixed_tictactoe
 from experiments.learning.frozen_players import POKER_GAMES, as_policy, layouts, left_behind
 from experiments.learning.in_process import prepare
-from populations.config.overrides.cli_overrides import apply_overrides
+from populations.config.overrides import apply_overrides
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import RunFile
 from populations.controller.server.run_directory import create_run

@@ -32,7 +32,7 @@ from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import Phase
 from arena.envs.inspect import inspect_environment
 from arena.envs.phase import players_of_agents
-from arena.games.replay import GameParted, replay
+from arena.games.recording import GameParted, replay
 from arena.learners.loop import NoProgress
 from arena.learners.work.worker import Worker
 from arena.matches.seating import seat_teams

@@ -48,9 +48,8 @@ from arena.bots.connect_four import (
 )
 from arena.core import Actor, ActorInput, ActorOutput
 from arena.errors import ArenaError
-from arena.matches.mixture import ActorMixture
 from arena.matches.pair_scores import wilson
-from arena.matches.tournament import Contender
+from arena.matches.tournament import ActorMixture, Contender
 from arena.types import is_bot
 from experiments.learning.connect_four_search import (
     Search,

@@ -21,8 +21,7 @@ from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.algorithms import make_algorithm
-from arena.learning.averages import without_prefix
-from arena.learning.ppo import LIVE
+from arena.learning.ppo import LIVE, without_prefix
 from arena.matches.actors import make_bot
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.matches.tournament import Contender, play_tournament

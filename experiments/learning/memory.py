@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from arena.matches.play import Play
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from experiments.learning.in_process import MirrorLearner, prepare
 from populations.config.run_config import validate_config
@@ -108,6 +109,7 @@ def make_run_file(core: str) -> RunFile:
     return prepare(validate_config({**SETTINGS, "populations": populations}))
 
 
+@torch.no_grad()
 def solved(learner: MirrorLearner, *, seed: int) -> float:
     """Return the share of mazes in which the policy's likeliest actions lead to the prize.
 
@@ -122,18 +124,14 @@ def solved(learner: MirrorLearner, *, seed: int) -> float:
         agents=env.agents,
     )
     generator = torch.Generator().manual_seed(seed)
-    turn = env.reset(range(env.num_envs))
-    playing = torch.ones(env.num_envs, dtype=torch.bool)
+    episodes = torch.ones(env.num_envs, dtype=torch.int64)
+    play = Play(
+        env, seeds=range(env.num_envs), generator=generator, seated=seated, episodes=episodes
+    )
     prizes = 0
-    while bool(playing.any()):
-        (group,) = turn.groups.values()
-        action = group.new_actions()
-        owner = seated.owners(group.agent_index, active=playing)
-        seated.play_frozen("player", group, owner=owner, action=action, generator=generator)
-        turn = env.step(dict.fromkeys(turn.groups, action))
-        seated.recurrent_state.reset(turn)
-        prizes += int((turn.reward[playing] == 1.0).sum())
-        playing &= ~turn.episode_over
+    while not play.is_done:
+        play.step()
+        prizes += int((play.turn.reward == 1.0).sum())
     return prizes / (env.num_envs * len(env.agents))
 
 

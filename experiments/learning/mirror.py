@@ -19,7 +19,7 @@ import torch
 
 from arena.types import RANDOM_BOT
 from experiments.learning.in_process import MirrorLearner, prepare
-from populations.config.overrides.cli_overrides import apply_overrides
+from populations.config.overrides import apply_overrides
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from arena.checkpoints.tensors import load_checkpoint
 from arena.game_theory.exploitability import Policy, exploitability, mixture
 from arena.game_theory.game_tree import grow_tree
-from arena.learning.averages import without_prefix
-from arena.learning.ppo import LIVE
+from arena.learning.ppo import LIVE, without_prefix
 from experiments.commands import launch
 from experiments.learning.frozen_players import POKER_GAMES, as_policy, frozen, left_behind
 from populations.views.questions.inspection import Inspection

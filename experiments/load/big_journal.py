@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -33,7 +33,7 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.run_config import validate_config
-from populations.config.run_file import RunFile, learner_setup, new_run_file
+from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.league.league import League
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
 from populations.records.rows import (
@@ -365,15 +365,18 @@ def write_run(run_dir: Path, size: Size, *, seed: int = 1) -> int:
     league = League(seats=setup.seats, half_life_matches=half_life)
     grown = BigLeague(size=size, league=league, rng=np.random.default_rng(seed))
     run_dir.mkdir(parents=True, exist_ok=True)
-    with Journal.create(run_dir / JOURNAL, [RunRow(run=run_file.run, state="stopped")]) as journal:
+    run_file.save(run_dir / "run.yaml")
+    row = RunRow(
+        run=run_file.run, state="stopped", configuration=content_digest(run_dir / "run.yaml")
+    )
+    with Journal.create(run_dir / JOURNAL, [row]) as journal:
         for rows in grown.grow():
             journal.commit(rows)
         matches = grown.num_tallies * size.matches
         journal.commit(
             [
-                RunRow(
-                    run=run_file.run,
-                    state="stopped",
+                replace(
+                    row,
                     next_assignment=grown.num_assignments + 1,
                     agent_steps=size.policies * size.assignments * STEPS,
                     matches=matches,
@@ -381,5 +384,4 @@ def write_run(run_dir: Path, size: Size, *, seed: int = 1) -> int:
                 )
             ]
         )
-    run_file.save(run_dir / "run.yaml")
     return matches

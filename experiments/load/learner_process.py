@@ -30,9 +30,10 @@ import zmq
 
 from arena.checkpoints.files import store_digest
 from arena.config import LearnerSetup
-from arena.learners.events import (
+from arena.learners.state import (
     Event,
     Exit,
+    LearnerState,
     Received,
     Send,
     SendHeartbeat,
@@ -40,9 +41,7 @@ from arena.learners.events import (
     StartWork,
     StopWork,
     Ticked,
-    WorkDone,
 )
-from arena.learners.state import LearnerState
 from arena.types import LearnerId
 from arena.wire.messages import (
     PROTOCOL_VERSION,
@@ -225,7 +224,7 @@ class Swarm:
             _, _, member, message = heapq.heappop(self._work)
             finished, _ = self._learner.carry_out(message)
             member.num_done += 1
-            self._tell(member, WorkDone(result=finished))
+            self._tell(member, finished)
         while self._ticks and self._ticks[0][0] <= now_s:
             _, _, member = heapq.heappop(self._ticks)
             if not member.state.is_over:
@@ -266,7 +265,7 @@ class Swarm:
             match command:
                 case Send(message=message):
                     if isinstance(message, Finished):
-                        if isinstance(event, WorkDone):
+                        if isinstance(event, Finished):
                             member.sent_s.append(now_s)
                         else:
                             self._phase.num_resent += 1

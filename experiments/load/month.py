@@ -45,6 +45,7 @@ import numpy as np
 import psutil
 
 from arena.types import Digest
+from arena.wire.messages import Train
 from experiments.load.long_world import (
     GENERATED_FIT_FACTOR,
     HOUR_S,
@@ -54,12 +55,13 @@ from experiments.load.long_world import (
 )
 from populations.audit.verify import verify_run
 from populations.config.run_file import RunFile, learner_setup
-from populations.controller.assignments.scheduler import _decide as scheduler_decide
+from populations.controller.assignments.jobs import Job
+from populations.controller.assignments.placement import _decide as placement_decide
 from populations.controller.rating_fit import fit_input, snapshot
 from populations.controller.server.journal_upkeep import JournalUpkeep
 from populations.controller.state.state import make_state
 from populations.league.standings import standings
-from populations.records.rows import AssignmentRow, Row
+from populations.records.rows import Row
 from populations.records.tables import TABLES
 from populations.simulation.world import start
 from populations.storage.archive import ARCHIVE
@@ -247,16 +249,17 @@ def print_resume(directory: Path) -> None:
     say({"seconds": round(took_s, 2), "memory_mib": round(memory)})
 
 
-def timed_decisions(measured: Measured) -> Callable[..., AssignmentRow | None]:
+def timed_decisions(measured: Measured) -> Callable[..., Job | None]:
     """Return the scheduler's decision on the next assignment, timed."""
 
-    def decide(*arguments: Any) -> AssignmentRow | None:
+    def decide(*arguments: Any) -> Job | None:
         began_s = time.thread_time()
-        row = scheduler_decide(*arguments)
-        if row is not None:
+        job = placement_decide(*arguments)
+        if job is not None:
             took_ms = 1e3 * (time.thread_time() - began_s)
-            measured.world.timings_ms[f"decide_{row.kind}"].append(took_ms)
-        return row
+            kind = "train" if isinstance(job[0], Train) else "evaluate"
+            measured.world.timings_ms[f"decide_{kind}"].append(took_ms)
+        return job
 
     return decide
 
@@ -277,7 +280,7 @@ def opened(directory: Path, options: argparse.Namespace) -> Iterator[Measured]:
         measured = Measured(directory=directory, journal=journal, upkeep=upkeep, world=world)
         world.watch = measured.take
         decide = timed_decisions(measured)
-        with patch("populations.controller.assignments.scheduler._decide", decide):
+        with patch("populations.controller.assignments.placement._decide", decide):
             yield measured
         measured.upkeep.finish()
 

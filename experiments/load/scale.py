@@ -69,7 +69,7 @@ def controller(run: Path) -> dict[str, float]:
     import psutil
 
     from populations.config.run_file import RunFile, learner_setup
-    from populations.controller.opponents.seatings import draw_seatings
+    from populations.controller.lineups import draw_lineup
     from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
     from populations.controller.state.events import Now
     from populations.controller.state.state import make_state
@@ -100,11 +100,11 @@ def controller(run: Path) -> dict[str, float]:
     }
     tx = state.begin(Now(monotonic_s=0.0, utc=""))
     policies = list(tables.policies.values())
-    draw_seatings(state, tx, policies[0])  # fills the cache of candidates
+    draw_lineup(state, tx, (policies[0],))  # fills the cache of candidates
     figures["decision_ms"] = (
         1e3
         * statistics.median(
-            timed(lambda policy=policy: draw_seatings(state, tx, policy))  # type: ignore[misc]
+            timed(lambda policy=policy: draw_lineup(state, tx, (policy,)).seatings)  # type: ignore[misc]
             for policy in policies[:DECISIONS]
         )
     )

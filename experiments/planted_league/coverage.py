@@ -28,7 +28,7 @@ import numpy as np
 
 from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, PolicyId, is_external
 from populations.config.run_config import load_config
-from populations.controller.opponents.seatings import make_request
+from populations.controller.opponents import make_request
 from populations.gc_pause import collector_paused
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing, champion, standings

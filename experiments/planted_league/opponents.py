@@ -35,7 +35,7 @@ from populations.config.run_config import load_config
 from populations.core import OpponentRequest, Opponents
 from populations.league.pairs import JEFFREYS
 from populations.matchmaking.drawing import RuleMatchmaker, normalized
-from populations.matchmaking.pfsp import PfspSettings, Weighting, pfsp_probabilities
+from populations.matchmaking.pfsp import PfspRule, Weighting, pfsp_probabilities
 from populations.rule_kinds import read_settings
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
@@ -156,7 +156,7 @@ def measure(num_policies: int, *, overrides: Sequence[str] = (), seed: int = 1) 
     watched = Watched(
         inner=inner,
         world=world,
-        weighting=read_settings(PfspSettings, config.matchmaking).weighting,
+        weighting=read_settings(PfspRule, config.matchmaking).weighting,
     )
     world.state.matchmaker = watched
     start(world)

@@ -32,8 +32,10 @@ from arena.types import (
     ghost_id,
     trainee_entrant,
 )
+from arena.wire.messages import Train
 from populations.config.run_config import load_config
-from populations.controller.assignments.scheduler import _decide as scheduler_decide
+from populations.controller.assignments.jobs import Job
+from populations.controller.assignments.placement import _decide as placement_decide
 from populations.controller.machine import handle
 from populations.controller.state.events import AssignmentFinished, Event, Now, RatingsFitted
 from populations.controller.state.state import ControllerState, make_state
@@ -41,7 +43,6 @@ from populations.controller.state.transaction import Transaction
 from populations.gc_pause import collector_paused
 from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import (
-    AssignmentRow,
     CheckpointRow,
     GenerationRow,
     GhostRow,
@@ -303,16 +304,16 @@ def measure(world: World, *, num_events: int) -> dict[str, list[tuple[float, flo
             add("fitted", began_s)
         return tx
 
-    def decide(*arguments: Any) -> AssignmentRow | None:
+    def decide(*arguments: Any) -> Job | None:
         began_s = clocks_s()
-        row = scheduler_decide(*arguments)
-        if row is not None:
-            add(f"next {row.kind}", began_s)
-        return row
+        job = placement_decide(*arguments)
+        if job is not None:
+            add(f"next {'train' if isinstance(job[0], Train) else 'evaluate'}", began_s)
+        return job
 
     with (
         patch("populations.simulation.world.handle", timed),
-        patch("populations.controller.assignments.scheduler._decide", decide),
+        patch("populations.controller.assignments.placement._decide", decide),
     ):
         start(world)
         while _num_handled(times) < num_events and world.advance():

@@ -34,7 +34,7 @@ from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import first_action
 from arena.errors import ConfigError
 from arena.experience import Rollout
-from arena.matches.seating import is_cooperation, seatings_for
+from arena.matches.teammates import training_seatings
 from arena.networks.frozen import FrozenPolicy
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
@@ -290,12 +290,14 @@ class Contest:
             Player(player=PlayerId(f"{trainee.player}@{at:012d}")) for at in range(len(ghosts))
         ]
         seats = subject.setup.training_seats
-        seatings = seatings_for(
-            trainee,
+        num_mirrors = subject.config.matchmaking.opponents - len(ghosts)
+        seatings = training_seatings(
+            [
+                ((trainee,), {subject.population: (rival,)})
+                for rival in [trainee] * num_mirrors + rivals
+            ],
             seats=seats,
             population=subject.population,
-            opponents={subject.population: rivals},
-            num_mirrors=(subject.config.matchmaking.opponents - len(ghosts)) * len(seats),
         )
         learning = Learning(policy=PolicyId(trainee.player), algorithm=self._algorithm)
         seated: dict[PlayerId, SeatedPlayer] = {
@@ -336,7 +338,7 @@ class Contest:
 def num_ghosts(subject: Subject) -> int:
     """Count an assignment's frozen opponents."""
     matchmaking = subject.config.matchmaking
-    if matchmaking.kind == "latest" or is_cooperation(subject.setup.sides):
+    if matchmaking.kind == "latest" or len(subject.setup.sides) == 1:
         return 0
     return matchmaking.opponents - round(matchmaking.latest_ratio * matchmaking.opponents)
 

@@ -25,7 +25,7 @@ import numpy as np
 import arena
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.export.inputs import random_feeds
+from arena.export.graph import random_feeds
 from tools.players.resolve import resolve_player
 
 BATCHES = (1, 32, 1_000, 10_000)

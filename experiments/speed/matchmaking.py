@@ -28,7 +28,7 @@ from arena.types import (
     ghost_id,
     trainee_entrant,
 )
-from populations.controller.opponents.seatings import draw_seatings
+from populations.controller.lineups import draw_lineup
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState
 from populations.matchmaking.make import make_matchmaker
@@ -78,7 +78,7 @@ def measure(state: ControllerState, *, num_decisions: int) -> tuple[float, list[
     for number in range(num_decisions + 1):
         tx = state.begin(Now(monotonic_s=0.0, utc=""))
         start = time.thread_time()
-        draw_seatings(state, tx, policies[number % 30])
+        draw_lineup(state, tx, (policies[number % 30],))
         durations.append(time.thread_time() - start)
     return durations[0], durations[1:]
 

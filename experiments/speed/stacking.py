@@ -22,8 +22,8 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.core import ActorInput
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack
 from tests.layouts import discrete, flat_observation
 

@@ -360,4 +360,6 @@ def _generations(before: PolicyRow, after: PolicyRow, tables: Tables) -> Iterato
             factors=dict(after.factors),
             agent_steps_begin=before.agent_steps,
             agent_steps_end=None if is_last else before.agent_steps,
+            line_begin=generation,
+            copies=last.copies,
         )

@@ -44,10 +44,8 @@ def check_evolution(
     for policy in tables.policies.values():
         for problem in _problems_of_pending(policy, tables, in_training=in_training):
             yield f"{policy.policy}: {problem}"
-        # Older releases recorded no generations.
-        if tables.generations:
-            for problem in _problems_of_generations(policy, generations.get(policy.policy, [])):
-                yield f"{policy.policy}: {problem}"
+        for problem in _problems_of_generations(policy, generations.get(policy.policy, [])):
+            yield f"{policy.policy}: {problem}"
     for unknown in generations.keys() - tables.policies.keys():
         yield f"generations of {unknown!r}, which is no policy"
 

@@ -24,12 +24,11 @@ from pathlib import Path
 from arena.checkpoints.publish import set_aside
 from arena.failpoints import failpoint
 from populations.audit.adoption import RESTORED, Note, adopt
-from populations.audit.mending import mend
 from populations.audit.row_mending import mend_rows
 from populations.audit.survey import survey
 from populations.config.run_file import RUN_FILE, RunFile, content_digest, learner_setup
 from populations.errors import JournalCorrupt, JournalForeign, StorageError
-from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, Row
+from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, PolicyRow, Row
 from populations.records.tables import Tables
 from populations.storage.backup import backup_problem, copy_durably, roll_back
 from populations.storage.database import (
@@ -46,6 +45,7 @@ from populations.storage.lock import RunLock
 from populations.storage.loss import Loss, find_loss, renew_status
 from populations.storage.recovery import is_intact, recover
 from populations.storage.status import believable, read_status
+from populations.storage.store import newest_last
 
 REPAIRING = f"{JOURNAL}.repairing"
 """Name of the new journal until it is complete."""
@@ -68,13 +68,8 @@ class Repair:
     loss: Loss | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Counters:
-    """Progress of a run as far as it can be read; 0 where it cannot."""
-
-    assignments_finished: int = 0
-    next_assignment: int = 0
-    epoch: int = 0
+Counters = tuple[int, int, int]
+"""Finished assignments, next assignment and epoch, as far as they can be read; 0 where not."""
 
 
 def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
@@ -109,7 +104,7 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
             tables = journal.load()
             if loss is not None:
                 journal.commit(_event_rows([("work_lost", "", loss.data)], tables, utc=now))
-            _recover(run_dir, journal, path=path, utc=now)
+            _recover(run_dir, journal, utc=now)
             _renew_backup(run_dir, journal, utc=now)
         # The next resume is to find nothing more: the loss was told.
         renew_status(run_dir)
@@ -215,7 +210,7 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
                 )
                 journal.commit(rows)
                 failpoint("repair.adopted")
-                _recover(run_dir, journal, path=temporary, utc=utc)
+                _recover(run_dir, journal, utc=utc)
             failpoint("repair.ready")
             # SQLite would replay the damaged journal's WAL into the new one. A crash in this loop
             # leaves no journal: the next repair begins again and moves the rest.
@@ -273,7 +268,7 @@ def _restored_rows(
     run_dir: Path,
     run_file: RunFile,
     tables: Tables,
-    counters: _Counters,
+    counters: Counters,
     *,
     damage: str,
     aside: str,
@@ -284,8 +279,9 @@ def _restored_rows(
     adoption = adopt(tables, found, since_s=_since_s(run_dir, utc=utc))
     strangers = _set_strangers_aside(run_dir, tables, {**found.damaged, **adoption.refused})
     run = tables.run
+    finished, following, epoch = counters
     # Lower bounds: only some of the lost work has left something on the disk.
-    lost = max(counters.assignments_finished - run.assignments_finished, adoption.num_finished, 0)
+    lost = max(finished - run.assignments_finished, adoption.num_finished, 0)
     after = replace(
         run,
         state="stopped",
@@ -293,9 +289,9 @@ def _restored_rows(
         # It may have changed since the backup.
         configuration=content_digest(run_dir / RUN_FILE),
         # Above every epoch that learners of the lost time may still hold.
-        epoch=max(run.epoch, counters.epoch),
+        epoch=max(run.epoch, epoch),
         # After the highest known number, so that a late result of the lost time fits nothing.
-        next_assignment=max(run.next_assignment + lost, counters.next_assignment),
+        next_assignment=max(run.next_assignment + lost, following),
         agent_steps=run.agent_steps + adoption.agent_steps,
     )
     data: dict[str, Json] = {
@@ -339,18 +335,44 @@ def _event_rows(notes: Sequence[Note], tables: Tables, *, utc: str) -> list[Even
     ]
 
 
-def _recover(run_dir: Path, journal: Journal, *, path: Path, utc: str) -> None:
-    with JournalReader(path) as reader:
-        assignments = list(reader.all_assignments(after=_left(reader).assignments))
-    mended = mend(
-        journal.load(), assignments, verifies=lambda row: is_intact(run_dir, row), utc=utc
-    )
+def _recover(run_dir: Path, journal: Journal, *, utc: str) -> None:
     # Committed first: `recover` decides by the rows that the journal has then.
-    if mended:
-        journal.commit(mended)
+    if restored := _restored(run_dir, journal.load(), utc=utc):
+        journal.commit(restored)
     rows = recover(run_dir, journal.load(), utc=utc, thorough=True)
     if rows:
         journal.commit(rows)
+
+
+def _restored(run_dir: Path, tables: Tables, *, utc: str) -> list[Row]:
+    """Return checkpoints and ghosts marked as damaged that are intact, and their policies.
+
+    A policy comes back if it was quarantined because of such a checkpoint.
+    """
+    checkpoints = {
+        key: replace(row, state="present")
+        for key, row in tables.checkpoints.items()
+        if row.state == "corrupt" and is_intact(run_dir, row)
+    }
+    ghosts = [
+        replace(row, corrupt=False)
+        for row in tables.ghosts.values()
+        if row.corrupt and is_intact(run_dir, row)
+    ]
+    present = [row for row in (tables.checkpoints | checkpoints).values() if row.state == "present"]
+    policies: list[PolicyRow] = []
+    for policy in tables.policies.values():
+        last = tables.checkpoints.get(policy.checkpoint or "")
+        own = [row for row in present if row.policy == policy.policy]
+        # Without one it stays in quarantine: no checkpoint would mean random weights.
+        if policy.state == "quarantined" and last is not None and last.state == "corrupt" and own:
+            newest = max(own, key=newest_last)
+            policies.append(replace(policy, state="active", checkpoint=newest.key))
+    notes: list[Note] = []
+    notes += [("checkpoint_restored", row.policy, {"key": row.key}) for row in checkpoints.values()]
+    notes += [("ghost_restored", row.player, {"key": row.key}) for row in ghosts]
+    notes += [("policy_restored", row.policy, {"checkpoint": row.checkpoint}) for row in policies]
+    return [*checkpoints.values(), *ghosts, *policies, *_event_rows(notes, tables, utc=utc)]
 
 
 def _events(run_dir: Path, *, after: int) -> list[EventRow]:
@@ -358,9 +380,10 @@ def _events(run_dir: Path, *, after: int) -> list[EventRow]:
         return reader.events(after=after)
 
 
-def _counters(run_dir: Path) -> _Counters:
+def _counters(run_dir: Path) -> Counters:
     """Return the progress by ``status.json`` and the readable part of the damaged journal."""
-    found = [_Counters(), _counters_of_status(run_dir)]
+    status = read_status(run_dir) or {}
+    found = [(status.get("assignments_finished"), 0, status.get("epoch"))]
     # It is damaged or gone, or there would be no repair: any answer is a gain.
     with (
         contextlib.suppress(sqlite3.Error, OSError),
@@ -368,24 +391,8 @@ def _counters(run_dir: Path) -> _Counters:
     ):
         query = "SELECT assignments_finished, next_assignment, epoch FROM run"
         # No row, if that is what is lost.
-        found += [
-            _Counters(
-                assignments_finished=believable(finished),
-                next_assignment=believable(following),
-                epoch=believable(epoch),
-            )
-            for finished, following, epoch in connection.execute(query)
-        ]
-    return _Counters(
-        assignments_finished=max(one.assignments_finished for one in found),
-        next_assignment=max(one.next_assignment for one in found),
-        epoch=max(one.epoch for one in found),
+        found += connection.execute(query)
+    finished, following, epoch = (
+        max(map(believable, column)) for column in zip(*found, strict=True)
     )
-
-
-def _counters_of_status(run_dir: Path) -> _Counters:
-    status = read_status(run_dir) or {}
-    return _Counters(
-        assignments_finished=believable(status.get("assignments_finished")),
-        epoch=believable(status.get("epoch")),
-    )
+    return finished, following, epoch

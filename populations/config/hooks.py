@@ -80,11 +80,3 @@ class HooksConfig(Model):
         """Return the hooks of each kind that has some."""
         found: Iterator[tuple[str, Hooks]] = ((kind, getattr(self, kind)) for kind in HOOKS)
         return {kind: hooks for kind, hooks in found if hooks}
-
-
-def without_list(hooks: object) -> object:
-    """Read the empty list of older files as no hooks."""
-    if isinstance(hooks, dict):
-        # What a validator returns is checked as Python data, whose tuples are no lists.
-        return {key: tuple(v) if isinstance(v, list) else v for key, v in hooks.items()}
-    return hooks if hooks != [] else {}

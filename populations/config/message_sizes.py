@@ -16,8 +16,8 @@ from arena.codec import msgpack_bytes
 from arena.config import LearnerSetup
 from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
-from arena.matches.seating import seatings_for, seats_in_turn
-from arena.matches.teammates import Lineup, mixed_seatings
+from arena.matches.seating import seats_in_turn
+from arena.matches.teammates import Cast, training_seatings
 from arena.types import (
     MAX_GAMES,
     MAX_GAMES_BYTES,
@@ -28,7 +28,6 @@ from arena.types import (
     PlayerId,
     PolicyId,
     Seat,
-    Seating,
     WeightsRef,
     ghost_id,
 )
@@ -83,9 +82,11 @@ def fitted(message: Train | Evaluate, *, setup: LearnerSetup) -> Train | Evaluat
     # Drawn, so that no seat is favoured; from the seed, so that equal assignments lose the same
     # ones.
     rng = np.random.default_rng(message.seed)
-    if isinstance(message, Train) and _result_bytes(message, setup) > MAX_RESULT_BYTES:
+    size = _result_bytes(message, setup)
+    if isinstance(message, Train) and size > MAX_RESULT_BYTES:
         message = replace(message, carried=())
-    if (size := _result_bytes(message, setup)) > MAX_RESULT_BYTES:
+        size = _result_bytes(message, setup)
+    if size > MAX_RESULT_BYTES:
         message = _without_some(message, FILLED * MAX_RESULT_BYTES / size, rng)
     a_game = GAME_BYTES + GAME_SEAT_BYTES * len(setup.seats)
     games_bytes = MAX_GAMES_BYTES + MAX_GAMES * a_game
@@ -190,39 +191,33 @@ def _largest(setup: LearnerSetup, population: str, *, num_opponents: int) -> Tra
         player = ghost_id(policy, agent_steps=10**12 + index)
         return Player(player=player, weights=WeightsRef(digest=digest, key=key))
 
-    own = [seat for seat in setup.seats if seat.population == population]
-    opponents = {
-        name: tuple(ghost(name, index) for index in range(num_opponents))
-        for name in dict.fromkeys(seat.population for seat in setup.seats)
-        # A population meets itself only if it has several seats.
-        if name != population or len(own) > 1
-    }
-    is_cooperation = len(setup.sides) == 1
+    is_cooperation, is_mixed = len(setup.sides) == 1, bool(setup.agent_seats)
     trainee = Player(player=PlayerId(f"{population}/p000"))
-    seatings: tuple[Seating, ...] = ()
-    turns = seats_in_turn(
-        setup.seats,
-        population=population,
-        num_seatings=setup.num_envs,
-        num_opponents=num_opponents,
-        start=0,
-    )
-    if setup.agent_seats:
-        longest = ghost(population, 0)
+    names = dict.fromkeys(seat.population for seat in setup.seats)
+    casts: list[Cast] = []
+    if is_mixed:
         # One player for each side: as many names as where each agent has another.
-        lineup = Lineup(beside=(), against={name: (longest,) for name in setup.populations})
-        seatings = mixed_seatings(
-            longest,
-            seats=setup.seats,
-            population=population,
-            lineups=[lineup] * num_opponents,
-            turns=turns,
-        )
+        longest = (ghost(population, 0),)
+        casts = [(longest, dict.fromkeys(names, longest))] * num_opponents
     # In cooperation there are no opponents to send.
     elif not is_cooperation:
-        seatings = seatings_for(
-            trainee, seats=setup.seats, population=population, opponents=opponents, turns=turns
-        )
+        casts = [
+            ((trainee,), {name: (ghost(name, index),) for name in names})
+            for index in range(num_opponents)
+        ]
+    seatings = training_seatings(
+        casts,
+        seats=setup.seats,
+        population=population,
+        is_mixed=is_mixed,
+        turns=seats_in_turn(
+            setup.seats,
+            population=population,
+            num_seatings=setup.num_envs,
+            num_opponents=num_opponents,
+            start=0,
+        ),
+    )
     return Train(
         assignment_id=AssignmentId(2**62),
         attempt=1,

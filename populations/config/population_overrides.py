@@ -10,8 +10,7 @@ from arena.config import Model
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import coerce_hyperparameters
 from arena.types import Hyperparameters
-from populations.config.reward_weights import check_component_names
-from populations.config.sections import PopulationConfig, ScheduleEntry
+from populations.config.sections import PopulationConfig, ScheduleEntry, check_component_names
 from populations.core import SearchSpace
 from populations.faults import named
 from populations.hyperparameter_schedules import Schedule, checked_schedules

@@ -203,17 +203,17 @@ def check_teammates(
     ):
         raise ConfigError(
             f"{rule} where no population has two agents on one side (there are no partners), got "
-            "'mixed'"
+            f"{matchmaking.teammates!r}"
         )
     if len(sides) == 1 and len(populations) > 1:
         raise ConfigError(
             f"{rule} where several populations cooperate (policies of equal index are a team), got "
-            f"'mixed' with populations {', '.join(populations)}"
+            f"{matchmaking.teammates!r} with populations {', '.join(populations)}"
         )
     if matchmaking.kind == "alphastar":
         raise ConfigError(
             f"{rule} with matchmaking.kind 'alphastar' (its roles say who plays against whom, and "
-            "of partners nothing), got 'mixed'"
+            f"of partners nothing), got {matchmaking.teammates!r}"
         )
 
 
@@ -274,10 +274,10 @@ def check_rivals(
             f"{rule} with matchmaking.learning_side_turns (one population stands still), got "
             "'learning'"
         )
-    if matchmaking.teammates == "mixed":
+    if matchmaking.teammates != "same":
         raise ConfigError(
-            f"{rule} with matchmaking.teammates 'mixed' (the rival would have partners, too), got "
-            "'learning'"
+            f"{rule} with matchmaking.teammates {matchmaking.teammates!r} (the rival would have "
+            "partners, too), got 'learning'"
         )
     if isinstance(learners, Mapping):
         raise ConfigError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from arena.config import LearnerSetup, Model, PopulationSetup
 from arena.environment_spec import EnvironmentSpec
@@ -25,11 +25,9 @@ from arena.resolve import NO_CODE
 from arena.rules import broken_rules, shown
 from arena.types import Digest, canonical_digest, is_bot
 from populations.config.message_sizes import check_messages
-from populations.config.overrides.aliases import Notify, overridden
-from populations.config.overrides.cli_overrides import apply_values
+from populations.config.overrides import Notify, apply_values, overridden
 from populations.config.resolve import resolve_config
-from populations.config.resume.differences import Change, compare
-from populations.config.resume.rules import MAY_CHANGE, why_not
+from populations.config.resume import MAY_CHANGE, Change, compare, why_not
 from populations.config.run_config import RunConfig, ignore_notice, validate_config
 from populations.config.sizing import (
     check_rollout_memory,
@@ -42,10 +40,7 @@ from populations.errors import ResumeRefused, StorageError
 from populations.records.rows import Json
 from populations.yaml_documents import MAX_BYTES, read_document, write_document
 
-FORMAT_VERSION = 3
-# Version 2 added ``environment_measured``, which may be null, and version 3 ``code``, which may be
-# empty: older ones read as that.
-READABLE_VERSIONS = (1, 2, 3)
+FORMAT_VERSION = 1
 RUN_FILE = "run.yaml"
 NEXT = f"{RUN_FILE}.next"
 """Changed file, until it takes the old one's place."""
@@ -64,9 +59,8 @@ class _Document(Model):
     versions: dict[str, str]
     config: dict[str, object]
     spec: dict[str, object]
-    # Only these have a default: older files do not have them.
-    environment_measured: dict[str, object] | None = None
-    code: dict[str, str] = Field(default_factory=dict)
+    environment_measured: dict[str, object] | None
+    code: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +92,7 @@ class RunFile:
         init_from: The player that the policies started from.
         versions: Versions of the packages that matter, when the run was made.
         code: Digests of the code outside of installed packages that the run is made of, by module
-            or package, when the run was made; empty in runs of earlier releases.
+            or package, when the run was made.
         config: Resolved.
         spec: The environment's facts.
         environment_measured: Pace at which sizes were chosen; None: they were given.
@@ -166,10 +160,9 @@ class RunFile:
             )
         try:
             document = validate_document(_Document, content, hints={})
-            if document.format_version not in READABLE_VERSIONS:
+            if document.format_version != FORMAT_VERSION:
                 raise ConfigError(
-                    f"format_version must be one of {READABLE_VERSIONS}, got "
-                    f"{document.format_version}"
+                    f"format_version must be {FORMAT_VERSION}, got {document.format_version}"
                 )
             return cls(
                 run=document.run,
@@ -195,8 +188,7 @@ def require_recorded(run_dir: Path, recorded: str) -> None:
 
     Args:
         run_dir: Run directory.
-        recorded: Digest in the journal; empty: it has none, as it was an earlier release's and no
-            resume has changed run.yaml since.
+        recorded: Digest in the journal.
 
     Raises:
         ConfigError: If it is no YAML.
@@ -204,7 +196,7 @@ def require_recorded(run_dir: Path, recorded: str) -> None:
     """
     # A resume that changes it commits the digest before the new file takes the old one's place.
     paths = [path for path in (run_dir / RUN_FILE, run_dir / NEXT) if path.exists()]
-    if recorded and all(content_digest(path) != recorded for path in paths):
+    if all(content_digest(path) != recorded for path in paths):
         raise StorageError(
             f"{run_dir / RUN_FILE} says something else than the journal has recorded of it: it is "
             "damaged, or was edited (`arena launch --resume KEY=VALUE` changes what may change)"
@@ -329,7 +321,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
                 )
             )
         ),
-        agent_seats=seats_per_agent(seats) if config.matchmaking.teammates == "mixed" else (),
+        agent_seats=seats_per_agent(seats) if config.matchmaking.teammates != "same" else (),
         greedy_matches=config.evaluation.greedy,
         success_return=config.stop.success_return,
         # Of several, the launcher tells each of its learners which one is its own.
@@ -362,10 +354,8 @@ def check_resume(
             and the keys that may.
         ConfigError: If an override is wrong in itself.
     """
-    # Resolved again: a key of a later release has its default in an older run.
-    settled = resolve_config(old.config, old.spec, launch_directory=old.launch_directory)
     # Compared as plain data, in which one value has one form.
-    before = settled.model_dump(mode="json")
+    before = old.config.model_dump(mode="json")
     is_own = config is None
     if config is None:
         config = validate_config(overridden(before, overrides, notify=notify))

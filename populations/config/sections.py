@@ -5,23 +5,69 @@ Tests: `tests/populations/config/test_run_config.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
 
 from arena.config import Model, NetworkConfig, NormalizerWarmUp
+from arena.errors import ConfigError
+from arena.learning.hyperparameters import REWARD_WEIGHT
 from arena.metrics.tracker import TRACKERS
 from arena.types import RANDOM_BOT, PlayerId
 from populations.choices import code_of
-from populations.config.reward_weights import with_dotted_weights
 from populations.fields import IMPORT_PATH, Count, Seconds, canonical_player, check_kind
 from populations.hyperparameter_schedules import ScheduledValues, start_values
 from populations.matchmaking.external_players import external_player_id
-from populations.matchmaking.window import WindowSettings
+from populations.matchmaking.window import WindowRule
 from populations.pbt.settings import PbtConfig
 from populations.thinning.kinds import THINNINGS
-from populations.thinning.spread import SpreadSettings
+from populations.thinning.spread import Spread
+from populations.yaml_documents import nearest
+
+SECTION = REWARD_WEIGHT.removesuffix(".")
+
+
+def with_dotted_weights(values: object) -> object:
+    """Return ``reward_weights: {win: ...}`` as ``reward_weights.win: ...``, anything else as is.
+
+    Both forms may be written; of a weight that is in both the later one counts.
+    """
+    # ``KEY=VALUE`` on the command line makes the nested form: its path is split at each dot.
+    if not isinstance(values, Mapping) or not isinstance(values.get(SECTION), Mapping):
+        return values
+    dotted: dict[object, object] = {}
+    for name, value in values.items():
+        if name == SECTION:
+            dotted.update({f"{REWARD_WEIGHT}{inner}": weight for inner, weight in value.items()})
+        else:
+            dotted[name] = value
+    return dotted
+
+
+def check_component_names(
+    names: Iterable[str], *, reward_weights: Collection[str], key: str
+) -> None:
+    """Refuse a weight of a component that ``environment.reward_weights`` does not have.
+
+    Args:
+        names: Names of hyperparameters.
+        reward_weights: The components' names.
+        key: Name in errors of the mapping that has the names (``populations.player.search_space``).
+
+    Raises:
+        ConfigError: Names the weight, and the nearest known component.
+    """
+    for name in names:
+        component = name.removeprefix(REWARD_WEIGHT)
+        # Without the prefix it is another hyperparameter, and none of this check's.
+        if name == component or component in reward_weights:
+            continue
+        has = f"it has: {', '.join(reward_weights)}" if reward_weights else "it is empty"
+        raise ConfigError(
+            f"{key}.{name}: environment.reward_weights has no component {component!r}"
+            f"{nearest(component, reward_weights)}; {has}"
+        )
 
 
 def _range(entry: object) -> object:
@@ -58,7 +104,7 @@ class PayoffsConfig(Model):
     """After so many matches of a pair, an older result counts half."""
 
 
-class GhostsConfig(WindowSettings, SpreadSettings):
+class GhostsConfig(WindowRule, Spread):
     """Frozen copies of policies, kept as opponents."""
 
     every_agent_steps: Count = 100_000

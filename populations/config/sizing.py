@@ -15,8 +15,8 @@ from arena.config import MAX_CORES, MarginOutcome
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.probe.pace import Pace
+from arena.envs.registry import TWINS
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.twins import TWINS
 from arena.errors import ConfigError
 from arena.rollout.calls import rollout_calls
 

@@ -28,7 +28,7 @@ from arena.environment_spec import EnvironmentSpec
 from arena.errors import NotTrusted
 from arena.resolve import NO_CODE, OWN, code_directory, given_code
 from arena.types import BOT_PREFIX, Digest, canonical_digest
-from populations.config.overrides.cli_overrides import parse_override
+from populations.config.overrides import parse_override
 from populations.config.run_config import RunConfig
 from populations.config.run_file import RUN_FILE, RunFile
 

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 from arena.errors import BrokenRules, ConfigError, ConfigFaults, faults_of
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.rules import NUMBER, WHOLE, broken_rule, shown, told, with_value
-from populations.config.overrides.aliases import ALIASES
+from populations.config.overrides import ALIASES
 from populations.yaml_documents import nearest
 
 Hints = Mapping[str, str]

@@ -9,7 +9,7 @@ import numpy as np
 
 from arena.contracts.contract import Subject, name_of
 from arena.types import Entrant, PolicyId
-from populations.contracts.sections import pbt_section
+from populations.contracts.exploit import pbt_section
 from populations.controller.evolution.exploration import problem_of
 from populations.core import Exploration, Explore, SearchSpace
 from populations.pbt.make import make_explore

@@ -13,7 +13,7 @@ from populations.contracts.leagues import LEAGUES, NOBODY, League, columns_of, r
 from populations.core import Matchmaker, OpponentRequest, Opponents
 from populations.matchmaking.make import UsersMatchmaker, make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
-from populations.matchmaking.window import WindowSettings
+from populations.matchmaking.window import WindowRule
 
 FUNCTION = "draw must be a function of its arguments: equal requests and generators, equal answers"
 
@@ -69,7 +69,7 @@ def _made(
         keys = {"options": dict(options)} if ":" in given else dict(options)
         section = MatchmakingConfig.model_validate({"kind": given, **keys})
         made = make_matchmaker(
-            section, window=WindowSettings().window, launch_directory=launch_directory
+            section, window=WindowRule().window, launch_directory=launch_directory
         )
     # Its own errors, not those of the class that guards a run.
     return made.matchmaker if isinstance(made, UsersMatchmaker) else made

@@ -11,14 +11,13 @@ Tests: `tests/populations/controller/test_ghost_thinning.py`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
 
 from arena.types import Digest
-from arena.users_code import named, own_lines, pass_interrupt
+from arena.users_code import guarded
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.monitoring.champions import leading_entrant
@@ -30,8 +29,6 @@ from populations.core import ThinningRequest
 from populations.records.rows import GhostRow, Json
 from populations.roles import MAIN
 from populations.thinning.make import make_thinning
-
-logger = logging.getLogger(__name__)
 
 INSTEAD = "spread"
 """Rule that chooses where a user's own one fails."""
@@ -119,17 +116,17 @@ def _choose(
     Returns:
         Name of the rule that has chosen, and the places that go.
     """
-    rule, problem = state.config.ghosts.thinning, ""
-    try:
-        going = state.thinning.choose(request)
-    except BaseException as error:
-        # The rule may be a user's own.
-        pass_interrupt(error)
-        logger.exception("thinning the ghosts of %s failed", population)
-        problem = f"{named(error)}{own_lines(error)}"
-        rule = INSTEAD
-        going = make_thinning(rule, state.config.ghosts).choose(request)
-        tx.add_event("thinning_failed", population, reason=problem, instead=rule)
+    config = state.config.ghosts
+
+    def instead(problem: str) -> tuple[str, tuple[int, ...], str]:
+        tx.add_event("thinning_failed", population, reason=problem, instead=INSTEAD)
+        return INSTEAD, make_thinning(INSTEAD, config).choose(request), problem
+
+    rule, going, problem = guarded(
+        lambda: (config.thinning, state.thinning.choose(request), ""),
+        instead,
+        what=f"thinning the ghosts of {population}",
+    )
     alerts.record(state, tx, Finding("thinning_fell_back", population, population, problem))
     return rule, going
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from populations.controller import ghost_thinning, phases, result_merging
-from populations.controller.assignments import learner_lifecycle, results, scheduler
+from populations.controller.assignments import learner_lifecycle, placement, results
 from populations.controller.evaluation import games
 from populations.controller.evolution import curriculum, exploration, pbt
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts, champions, curves
 from populations.controller.state import pauses
 from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
@@ -27,7 +26,6 @@ from populations.controller.state.events import (
     Event,
     GhostsLinked,
     HeartbeatReceived,
-    HookTold,
     HyperparametersExplored,
     LearnerEvent,
     LearnerExited,
@@ -36,10 +34,10 @@ from populations.controller.state.events import (
     LearnerUnreachable,
     Now,
     RatingsFitted,
-    SinkTold,
     StopRequested,
     StrangerSpoke,
     Ticked,
+    TroubleReported,
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -69,7 +67,7 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
         learner_lifecycle.staff(state, tx)
         # Before `fill`, which gives out the one assignment of a try.
         pauses.retry(state, tx)
-        scheduler.fill(state, tx)
+        placement.fill(state, tx)
     # Only new ghosts make a pool too large, or a start under another bound.
     is_larger = isinstance(event, ControllerStarted) or any(
         isinstance(row, GhostRow) for row in tx.rows
@@ -125,13 +123,8 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
             for key in event.keys:
                 if key in state.tables.checkpoints:
                     tx.put(replace(state.tables.checkpoints[key], state="deleted"))
-        case HookTold():
-            finding = Finding(event.alert, event.subject, event.subject, event.problem)
-            alerts.record(state, tx, finding)
-        case SinkTold():
-            what = f"{event.sink} raised {event.problem}" if event.problem else ""
-            finding = Finding("sink_failed", event.sink, event.sink, what)
-            alerts.record(state, tx, finding)
+        case TroubleReported():
+            alerts.record(state, tx, event.finding)
         case StopRequested():
             state.stop(tx, reason=event.reason, interrupted=True)
         case Ticked():

@@ -11,8 +11,8 @@ from populations.controller.evaluation.finals import final_countdown, is_decided
 from populations.controller.evolution.halving import num_places
 from populations.controller.monitoring import alerts
 from populations.controller.state import goals
+from populations.controller.state.clocks import Countdown
 from populations.controller.state.commands import EndRun, KillLearner
-from populations.controller.state.countdown import Countdown
 from populations.controller.state.state import ControllerState, is_for_now
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import PolicyRow, RunState

@@ -25,8 +25,7 @@ from populations.controller.rating_fit import MAX_ENTRANTS, SLACK, asked_for, sn
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.lineage import first_of_line
-from populations.league.meetings import settled_points
-from populations.league.merging import MERGED, Merge, apply_merge
+from populations.league.merging import MERGED, Merge, apply_merge, settled_points
 from populations.ratings.results import Rated
 from populations.records.rows import CheckpointRow, PolicyRow
 

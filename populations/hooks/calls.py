@@ -5,13 +5,20 @@ Pure: events come in as documents, in order of their sequence.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
+from arena.files import read_json_object, write_own
 from populations.config.hooks import Hook
+from populations.config.sections import AlertKind
 from populations.records.rows import EventRow, Json
+from populations.storage.database import storage_errors
 
 ENDED = frozenset({"run_finished", "run_failed", "run_stopped"})
 
@@ -59,6 +66,21 @@ class Call:
         if isinstance(self.hook, str):
             return f"{self.kind}: {self.hook}"
         return f"{self.kind}[{self.place}]: {self.hook[0]}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookTold:
+    """A hook or an export failed, or works again.
+
+    Attributes:
+        alert: Kind of the alert.
+        subject: Name of the hook; empty: all of them.
+        problem: Trouble in words; empty: there is none any more.
+    """
+
+    alert: AlertKind
+    subject: str
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,3 +219,40 @@ def filled(command: Sequence[str], document: Mapping[str, Json]) -> list[str]:
         return "" if found is None else str(found)
 
     return [_PLACEHOLDER.sub(value_of, part) for part in command]
+
+
+def read_place(path: Path) -> Place | None:
+    """Return the place; None if there is none that can be read."""
+    try:
+        document: dict[str, Any] = read_json_object(path)
+        return Place(
+            after=int(document["after"]),
+            done=tuple(map(str, document["done"])),
+            dropped=int(document["dropped"]),
+        )
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def begin_place(path: Path, *, after: int) -> None:
+    """Begin after an event, unless it is known which calls were made.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    if read_place(path) is None:
+        with storage_errors(path):
+            write_place(path, Place(after=after))
+
+
+def write_place(path: Path, place: Place) -> None:
+    """Replace the file; a kill leaves the old one or the new one.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    document = {"after": place.after, "done": list(place.done), "dropped": place.dropped}
+    write_own(temporary, json.dumps(document))
+    # No fsync: after a power failure some calls are made once more.
+    os.replace(temporary, path)

@@ -8,8 +8,7 @@ from pathlib import Path
 from arena.metrics.tracker import TRACKERS
 from populations.config.hooks import Hook
 from populations.config.run_config import RunConfig
-from populations.hooks.calls import EXPORT
-from populations.hooks.place_file import begin_place
+from populations.hooks.calls import EXPORT, begin_place
 from populations.hooks.process import EXPORTS, HookSettings, TrackerSettings
 from populations.hooks.supervisor import HookProcess, check_hooks
 
@@ -100,7 +99,7 @@ def make_hook_processes(
                 launch_directory=launch_directory,
                 time_limit_s=TRACKER_S,
                 tracker=sink,
-                replay_command=(*command, "replay", "--trust"),
+                replay_command=(command[-1], "replay", "--trust"),
             ),
             log=path / "logs" / f"{sink}.log",
             module="populations.tracking",

@@ -1,6 +1,6 @@
-"""The process that calls hooks: ``python -m populations.hooks.process --control FD --report FD``.
+"""The process that calls hooks: ``python -m populations.hooks.process``.
 
-It reads the journal, which is its queue, and tells the controller on a pipe what it does. All that
+It reads the journal, which is its queue, and tells the controller what it does. All that
 it starts ends with it (`arena.processes`): at the time limit of a call, at its own end, and when
 the controller is gone. Torch-free.
 
@@ -26,12 +26,11 @@ from typing import TextIO, TypeVar, cast
 from arena.config import Model
 from arena.errors import ConfigError
 from arena.export.directory import prune
-from arena.processes.child import end_with_guard
+from arena.processes.child import end_with_guard, serve, take_streams
 from arena.resolve import put_first_on_path, resolve
 from arena.users_code import named, own_lines, pass_interrupt
 from populations.config.hooks import Command, Hook
-from populations.hooks.calls import EXPORT, Call, CallQueue, filled
-from populations.hooks.place_file import read_place, write_place
+from populations.hooks.calls import EXPORT, Call, CallQueue, filled, read_place, write_place
 from populations.records.rows import Json
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
@@ -89,7 +88,7 @@ class TrackerSettings(ProcessSettings):
     """Name in `arena.metrics.tracker.TRACKERS`."""
 
     replay_command: tuple[str, ...]
-    """Command that is ``arena replay``, without its arguments."""
+    """Module that is ``arena``, and the arguments that make it ``arena replay`` of a run."""
 
 
 SettingsT = TypeVar("SettingsT", bound=ProcessSettings)
@@ -118,7 +117,7 @@ class Control:
             self.woken.set()
 
 
-def serve(settings: HookSettings, control: Control, report: Report) -> None:
+def serve_hooks(settings: HookSettings, control: Control, report: Report) -> None:
     """Call hooks until the run is over and none waits."""
     place_path = Path(settings.run_dir) / settings.place
     place = read_place(place_path)
@@ -260,43 +259,30 @@ def _run(command: Command, document: Mapping[str, Json]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve as the arguments say, or with ``--check`` print the faults of the hooks as JSON."""
-    arguments = parsed(argv)
-    if not arguments.check:
-        return serve_controller(arguments, HookSettings, serve)
-    # A module that prints while it is imported must not mix with the answer.
-    answer, sys.stdout = sys.stdout, sys.stderr
-    faults = find_faults(HookSettings.model_validate_json(sys.stdin.read()))
-    answer.write(json.dumps(faults))
-    return 0
-
-
-def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments of a process of calls."""
+    """Serve the controller, or with ``--check`` print the faults of the hooks as JSON."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--check", action="store_true")
-    parser.add_argument("--control", type=int)
-    parser.add_argument("--report", type=int)
-    return parser.parse_args(argv)
+    if parser.parse_args(argv).check:
+        serve(_faults)
+    return serve_controller(HookSettings, serve_hooks)
+
+
+def _faults(requests: Iterator[str]) -> Iterator[str]:
+    yield json.dumps(find_faults(HookSettings.model_validate_json(next(requests))))
 
 
 def serve_controller(
-    arguments: argparse.Namespace,
-    settings_class: type[SettingsT],
-    serve: Callable[[SettingsT, Control, Report], None],
+    settings_class: type[SettingsT], serve: Callable[[SettingsT, Control, Report], None]
 ) -> int:
-    """Serve the controller over its pipes; return the exit code."""
+    """Serve the controller, whose first line has the settings; return the exit code."""
     end_with_guard()
-    for descriptor in (arguments.control, arguments.report):
-        # Hooks must not inherit them.
-        os.set_inheritable(descriptor, False)
-    pipe = os.fdopen(arguments.control, encoding="utf-8")
-    control = Control(pipe)
-    settings = settings_class.model_validate_json(pipe.readline())
+    told, output = take_streams()
+    control = Control(told)
+    settings = settings_class.model_validate_json(told.readline())
     threading.Thread(target=control.listen, daemon=True).start()
 
     def report(**what: object) -> None:
-        os.write(arguments.report, f"{json.dumps(what)}\n".encode())
+        print(json.dumps(what), file=output, flush=True)
 
     try:
         serve(settings, control, report)

@@ -11,15 +11,15 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal
 
 from arena.errors import ConfigError
-from arena.processes.parent import ChildProcess, spawn
-from arena.processes.questions import ask
+from arena.processes.parent import Child
 from populations.config.sections import AlertKind
+from populations.hooks.calls import HookTold
 from populations.hooks.process import HookSettings, ProcessSettings
 from populations.records.rows import Json
 
@@ -36,21 +36,6 @@ SILENT_S = 1.0
 """Time for which the end of a run waits without a word."""
 
 CHECK_S = 120.0
-CHUNK = 1 << 16
-
-
-class Told(NamedTuple):
-    """Trouble with a hook, or its end.
-
-    Attributes:
-        alert: Kind of the alert.
-        subject: Name of the hook; empty: all of them.
-        problem: Trouble in words; empty: there is none any more.
-    """
-
-    alert: AlertKind
-    subject: str
-    problem: str
 
 
 @dataclass(slots=True)
@@ -59,19 +44,13 @@ class _Process:
 
     Attributes:
         child: The process.
-        control_fd: Pipe to it; its end is the process's end.
-        report_fd: Pipe from it.
-        rest: Beginning of a line whose end has not come yet.
         call: Sequence and name of the call that it makes.
         call_at_s: Time when that began.
         finished: Whether it said that nothing waits any more.
         broken: Reason for which it said that it cannot begin.
     """
 
-    child: ChildProcess
-    control_fd: int
-    report_fd: int
-    rest: bytes = b""
+    child: Child
     call: tuple[int, str] | None = None
     call_at_s: float = 0.0
     finished: bool = False
@@ -110,7 +89,7 @@ class HookProcess:
     _failing: set[str] = field(default_factory=set)
     _well: set[str] = field(default_factory=set)
     """Hooks that were told to be well; each is told so once, for the run may have an alert."""
-    _told: list[Told] = field(default_factory=list)
+    _told: list[HookTold] = field(default_factory=list)
     _end_at_s: float | None = None
 
     @property
@@ -118,7 +97,7 @@ class HookProcess:
         """Return its process id; None while there is no process."""
         return None if self._process is None else self._process.child.pid
 
-    def poll(self) -> list[Told]:
+    def poll(self) -> list[HookTold]:
         """Take in what it says, restart it where it has ended; return what is to be told."""
         if self._process is None:
             if self.clock() >= self._retry_at_s:
@@ -134,7 +113,7 @@ class HookProcess:
         *,
         wait: Callable[[float], None] = time.sleep,
         on_wait: Callable[[str, float], None] = lambda name, most_s: None,
-    ) -> list[Told]:
+    ) -> list[HookTold]:
         """Let it make the calls of the end of the run; return what is to be told.
 
         Args:
@@ -142,7 +121,7 @@ class HookProcess:
             on_wait: Function that is called once, after `SILENT_S`, with the name and with the
                 longest time, in seconds, that is waited still.
         """
-        told: list[Told] = []
+        told: list[HookTold] = []
         is_silent = True
         begin_s = self.clock()
         self._end_at_s = begin_s + self.end_s
@@ -171,15 +150,17 @@ class HookProcess:
         """End it at once, with all that it has started."""
         process, self._process = self._process, None
         if process is not None:
-            _bury(process)
+            process.child.close()
 
     def _start(self) -> None:
         try:
             settings = self.settings.model_copy(update={"skip": self._skip})
-            self._process = _spawn(self.module, settings, self.log)
+            child = _started(self.module, settings, log=self.log)
         except OSError as error:
             self._fail("", f"the process of {self.name} could not be started: {error}")
             return
+        child.tell(settings.model_dump_json().encode())
+        self._process = _Process(child)
         if self._end_at_s is not None:
             self._tell_end(self._process)
 
@@ -187,15 +168,13 @@ class HookProcess:
         """Tell it that the run is over, and how much time is left for calls that wait."""
         assert self._end_at_s is not None
         backlog_s = self._end_at_s - self.clock() - self.num_ends * self.settings.time_limit_s
-        with contextlib.suppress(OSError):  # it has ended, and is started anew
-            os.write(process.control_fd, f"{max(backlog_s, 0.0)}\n".encode())
+        process.child.tell(str(max(backlog_s, 0.0)).encode())
 
     def _hear(self, process: _Process) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(process.report_fd, CHUNK):
-                *lines, process.rest = (process.rest + chunk).split(b"\n")
-                for line in lines:
-                    self._take(process, json.loads(line))
+        # ValueError: a line that its process could not end.
+        with contextlib.suppress(ValueError):
+            for line in process.child.events():
+                self._take(process, json.loads(line))
 
     def _take(self, process: _Process, said: Mapping[str, Json]) -> None:
         match said:
@@ -213,7 +192,7 @@ class HookProcess:
             case {"dropped": int(dropped)}:
                 self._judge("", "")  # it is there
                 what = f"{dropped} calls were dropped since the run began" if dropped else ""
-                self._told.append(Told(alert="hooks_behind", subject="", problem=what))
+                self._told.append(HookTold(alert="hooks_behind", subject="", problem=what))
             case {"broken": str(reason)}:
                 process.broken = reason
             case {"finished": True}:
@@ -229,7 +208,7 @@ class HookProcess:
         else:
             self._failing.discard(name)
         self._well.add(name)
-        self._told.append(Told(alert=self.alert, subject=name, problem=problem))
+        self._told.append(HookTold(alert=self.alert, subject=name, problem=problem))
 
     def _watch(self, process: _Process) -> None:
         """Notice that it has ended, or hangs."""
@@ -238,7 +217,7 @@ class HookProcess:
         if process.child.poll() is None and (process.call is None or hung_s <= limit_s + SLACK_S):
             return
         self._hear(process)  # its last words
-        _bury(process)
+        process.child.close()
         self._process = None
         code = process.child.poll()
         if process.finished:
@@ -265,50 +244,25 @@ class HookProcess:
         self._wait_s = min(2.0 * self._wait_s, LONGEST_WAIT_S)
 
 
-def _spawn(module: str, settings: ProcessSettings, log_path: Path) -> _Process:
-    control_read, control_write = os.pipe()
-    report_read, report_write = os.pipe()
-    try:
-        child = spawn(
-            [
-                *(sys.executable, "-P", "-m", module),
-                *("--control", str(control_read), "--report", str(report_write)),
-            ],
-            log_path=log_path,
-            pass_fds=(control_read, report_write),
-            directory=_working_directory(settings),
-            variables=_variables(),
-        )
-    except OSError:
-        os.close(control_write)
-        os.close(report_read)
-        raise
-    finally:
-        os.close(control_read)
-        os.close(report_write)
-    os.set_blocking(report_read, False)
-    process = _Process(child, control_fd=control_write, report_fd=report_read)
-    with contextlib.suppress(OSError):  # it has ended already, which is noticed later
-        os.write(control_write, f"{settings.model_dump_json()}\n".encode())
-    return process
-
-
-def _bury(process: _Process) -> None:
-    """End it and all that it started."""
-    process.child.kill()
-    os.close(process.control_fd)
-    os.close(process.report_fd)
-
-
-def _working_directory(settings: ProcessSettings) -> str | None:
-    # A run may go on where its launch directory is gone.
-    return settings.launch_directory if Path(settings.launch_directory).is_dir() else None
-
-
-def _variables() -> dict[str, str]:
+def _started(
+    module: str,
+    settings: ProcessSettings,
+    arguments: Sequence[str] = (),
+    *,
+    log: Path | Literal["temporary"],
+) -> Child:
     # Last, so that ``arena`` is found where its virtual environment is not active.
     paths = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
-    return {"PATH": os.pathsep.join(paths)}
+    place = settings.launch_directory
+    return Child(
+        module,
+        arguments,
+        log=log,
+        talks="output",
+        # A run may go on where its launch directory is gone.
+        directory=place if Path(place).is_dir() else None,
+        variables={"PATH": os.pathsep.join(paths)},
+    )
 
 
 def check_hooks(settings: HookSettings) -> None:
@@ -319,20 +273,15 @@ def check_hooks(settings: HookSettings) -> None:
     """
     if not settings.hooks:
         return
-    reply = ask(
-        [sys.executable, "-P", "-m", MODULE, "--check"],
-        settings.model_dump_json().encode(),
-        timeout_s=CHECK_S,
-        directory=_working_directory(settings),
-        variables=_variables(),
-    )
-    if reply.exit_code is None:
+    with _started(MODULE, settings, ["--check"], log="temporary") as child:
+        lines, code = child.ask(settings.model_dump_json().encode(), CHECK_S)
+        said = "\n".join(child.last_lines())[-1000:]
+    if code is None:
         raise ConfigError(f"hooks: importing them took longer than {CHECK_S:g} s")
     try:
-        faults = json.loads(reply.output)
+        faults = json.loads(b"".join(lines))
     except ValueError as error:
         # A module may end the interpreter.
-        said = reply.errors.decode(errors="replace")[-1000:]
         raise ConfigError(f"hooks: importing them failed: {said}") from error
     if faults:
         raise ConfigError("; ".join(faults))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from arena.learners.spawn import spawn_learner
-from arena.processes.parent import ChildProcess
+from arena.processes.parent import Child
 from arena.wire.keys import holder_of, key_path
 from arena.wire.messages import Hello
 
@@ -54,8 +54,8 @@ class LocalLauncher:
         self._devices = tuple(devices)
         self._nice = nice
         self._keys = keys
-        self._processes: dict[int, ChildProcess] = {}
-        self._dying: list[tuple[ChildProcess, float]] = []
+        self._processes: dict[int, Child] = {}
+        self._dying: list[tuple[Child, float]] = []
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Start a process in a slot, after killing its predecessor there."""
@@ -84,7 +84,7 @@ class LocalLauncher:
             # Not waited for here: the controller has other learners to hear.
             self._dying.append((process, time.monotonic() + STACKS_S))
         else:
-            process.kill()
+            process.kill_group()
 
     def slot_of(self, hello: Hello) -> int | None:
         """Return the slot of one of these processes: by its process id, and its key's name."""
@@ -129,5 +129,5 @@ class LocalLauncher:
         """Kill processes whose time for writing stacks is over."""
         for process, until_s in self._dying:
             if now_s >= until_s:
-                process.kill()
+                process.kill_group()
         self._dying = [(process, until_s) for process, until_s in self._dying if now_s < until_s]

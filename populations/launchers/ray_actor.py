@@ -108,7 +108,7 @@ class LearnerActor:
         if dump_stacks:
             self._process.dump_stacks()
             time.sleep(STACKS_S)
-        self._process.kill()
+        self._process.kill_group()
         # Here, too: the actor is ended as soon as this returns.
         self._clear()
 

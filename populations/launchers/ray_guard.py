@@ -24,7 +24,7 @@ END_S = 10.0
 
 def line_of(process: psutil.Process) -> str:
     """Return the line that names a process."""
-    return f"{process.pid} {process.create_time()!r}\n"
+    return f"{process.pid} {process.create_time()!r}"
 
 
 def end_ray(directory: Path, lines: Iterable[str]) -> None:

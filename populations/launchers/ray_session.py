@@ -9,8 +9,6 @@ import hashlib
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,6 +22,7 @@ import psutil
 
 from arena.errors import ConfigError
 from arena.processes.guard import remove_at_end
+from arena.processes.parent import Child
 from arena.wire.address import make_private
 from populations.config.sections import RayConfig
 from populations.launchers import ray_guard
@@ -127,14 +126,7 @@ def _own_ray(ray: ModuleType, directory: Path) -> Iterator[None]:
     make_private(directory)
     # The guards of a command end the process below as well, before it has removed anything.
     remove_at_end(directory)
-    guard = subprocess.Popen(
-        [sys.executable, "-P", "-m", ray_guard.__name__, str(directory)],
-        stdin=subprocess.PIPE,
-        text=True,
-        # Ctrl-C and a closed terminal are for this process.
-        start_new_session=True,
-    )
-    assert guard.stdin is not None, "it has a pipe"
+    guard = Child(ray_guard.__name__, [str(directory)], dies_with_parent=False, talks="output")
     others = {child.pid for child in psutil.Process().children()}
     try:
         _start(ray, directory)
@@ -144,13 +136,14 @@ def _own_ray(ray: ModuleType, directory: Path) -> Iterator[None]:
             if child.pid not in others
             for process in (child, *child.children(recursive=True))
         ]
-        guard.stdin.writelines(map(ray_guard.line_of, begun))
-        guard.stdin.flush()
+        for process in begun:
+            guard.tell(ray_guard.line_of(process).encode())
         yield
     finally:
         ray.shutdown()
-        # Closes its standard input, and waits.
-        guard.communicate()
+        guard.end_input()
+        guard.wait()
+        guard.close()
 
 
 def own_directory(run: str) -> Path:

@@ -5,10 +5,7 @@ Tests: `tests/arena/transfer/test_process.py`, `tests/faults/test_store_process.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from arena.errors import AddressInUse
-from arena.processes.parent import ChildProcess, spawn
+from arena.processes.parent import Child
 from arena.transfer.terms import Grant, Terms
 
 logger = logging.getLogger(__name__)
@@ -65,8 +62,7 @@ class StoreKeeper:
             admitted: Names of learners whose keys are let in, by public key (32 bytes).
             log_path: File for its log.
         """
-        self._arguments = [sys.executable, "-P", "-m", MODULE]
-        self._arguments += ["--setup", str(setup_path), "--keys", str(keys)]
+        self._arguments = ["--setup", str(setup_path), "--keys", str(keys)]
         self._log_path = log_path
         self.endpoint = bind
         # All of them each time, so that a process that is started again knows no less.
@@ -74,7 +70,7 @@ class StoreKeeper:
         self._changed = threading.Event()
         self._started = threading.Event()
         self._closing = threading.Event()
-        self._process: ChildProcess | None = None
+        self._process: Child | None = None
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._keep, name="controller-store", daemon=True)
 
@@ -102,7 +98,7 @@ class StoreKeeper:
         with self._lock:
             self._closing.set()
             if self._process is not None:
-                self._process.kill()
+                self._process.kill_group()
         self._changed.set()
         self._thread.join()
 
@@ -133,55 +129,37 @@ class StoreKeeper:
             if self._process is not None:
                 self._talk(self._process)
                 with self._lock:
-                    self._process.kill()
+                    self._process.close()
             if not self._started.is_set():
                 self._closing.set()
                 self._started.set()
             elif not self._closing.wait(AGAIN_S):
                 logger.warning("the process that serves the store has ended; it is started again")
 
-    def _spawned(self) -> ChildProcess | None:
+    def _spawned(self) -> Child | None:
         """Start a process; None: the machine refuses, for now perhaps."""
         try:
-            return spawn(
-                [*self._arguments, "--bind", self.endpoint],
-                log_path=self._log_path,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-            )
+            arguments = [*self._arguments, "--bind", self.endpoint]
+            return Child(MODULE, arguments, log=self._log_path, talks="output")
         except OSError as error:
             logger.warning("the process that serves the store cannot be started: %s", error)
             return None
 
-    def _talk(self, process: ChildProcess) -> None:
+    def _talk(self, process: Child) -> None:
         """Tell a process the terms whenever they change, until it answers no more."""
         limit_s = START_S
-        told, output = process.pipes
-        # Closing a pipe writes what is left in it.
-        with contextlib.suppress(BrokenPipeError), output, told:
+        try:
             while True:
-                # One that is stopped would never be noticed, and might not read, either.
-                watch = threading.Timer(limit_s, _give_up, [process, limit_s])
-                watch.daemon = True
-                watch.start()
-                try:
-                    told.write(self._terms.line)
-                    told.flush()
-                    said = output.readline().decode().strip()
-                finally:
-                    watch.cancel()
-                if not said:
-                    return
                 # The same again for its successors: learners know it.
-                self.endpoint = said
+                self.endpoint = process.call(self._terms.line, limit_s).decode().strip()
                 self._started.set()
                 limit_s = STUCK_S
                 # Not at once: many learners' assignments begin and end in one line.
                 self._closing.wait(PAUSE_S)
                 self._changed.wait(ASK_S)
                 self._changed.clear()
-
-
-def _give_up(process: ChildProcess, limit_s: float) -> None:
-    logger.warning("the process that serves the store has not answered for %.0f s", limit_s)
-    process.kill()
+        except EOFError:
+            return
+        # One that is stopped would never be noticed otherwise, and might not read, either.
+        except TimeoutError:
+            logger.warning("the process that serves the store has not answered for %.0f s", limit_s)

@@ -21,7 +21,7 @@ from arena.matches.comparisons import (
     rival_seats,
 )
 from arena.matches.pair_scores import mean_score, num_scored, points
-from arena.matches.seating import HOME, seat_teams
+from arena.matches.seating import plays_of
 from arena.matches.teammates import between_rivals, seats_per_agent
 from arena.types import (
     RANDOM_BOT,
@@ -105,7 +105,7 @@ class League:
         self.repeats_games = repeats_games
         self.mixes_teammates = mixes_teammates
         self.training_seats = seats_per_agent(seats) if mixes_teammates else seats
-        self.is_cooperation = len({seat.side for seat in seats}) == 1
+        self.is_cooperation = len(plays_of(seats)) > 1
         self._rows = PairRows(seats)
         self._share_of_row = _shares_of_rows(seats, weight=self._rows.weight)
         # The shares of team mates matter for intervals alone, so payoffs go without them.
@@ -527,10 +527,10 @@ class League:
 def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:
     """Return whether a player met only itself, which shows nothing of its strength."""
     rated = list(zip((seat.population for seat in seats), tally.entrants, strict=True))
-    if len({seat.side for seat in seats}) == 1:
-        # Home and away have the same populations in the same order.
-        num_home = seat_teams(seats).count(HOME)
-        return rated[:num_home] == rated[num_home:]
+    plays = plays_of(seats)
+    if len(plays) > 1:
+        # Both have the same populations in the same order.
+        return rated[: len(plays[0])] == rated[len(plays[0]) :]
     return len(set(rated)) == 1
 
 

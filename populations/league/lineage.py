@@ -143,10 +143,6 @@ def steps_since_parent(
     return unknown if began is None else row.agent_steps - began.agent_steps_begin
 
 
-KEPT = ("explore", "quarantine", "replay", "reconfigure")
-"""Causes of generations that continue from the policy's own weights."""
-
-
 def first_of_line(generations: Mapping[Entrant, GenerationRow], entrant: Entrant) -> int:
     """Return the number of the generation since which a policy's weights were not replaced.
 
@@ -156,17 +152,8 @@ def first_of_line(generations: Mapping[Entrant, GenerationRow], entrant: Entrant
         generations: Generations of a run.
         entrant: Policy and generation.
     """
-    _, first = policy_of_trainee(entrant)
-    # Rows of earlier releases are walked through, from each to the one before.
-    while (row := generations.get(entrant)) is not None:
-        if row.line_begin is not None:
-            return row.line_begin
-        # A cause outside KEPT replaced the weights, so results of before are about others.
-        if row.cause not in KEPT or row.parent is None:
-            break
-        entrant = row.parent
-        _, first = policy_of_trainee(entrant)
-    return first
+    row = generations.get(entrant)
+    return policy_of_trainee(entrant)[1] if row is None else row.line_begin
 
 
 def line_of(

@@ -35,13 +35,13 @@ class RemovedCheckpoint(NamedTuple):
         policy: Policy that it belongs to.
         agent_steps: The policy's agent steps.
         assignment_id: Assignment that made it.
-        generation: The policy's generation; None: recorded by an earlier release.
+        generation: The policy's generation.
     """
 
     policy: PolicyId
     agent_steps: int
     assignment_id: AssignmentId
-    generation: int | None = None
+    generation: int
 
 
 def checkpoint_data(row: CheckpointRow) -> Json:
@@ -60,8 +60,7 @@ def removed_checkpoints(events: Iterable[EventRow]) -> Iterator[RemovedCheckpoin
         named = event.data.get("checkpoints") if event.kind == CHECKPOINTS else None
         for one in named if isinstance(named, list | tuple) else ():
             match one:
-                case [str(policy), int(agent_steps), int(assignment), *others]:
-                    generation = others[0] if others and isinstance(others[0], int) else None
+                case [str(policy), int(agent_steps), int(assignment), int(generation)]:
                     yield RemovedCheckpoint(
                         PolicyId(policy), agent_steps, AssignmentId(assignment), generation
                     )

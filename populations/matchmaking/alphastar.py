@@ -22,7 +22,7 @@ from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.drawing import Distribution, draw_opponents, with_latest
 from populations.matchmaking.pfsp import Weighting, pfsp_probabilities
 from populations.roles import LEAGUE_EXPLOITER, MAIN, MAIN_EXPLOITER, Constants
-from populations.rule_kinds import RuleKind
+from populations.rule_kinds import RuleKind, itself
 
 PFSP_SHARE, VERIFICATION_SHARE, SELF_PLAY_SHARE = 0.5, 0.15, 0.35
 """Shares of a main agent's opponents: all ghosts by PFSP, `_Options.verification`, self-play."""
@@ -45,22 +45,11 @@ HISTORY_SHARE: dict[Constants, float] = {"pseudocode": 0.0, "paper": 0.5}
 """Share of a main exploiter's matches against the ghosts of a main agent above `ATTACKABLE`."""
 
 
-class AlphastarSettings(Model):
-    """Settings of ``alphastar``, and of snapshots by role."""
+class AlphastarMatchmaker(Model):
+    """Opponents by the trainee's role."""
 
     constants: Constants = "pseudocode"
     """``alphastar``: source of the numbers where the paper's text and its pseudocode disagree."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlphastarMatchmaker:
-    """Opponents by the trainee's role.
-
-    Attributes:
-        constants: Source of the numbers: the paper's text or its pseudocode.
-    """
-
-    constants: Constants = "pseudocode"
 
     def distribution(self, request: OpponentRequest, *, rng: np.random.Generator) -> Distribution:
         """Return the sum over all branches."""
@@ -276,7 +265,7 @@ def _summed(
 
 KIND = RuleKind(
     name="alphastar",
-    settings=AlphastarSettings,
-    make=lambda settings: AlphastarMatchmaker(constants=settings.constants),
+    settings=AlphastarMatchmaker,
+    make=itself,
     unread=frozenset({"latest_ratio"}),
 )

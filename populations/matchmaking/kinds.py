@@ -8,13 +8,11 @@ from typing import Any
 from populations.core import Matchmaker
 from populations.matchmaking import (
     alphastar,
-    delta_uniform,
     latest,
     pfsp,
     psro,
     quality,
     rating_proximate,
-    uniform,
     window,
 )
 from populations.matchmaking.drawing import Rule
@@ -22,9 +20,9 @@ from populations.rule_kinds import RuleKind, by_name
 
 KINDS: Mapping[str, RuleKind[Any, Rule | Matchmaker]] = by_name(
     latest.KIND,
-    uniform.KIND,
-    delta_uniform.KIND,
-    window.KIND,
+    window.UNIFORM,
+    window.DELTA_UNIFORM,
+    window.WINDOW,
     pfsp.KIND,
     quality.KIND,
     rating_proximate.KIND,

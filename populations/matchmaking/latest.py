@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from arena.config import Model
 from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.drawing import Distribution, draw_opponents, with_latest
-from populations.rule_kinds import NoSettings, RuleKind
+from populations.rule_kinds import RuleKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LatestMatchmaker:
     """Mirror self-play; against another population, latest checkpoints drawn uniformly."""
 
@@ -31,7 +29,7 @@ class LatestMatchmaker:
 
 KIND = RuleKind(
     name="latest",
-    settings=NoSettings,
+    settings=Model,
     make=lambda _: LatestMatchmaker(),
     unread=frozenset({"latest_ratio"}),
 )

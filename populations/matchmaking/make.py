@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -12,11 +12,10 @@ from arena.errors import ConfigError
 from arena.resolve import resolve
 from arena.users_code import users_code
 from populations.core import Matchmaker, OpponentRequest, Opponents
-from populations.matchmaking.drawing import GhostMemory, Rule, RuleMatchmaker
+from populations.matchmaking.drawing import GhostMemory, Rule, RuleMatchmaker, draw_count
 from populations.matchmaking.kinds import KINDS
-from populations.matchmaking.living import LivingMatchmaker
 from populations.matchmaking.settings import MatchmakingConfig
-from populations.matchmaking.window import WindowSettings
+from populations.matchmaking.window import WindowRule
 
 
 def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
@@ -42,7 +41,7 @@ def _without_living(config: MatchmakingConfig, *, window: int, launch_directory:
     """Make the matchmaker of those opponents that are not the other living members."""
     if config.kind not in KINDS:
         return _users_own(config.kind, options=config.options, launch_directory=launch_directory)
-    rule = KINDS[config.kind].from_sections(config, ghosts=WindowSettings(window=window))
+    rule = KINDS[config.kind].from_sections(config, ghosts=WindowRule(window=window))
     # `latest` and `alphastar` draw by themselves: they have no share of the latest to set aside.
     if not isinstance(rule, Rule):
         return rule
@@ -110,3 +109,37 @@ class UsersMatchmaker:
                 f"matchmaking.kind: {self.reference} in draw must return Opponents, got {drawn!r}"
             )
         return drawn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LivingMatchmaker:
+    """Matchmaker that sets a share of living members aside and leaves the rest to another.
+
+    Source: population-based training in Sample Factory (Petrenko et al., 2020), whose policies play
+    the current versions of one another.
+
+    Attributes:
+        inner: Matchmaker of all other opponents.
+        living_ratio: Share of opponents, in [0, 1], that are the latest checkpoints of the other
+            active policies, all alike. ``inner`` has it too where there is none, and where the
+            opponents are of another population.
+    """
+
+    inner: Matchmaker
+    living_ratio: float
+
+    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
+        """Draw living members, each as often as any other, and the rest by the inner rule."""
+        # A population of one, or another population, has no other living members to offer.
+        if not request.is_own_population or not len(request.latest):
+            return self.inner.draw(request, rng=rng)
+        num_living = draw_count(self.living_ratio, of=request.num_opponents, rng=rng)
+        # A permutation repeated as often as needed: members differ by at most one opponent.
+        drawn = np.resize(rng.permutation(len(request.latest)), num_living)
+        living = tuple(request.latest[int(index)] for index in drawn)
+        # The inner matchmaker refuses to draw none.
+        if num_living == request.num_opponents:
+            return Opponents(num_mirrors=0, players=living)
+        rest = replace(request, num_opponents=request.num_opponents - num_living)
+        opponents = self.inner.draw(rest, rng=rng)
+        return replace(opponents, players=(*opponents.players, *living))

@@ -7,7 +7,6 @@ learning" (Nature, 2019), section "Multi-agent learning"; ``variance_left_rectif
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -17,7 +16,7 @@ from arena.config import Model
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
 from populations.matchmaking.drawing import normalized
-from populations.rule_kinds import RuleKind
+from populations.rule_kinds import RuleKind, itself
 
 Weighting = Literal["squared", "linear", "linear_capped", "variance", "variance_left_rectified"]
 Posterior = Literal["mean", "thompson"]
@@ -28,8 +27,12 @@ TINY = 1e-300
 """Parameters of a Beta distribution are above 0."""
 
 
-class PfspSettings(Model):
-    """Settings of ``pfsp``."""
+class PfspRule(Model):
+    """Ghosts by how hard they are for the trainee: by its results, filled by what ratings predict.
+
+    A win rate is the mean of `OpponentRequest.posterior`, or one draw from it (``thompson``), which
+    explores opponents that were hardly met.
+    """
 
     weighting: Weighting = "squared"
     """How strongly ``pfsp`` prefers hard opponents."""
@@ -39,22 +42,6 @@ class PfspSettings(Model):
 
     left_threshold: float = Field(LEFT_THRESHOLD, gt=0.0, lt=0.5)
     """``variance_left_rectified``: win rates below weigh as much as this one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PfspRule:
-    """Ghosts by how hard they are for the trainee: by its results, filled by what ratings predict.
-
-    Attributes:
-        weighting: How strongly hard opponents are preferred.
-        posterior: Meaning of a win rate: the ``mean`` of `OpponentRequest.posterior`, or one draw
-            from it (``thompson``), which explores opponents that were hardly met.
-        left_threshold: Threshold of ``variance_left_rectified``.
-    """
-
-    weighting: Weighting = "squared"
-    posterior: Posterior = "mean"
-    left_threshold: float = LEFT_THRESHOLD
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Return PFSP's weights. float64 [N]."""
@@ -123,10 +110,6 @@ def draw_win_rates(points: FloatArray, lost: FloatArray, *, rng: np.random.Gener
 
 KIND = RuleKind(
     name="pfsp",
-    settings=PfspSettings,
-    make=lambda settings: PfspRule(
-        weighting=settings.weighting,
-        posterior=settings.posterior,
-        left_threshold=settings.left_threshold,
-    ),
+    settings=PfspRule,
+    make=itself,
 )

@@ -9,7 +9,6 @@ Shapes: N ghosts, K of them in the game.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -21,7 +20,7 @@ from populations.candidates import Candidates, FloatArray, IntArray
 from populations.core import OpponentRequest
 from populations.matchmaking.drawing import normalized
 from populations.matchmaking.window import newest
-from populations.rule_kinds import RuleKind
+from populations.rule_kinds import RuleKind, itself
 
 MetaSolver = Literal[
     "uniform", "uniform_biased", "nash", "prd", "alpha_rank", "rectified", "latest"
@@ -38,29 +37,17 @@ PRD_STEP = 2.0
 """Long steps: as near to an equilibrium as thousands of short ones, in a few milliseconds."""
 
 
-class PsroSettings(Model):
-    """Settings of ``psro``."""
+class PsroRule(Model):
+    """Ghosts by their share in a meta-strategy of the game that they play among themselves.
+
+    ``rectified`` is Nash's, but only of ghosts that the trainee beats or ties with.
+    """
 
     meta_solver: MetaSolver = "nash"
     """``psro``: solution of the game between ghosts that is played against."""
 
     psro_players: int = Field(24, ge=2, le=128)
     """``psro``: ghosts in that game, the best rated and the newest ones."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PsroRule:
-    """Ghosts by their share in a meta-strategy of the game that they play among themselves.
-
-    Attributes:
-        meta_solver: Kind of solution; ``rectified``: Nash's, but only of ghosts that the trainee
-            beats or ties with.
-        max_players: Number of ghosts beyond which the game is that of the best rated half of this
-            number and of the newest others.
-    """
-
-    meta_solver: MetaSolver
-    max_players: int
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Return the meta-strategy; 0 for ghosts that are not in the game. float64 [N]."""
@@ -69,7 +56,7 @@ class PsroRule:
         chosen = players_of_game(
             ghosts.agent_steps,
             ratings=lambda: request.ratings(ghosts),
-            max_players=self.max_players,
+            max_players=self.psro_players,
         )
         players = request.ghosts.take(chosen)
         strategy = self._strategy(request, players)
@@ -163,8 +150,6 @@ def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
 
 KIND = RuleKind(
     name="psro",
-    settings=PsroSettings,
-    make=lambda settings: PsroRule(
-        meta_solver=settings.meta_solver, max_players=settings.psro_players
-    ),
+    settings=PsroRule,
+    make=itself,
 )

@@ -8,7 +8,6 @@ loses eta / (N p) of its quality, a new one enters with the highest.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from pydantic import Field
@@ -16,7 +15,7 @@ from pydantic import Field
 from arena.config import Model
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
-from populations.rule_kinds import RuleKind
+from populations.rule_kinds import RuleKind, itself
 
 LATEST_RATIO = 0.8
 """Share of the latest where the configuration says none."""
@@ -25,22 +24,11 @@ MAX_SPREAD = 10.0
 """No quality falls further below the highest: e**-10 of its weight remains."""
 
 
-class QualitySettings(Model):
-    """Settings of ``quality``."""
+class QualityRule(Model):
+    """A softmax of the ghosts' qualities, which are its `GhostMemory`."""
 
     quality_step: float = Field(0.01, gt=0.0, le=1.0)
     """``quality``: how fast beaten ghosts are met less."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityRule:
-    """A softmax of the ghosts' qualities, which are its `GhostMemory`.
-
-    Attributes:
-        quality_step: Learning rate of the qualities, eta.
-    """
-
-    quality_step: float = 0.01
 
     def number_of_new(self, numbers: FloatArray) -> float:
         """Return the highest quality: a new ghost enters with it."""
@@ -92,7 +80,7 @@ def lowered_quality(
 
 KIND = RuleKind(
     name="quality",
-    settings=QualitySettings,
-    make=lambda settings: QualityRule(quality_step=settings.quality_step),
+    settings=QualityRule,
+    make=itself,
     usual={"latest_ratio": LATEST_RATIO},
 )

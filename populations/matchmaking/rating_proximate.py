@@ -8,7 +8,6 @@ the predicted probability P of winning; s = 1/6.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from pydantic import Field
@@ -16,35 +15,22 @@ from pydantic import Field
 from arena.config import Model
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
-from populations.rule_kinds import RuleKind
+from populations.rule_kinds import RuleKind, itself
 
 ELO_SCALE = 400.0
 MAX_EXPONENT = 690.0
 """e to a higher power overflows."""
 
 
-class RatingProximateSettings(Model):
-    """Settings of ``rating_proximate``."""
+class RatingProximateRule(Model):
+    """Ghosts by how even a match with them would be."""
 
     rating_width: float = Field(1.0 / 6.0, gt=0.0, le=100.0)
     """``rating_proximate``: standard deviation of the expected score around even matches."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingProximateRule:
-    """Ghosts by how even a match with them would be.
-
-    Attributes:
-        rating_width: s, in units of the expected score.
-    """
-
-    rating_width: float
-
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Return FTW's weights; unrated ghosts count as even. float64 [N]."""
         del rng
-        if not self.rating_width > 0.0:
-            raise ValueError(f"rating_width must be greater than 0, got {self.rating_width!r}")
         expected = request.predicted(request.ghosts)
         # exp(-(P - 1/2)^2 / (2 s^2)); with a tiny s all may vanish, and `normalized` makes them
         # uniform.
@@ -61,6 +47,6 @@ def expected_scores(rating: float | FloatArray, opponents: FloatArray) -> FloatA
 
 KIND = RuleKind(
     name="rating_proximate",
-    settings=RatingProximateSettings,
-    make=lambda settings: RatingProximateRule(rating_width=settings.rating_width),
+    settings=RatingProximateRule,
+    make=itself,
 )

@@ -1,11 +1,13 @@
-"""The newest ghosts, all alike: self-play in Unity's ML-Agents.
+"""Ghosts by their age, all alike: all of them, the newer part of history, or the newest ones.
 
-Source: ML-Agents toolkit, trainer settings ``window`` and ``play_against_latest_model_ratio``.
+Sources: ``uniform`` is fictitious self-play (Heinrich, Lanctot and Silver, "Fictitious self-play in
+extensive-form games", ICML 2015). ``delta_uniform``: Bansal, Pachocki, Sidor, Sutskever and
+Mordatch, "Emergent complexity via multi-agent competition" (ICLR 2018), section 3.2: opponents
+uniform over (delta v, v), v the latest iteration. ``window``: ML-Agents toolkit, trainer settings
+``window`` and ``play_against_latest_model_ratio``.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from pydantic import Field
@@ -13,31 +15,19 @@ from pydantic import Field
 from arena.config import Model
 from populations.candidates import FloatArray, IntArray
 from populations.core import OpponentRequest
-from populations.rule_kinds import RuleKind
+from populations.fields import Share
+from populations.rule_kinds import RuleKind, itself
 
 
-class WindowSettings(Model):
-    """Settings of ``window``, in the section ``ghosts``."""
+class WindowRule(Model):
+    """Rule of the newest ghosts. Skills that only older ones test may be forgotten."""
 
     window: int = Field(32, ge=1, le=100_000)
     """Number of the newest ghosts of a population that the matchmaker ``window`` draws from."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WindowRule:
-    """Rule of the newest ghosts. Skills that only older ones test may be forgotten.
-
-    Attributes:
-        window: Number of the newest ghosts, by agent steps, that are drawn from.
-    """
-
-    window: int
-
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Return 1 in the window, 0 outside. float64 [N]."""
         del rng
-        if self.window < 1:
-            raise ValueError(f"window must be at least 1, got {self.window!r}")
         weights = np.zeros(len(request.ghosts))
         weights[newest(request.ghosts.agent_steps, num=self.window)] = 1.0
         return weights
@@ -63,9 +53,43 @@ def newest(agent_steps: IntArray, *, num: int) -> IntArray:
     return np.sort(np.concatenate([above, ties[len(ties) - (num - len(above)) :]]))
 
 
-KIND = RuleKind(
+WINDOW = RuleKind(
     name="window",
-    settings=WindowSettings,
-    make=lambda settings: WindowRule(window=settings.window),
+    settings=WindowRule,
+    make=itself,
     section="ghosts",
+)
+
+
+class UniformRule:
+    """Every ghost is as likely as any other."""
+
+    def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
+        """Return all 1. float64 [N]."""
+        del rng
+        return np.ones(len(request.ghosts))
+
+
+UNIFORM = RuleKind(name="uniform", settings=Model, make=lambda _: UniformRule())
+
+
+class DeltaUniformRule(Model):
+    """Ghosts whose agent steps are at least ``delta`` times those of the newest, all alike."""
+
+    delta: Share = 0.5
+    """``delta_uniform``: part of history that is too old; 0: none, 1: all but the newest."""
+
+    def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
+        """Return 1 within the newest 1 - delta of history, 0 before. float64 [N]."""
+        del rng
+        agent_steps = request.ghosts.agent_steps
+        # (delta v, v) of the paper, with agent steps as iterations. The newest always passes, so
+        # the weights never sum to 0.
+        return np.asarray(agent_steps >= self.delta * int(agent_steps.max()), dtype=np.float64)
+
+
+DELTA_UNIFORM = RuleKind(
+    name="delta_uniform",
+    settings=DeltaUniformRule,
+    make=itself,
 )

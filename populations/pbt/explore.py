@@ -18,7 +18,7 @@ from populations.choices import Categories
 from populations.core import Exploration, SearchSpace
 from populations.fields import Share
 from populations.records.rows import GenerationRow
-from populations.rule_kinds import NoSettings, RuleKind
+from populations.rule_kinds import RuleKind
 from populations.search_space import (
     UNIFORM_RULE,
     Choices,
@@ -159,7 +159,6 @@ def _move(dimension: Dimension, *, old: float, new: float, factor: float) -> str
     return "next" if factor > 1.0 else "previous"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Resample:
     """Each hyperparameter of the search space is drawn from its range: random search."""
 
@@ -182,7 +181,6 @@ class Resample:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NoExplore:
     """Hyperparameters stay as they are: only weights are selected."""
 
@@ -254,5 +252,5 @@ def make_perturb(settings: PerturbSettings) -> Perturb:
 
 
 PERTURB = RuleKind(name="perturb", settings=PerturbSettings, make=make_perturb)
-RESAMPLE = RuleKind(name="resample", settings=NoSettings, make=lambda _: Resample())
-NONE = RuleKind(name="none", settings=NoSettings, make=lambda _: NoExplore())
+RESAMPLE = RuleKind(name="resample", settings=Model, make=lambda _: Resample())
+NONE = RuleKind(name="none", settings=Model, make=lambda _: NoExplore())

@@ -15,13 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from populations.ratings.alpha_rank import alpha_rank
-from populations.ratings.bootstrap import bootstrap
+from populations.ratings.bootstrap import Intervals, bootstrap, intervals
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.elo import K_FACTOR, elo_of_many
 from populations.ratings.model import Z95, Result, TeamGame
 from populations.ratings.nash import nash_averaging, normalized
 from populations.ratings.ranks import measured_cyclicity, rank_intervals
-from populations.ratings.resampling import Intervals, intervals
 from populations.ratings.weng_lin import ELO_PER_MU, weng_lin_ratings
 
 FloatArray = npt.NDArray[np.float64]

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
-import msgspec
 import numpy as np
 
 from arena.types import Entrant
@@ -50,7 +49,6 @@ class Column:
         decode: Back, from the stored value; ValueError or TypeError for a damaged value. None:
             what SQLite gives is the value.
         decode_tagged: Instead of ``decode``, where the row's ``kind`` says what the value is.
-        default: SQL of the value in journals of releases before the column; None: all have it.
     """
 
     name: str
@@ -58,26 +56,6 @@ class Column:
     encode: Callable[[Plain], Value]
     decode: Callable[[Plain], Plain] | None = None
     decode_tagged: Callable[[Plain, Plain], Plain] | None = None
-    default: str | None = None
-
-
-def with_default(column: Column, value: object) -> Column:
-    """Return a column that may be missing: one that may be NULL, or whose field has a default."""
-    if value is msgspec.NODEFAULT:
-        return (
-            column if column.declaration.endswith("NOT NULL") else replace(column, default="NULL")
-        )
-    return replace(column, default=_literal(column.encode(value)))
-
-
-def _literal(value: Value) -> str:
-    """Return the SQL of a value."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    # A quote inside a text is doubled in SQL.
-    return repr(value) if isinstance(value, int | float) else "'" + value.replace("'", "''") + "'"
 
 
 def column_of(name: str, annotation: Annotation) -> Column:

@@ -103,7 +103,6 @@ STORAGE_EVENTS: Mapping[str, str] = {
     "checkpoint_restored": "A repair found a checkpoint intact that was marked as damaged.",
     "ghost_restored": "A repair found a ghost intact that was marked as damaged.",
     "policy_restored": "A repair brought a quarantined policy back to an intact checkpoint.",
-    "counters_lowered": "A repair corrected a counter that no work can explain.",
 }
 """Pauses, the disk, and repairs of what it lost."""
 

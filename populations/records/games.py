@@ -102,7 +102,10 @@ def defeats(games: Iterable[GameRow], entrant: Entrant, *, seats: Sequence[Seat]
         game
         for game in games
         if game.points
-        and any(margin(game, place, seats=seats) < 0 for place in places(game, {entrant}))
+        and any(
+            one == entrant and margin(game, place, seats=seats) < 0
+            for place, one in enumerate(game.entrants)
+        )
     ]
 
 

@@ -21,9 +21,6 @@ from msgspec.structs import FieldInfo
 
 from arena.codec import folded
 
-REMOVED_FIELDS = frozenset({"deadline_s"})
-"""Fields of older releases that have no meaning any more."""
-
 Annotation = Any
 """Type expression; typing has no static type for those."""
 
@@ -58,12 +55,6 @@ def fields_of(kind: Annotation) -> tuple[FieldInfo, ...]:
 
 def _present(default: Plain) -> Plain:
     return msgspec.NODEFAULT if default is dataclasses.MISSING else default
-
-
-def default_of(field: FieldInfo) -> object:
-    """Return the default of a field, or what its factory makes; NODEFAULT without one."""
-    made = field.default_factory
-    return field.default if made is msgspec.NODEFAULT else made()
 
 
 def to_json(value: object) -> str:
@@ -218,20 +209,18 @@ def _fields(kind: Annotation) -> Decode:
     fields = fields_of(kind)
     decoders = {field.name: decoder(field.type) for field in fields}
     needed = {field.name for field in fields if field.required}
-    known = decoders.keys() | REMOVED_FIELDS
     rule = f"must have the fields of {kind.__name__}, no others and all of them"
 
     def decode(value: Plain) -> Plain:
         if type(value) is not dict:
             raise _refusal("must be a map", value)
-        if not needed <= value.keys() <= known:
+        if not needed <= value.keys() <= decoders.keys():
             raise _refusal(rule, value)
         name = ""
         try:
             values = {}
             for name, element in value.items():
-                if name in decoders:
-                    values[name] = decoders[name](element)
+                values[name] = decoders[name](element)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         return kind(**values)

@@ -62,13 +62,12 @@ class RunRow:
         evaluation_assignments: Committed evaluation assignments.
         exploits: Committed exploits.
         lesson: Index of the lesson of ``environment.curriculum`` that is trained in.
-        configuration: Digest of what run.yaml says; empty in runs of earlier releases.
+        configuration: Digest of what run.yaml says.
         proof: Digest that the proofs of all learners of a deterministic run have; empty: none has
             proved anything.
         devices: Kinds of devices that learners have computed on, of `admission.DEVICES`.
     """
 
-    # A default is also the value in journals of releases before the field (`with_default`).
     run: str
     state: RunState = "running"
     reason: str = ""
@@ -285,9 +284,9 @@ class GenerationRow:
         gain_agent_steps: Agent steps from the weights of the one rating to those of the other; None
             where unknown.
         line_begin: Number of the policy's generation that its weights began with: since then they
-            were not replaced. None in runs of earlier releases, whose rows tell it together.
+            were not replaced.
         copies: Copies of other policies' weights that the policy had made when it began, its own
-            beginning included. None in runs of earlier releases.
+            beginning included.
     """
 
     entrant: Entrant
@@ -317,8 +316,8 @@ class GenerationRow:
     gain_deviation: float | None = None
     gain_agent_steps: int | None = None
     # What rows that are gone said, so that nothing needs them.
-    line_begin: int | None = None
-    copies: int | None = None
+    line_begin: int = 0
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,7 +415,6 @@ class RatingsRow:
     deviations: tuple[float, ...]
     cyclicity: float
     num_tallies: int
-    # Fits of earlier releases had these values, or did not record them.
     child_deviation: float = 200.0
     pair_deviation: float = 0.0
     misfit: float = 0.0

@@ -23,8 +23,8 @@ import msgspec
 
 from arena.types import AssignmentId, Entrant, PlayerId, PolicyId
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
-from populations.records.columns import Column, Value, column_of, with_default
-from populations.records.plain import Annotation, default_of, fields_of
+from populations.records.columns import Column, Value, column_of
+from populations.records.plain import Annotation, fields_of
 from populations.records.rows import (
     ArchiveRow,
     AssignmentRow,
@@ -105,7 +105,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-_SEAL_COLUMN = Column(name=SEAL, declaration="INTEGER", encode=int, default="NULL")
+_SEAL_COLUMN = Column(name=SEAL, declaration="INTEGER NOT NULL", encode=int)
 
 
 class Table(typing.Generic[RowT]):
@@ -117,7 +117,6 @@ class Table(typing.Generic[RowT]):
         row_type: type[RowT],
         *,
         key: str | tuple[str, ...] | None,
-        is_later: bool = False,
     ) -> None:
         """Derive the SQL of a row type.
 
@@ -125,25 +124,14 @@ class Table(typing.Generic[RowT]):
             name: Name of the SQL table.
             row_type: Row type, whose fields are the columns.
             key: Columns of the primary key; None for a table of at most one row.
-            is_later: Whether journals of older releases lack the table: it is empty there.
         """
         self.name = name
         self.row_type = row_type
         self.key = key if isinstance(key, str) else ""
         """Column of the primary key, if it is one."""
-        self._is_later = is_later
         kind: Annotation = row_type
-        fields = fields_of(kind)
-        self._columns = tuple(
-            with_default(column_of(field.name, field.type), default_of(field)) for field in fields
-        )
+        self._columns = tuple(column_of(own.name, own.type) for own in fields_of(kind))
         self.names = tuple(column.name for column in self._columns)
-        self._defaults: dict[str, Value] = {
-            own.name: None if default is msgspec.NODEFAULT else column.encode(default)
-            for column, own in zip(self._columns, fields, strict=True)
-            if column.default is not None
-            for default in [default_of(own)]
-        }
         # Most columns need no decoding, and there are many rows.
         self._decoded = [
             (index, column.decode)
@@ -162,7 +150,9 @@ class Table(typing.Generic[RowT]):
             f'"{name}" = excluded."{name}"' for name in self.names if name not in keys
         )
         changes += f", {SEAL} = excluded.{SEAL}"
-        listed = ", ".join((*(f'"{name}"' for name in self.names), SEAL))
+        listed = _listed((*self.names, SEAL))
+        self.select = f"SELECT {listed} FROM {name}"
+        """All columns and the seal, without a condition."""
         places = ", ".join("?" * (len(self.names) + 1))
         # STRICT: SQLite refuses values of other types, so native columns are not checked again.
         self.create = f"CREATE TABLE {name} ({self._declarations(keys)}) STRICT"
@@ -177,51 +167,6 @@ class Table(typing.Generic[RowT]):
             f"INSERT INTO {name} ({listed}) VALUES ({places}) ON CONFLICT ({_listed(keys)}) "
             f"DO UPDATE SET {changes}"
         )
-
-    def is_absent(self, connection: sqlite3.Connection) -> bool:
-        """Return whether a journal is of a release before the table."""
-        return self._is_later and not self._present_columns(connection)
-
-    def select_from(self, connection: sqlite3.Connection) -> str:
-        """Return the SELECT of all columns and the seal, without a condition.
-
-        A column of a later release has its default in a journal that lacks it.
-        """
-        absent = {column.name: column.default for column in self._later_columns(connection)}
-        # The seals of a journal that lacks a column are of fewer values.
-        seal = "NULL" if absent else SEAL
-        listed = ", ".join(
-            f'{absent[name]} AS "{name}"' if name in absent else f'"{name}"' for name in self.names
-        )
-        return f"SELECT {listed}, {seal} FROM {self.name}"
-
-    def added_columns(self, connection: sqlite3.Connection) -> list[str]:
-        """Return the statements that add the columns which a journal lacks, or the table."""
-        if self.is_absent(connection):
-            return [self.create]
-        later = self._later_columns(connection)
-        statements = [
-            f'ALTER TABLE {self.name} ADD COLUMN "{column.name}" {column.declaration} '
-            f"DEFAULT {column.default}"
-            for column in later
-            if column is not _SEAL_COLUMN
-        ]
-        if _SEAL_COLUMN in later:
-            statements.append(
-                f"ALTER TABLE {self.name} ADD COLUMN {SEAL} {_SEAL_COLUMN.declaration}"
-            )
-        return statements
-
-    def _later_columns(self, connection: sqlite3.Connection) -> list[Column]:
-        present = self._present_columns(connection)
-        return [
-            column
-            for column in (*self._columns, _SEAL_COLUMN)
-            if column.default is not None and column.name not in present
-        ]
-
-    def _present_columns(self, connection: sqlite3.Connection) -> set[str]:
-        return {row[1] for row in connection.execute(f"PRAGMA table_info({self.name})")}
 
     def _declarations(self, keys: tuple[str, ...]) -> str:
         only = keys[0] if len(keys) == 1 else None  # an integer one is SQLite's rowid
@@ -249,14 +194,13 @@ class Table(typing.Generic[RowT]):
         """Return a row's values without its seal, which must fit them.
 
         Args:
-            stored: Values in the order of ``select_from``.
+            stored: Values in the order of ``select``.
 
         Raises:
             ValueError: If the seal is that of other values.
         """
         values, seal = stored[:-1], stored[-1]
-        # Rows that an older release wrote have none.
-        if seal is not None and seal != seal_of(values):
+        if seal != seal_of(values):
             raise ValueError("its seal is that of other values")
         return values
 
@@ -265,19 +209,18 @@ class Table(typing.Generic[RowT]):
         return tuple(column.encode(getattr(row, column.name)) for column in self._key_columns)
 
     def values_of(self, stored: Mapping[str, Value]) -> tuple[Value, ...]:
-        """Return a row's values in the order of ``names``; later columns have defaults.
+        """Return a row's values in the order of ``names``.
 
         Raises:
-            ValueError: If a column is missing that every release has.
+            ValueError: If a column is missing.
         """
-        values = {**self._defaults, **stored}
-        missing = [name for name in self.names if name not in values]
+        missing = [name for name in self.names if name not in stored]
         if missing:
             raise ValueError(f"{', '.join(missing)} missing")
-        return tuple(values[name] for name in self.names)
+        return tuple(stored[name] for name in self.names)
 
     def decode(self, values: Sequence[Value]) -> RowT:
-        """Return the row of values in the order of ``select_from``, without the seal.
+        """Return the row of values in the order of ``select``, without the seal.
 
         Raises:
             ValueError: If a value is damaged.
@@ -309,8 +252,8 @@ RECORDS = Table("records", RecordRow, key=("population", "entrant"))
 PAIRS = Table("pairs", PairRow, key=("kind", "first", "second", "first_seat", "second_seat"))
 RATINGS = Table("ratings", RatingsRow, key="population")
 EVENTS = Table("events", EventRow, key="sequence")
-ARCHIVES = Table("archives", ArchiveRow, key="number", is_later=True)
-GAMES = Table("games", GameRow, key="game", is_later=True)
+ARCHIVES = Table("archives", ArchiveRow, key="number")
+GAMES = Table("games", GameRow, key="game")
 
 _BY_TYPE: dict[type, Table[Any]] = {
     table.row_type: table
@@ -356,11 +299,6 @@ def seal_rows(connection: sqlite3.Connection) -> None:
     for table in TABLES:
         listed = ", ".join(f'"{name}"' for name in table.names)
         connection.execute(f"UPDATE {table.name} SET {SEAL} = seal_of({listed})")
-
-
-def added_columns(connection: sqlite3.Connection) -> list[str]:
-    """Return the statements that add columns and tables to an older release's journal."""
-    return [sql for table in _BY_TYPE.values() for sql in table.added_columns(connection)]
 
 
 def encode_row(row: Row) -> tuple[str, tuple[Value, ...]]:

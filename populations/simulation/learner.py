@@ -14,7 +14,7 @@ import numpy as np
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, FileRecord, Manifest, checkpoint_key
 from arena.config import LearnerSetup
 from arena.matches.comparisons import comparisons
-from arena.matches.seating import seat_teams
+from arena.matches.seating import plays_of, seat_teams
 from arena.matches.teammates import members
 from arena.types import (
     SHOWN_BYTES,
@@ -29,7 +29,6 @@ from arena.types import (
     Tally,
     is_bot,
     population_of,
-    trainee_entrant,
 )
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
 from populations.simulation.planted import Landscape, PlantedModel, Weights
@@ -101,13 +100,10 @@ class SimulatedLearner:
         They have no moves: nobody can play them again.
         """
         results = {tally.entrants: tally for tally in tallies}
-        teams = seat_teams(self.setup.seats)
         is_cooperation = len(self.setup.sides) == 1
-        seats = tuple(place for place, team in enumerate(teams) if team == teams[0])
-        if not is_cooperation:
-            seats = tuple(range(len(teams)))
+        seats = plays_of(self.setup.seats)[0]
         for place, pairing in enumerate(message.pairings[: message.games]):
-            tally = results[tuple(player.entrant for player in pairing.seating.players)]
+            tally = results[pairing.seating.entrants({})]
             lead = sum(pair.wins - pair.losses for pair in tally.pairs)
             points = (float(lead > 0), *[float(lead < 0)] * (len(self.setup.sides) - 1))
             yield Game(
@@ -240,10 +236,7 @@ class SimulatedLearner:
     def _training_tallies(
         self, message: Train, before: Mapping[str, Weights], rng: np.random.Generator
     ) -> list[Tally]:
-        entrants: dict[str, Entrant] = {
-            trainee.policy: trainee_entrant(trainee.policy, generation=trainee.generation)
-            for trainee in message.trainees
-        }
+        entrants: dict[str, Entrant] = {one.policy: one.entrant for one in message.trainees}
         matches = self.matches_per_seating
         if matches is None and message.opponents:
             # Every seating has an equal share of the steps.
@@ -268,7 +261,7 @@ class SimulatedLearner:
         """Play matches. A seat's return is the points of its side, so a sum over pairs of seats."""
         seats, players = self.setup.seats, seating.players
         skills = [self._weights(player, before) for player in players]
-        entrants = tuple(_entrant(player, trainees) for player in players)
+        entrants = seating.entrants(trainees)
         # Of each side the seats whose names are in the tally.
         sides, seated = tuple(range(index, index + 1) for index in range(len(seats))), seats
         if trainees and self.setup.agent_seats:
@@ -316,7 +309,7 @@ class SimulatedLearner:
     def _team_skills(self, seated: Sequence[Weights]) -> list[Weights]:
         """Return the strength of each seat's team: the mean skill of its members."""
         teams = seat_teams(self.setup.seats)
-        by_team: dict[str, list[float]] = {}
+        by_team: dict[tuple[int, str], list[float]] = {}
         for weights, team in zip(seated, teams, strict=True):
             by_team.setdefault(team, []).append(weights.skill)
         return [
@@ -343,12 +336,8 @@ def _by_entrants(
     """Add up the matches of seatings with equal entrants, which share a tally."""
     total: dict[tuple[Entrant, ...], tuple[Seating, int]] = {}
     for seating, number in asked:
-        names = tuple(_entrant(player, trainees) for player in seating.players)
+        names = seating.entrants(trainees)
         # Equal entrants have equal strength, so the first seating can stand for all.
         first, before = total.get(names, (seating, 0))
         total[names] = (first, before + number)
     return list(total.values())
-
-
-def _entrant(player: Player, trainees: Mapping[str, Entrant]) -> Entrant:
-    return trainees.get(player.entrant, player.entrant)

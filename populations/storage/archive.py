@@ -122,8 +122,7 @@ def _write(
     with path.open("xb") as file, compressor.stream_writer(file, closefd=False) as stream:
         for table in ARCHIVED:
             cursor = connection.execute(
-                f"{table.select_from(connection)} WHERE {table.key} > ? AND {table.key} <= ? "
-                f"ORDER BY {table.key}",
+                f"{table.select} WHERE {table.key} > ? AND {table.key} <= ? ORDER BY {table.key}",
                 (getattr(before, table.name), getattr(row, table.name)),
             )
             for stored in cursor:

@@ -115,7 +115,7 @@ def backup_problem(backup: Path) -> str | None:
             require_sound(connection, backup, check="integrity_check")
             require_sealed(connection, backup)
     except JournalForeign:
-        # Of an older release: a repair brings it up to date.
+        # Of another release: a repair brings an older one up to date.
         return None
     except StorageError as error:
         return str(error).removesuffix(repair_hint(backup))

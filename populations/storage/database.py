@@ -30,8 +30,7 @@ BACKUP = "journal.backup.db"
 APPLICATION_ID = 0x4152454E
 """``AREN``: marks the file as a journal in its header."""
 
-# A column with a default needs no new version: `Table.select_from` fills it in.
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 1
 
 TEMPORARY_FILE = re.compile(r"\.tmp-[0-9a-f]{32}.*")
 """Copy that is being made, and SQLite's side files."""

@@ -20,7 +20,7 @@ import os
 import re
 import sqlite3
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -29,18 +29,25 @@ from populations.errors import StorageError
 from populations.records.aggregates import PairRow
 from populations.records.rows import (
     ArchiveRow,
+    AssignmentRow,
+    AssignmentStatus,
+    EventRow,
     Row,
+    TallyRow,
 )
 from populations.records.tables import (
     ARCHIVED,
+    ASSIGNMENTS,
+    EVENTS,
     PAIRS,
     SCHEMA,
+    TALLIES,
+    RowT,
     Table,
     Tables,
-    added_columns,
     encode_row,
-    seal_rows,
 )
+from populations.storage.archive import Filters, archived_rows, select_rows
 from populations.storage.backup import back_up
 from populations.storage.database import (
     APPLICATION_ID,
@@ -55,10 +62,136 @@ from populations.storage.database import (
     storage_errors,
     transaction,
 )
-from populations.storage.details import DetailReader
 from populations.storage.loading import last_archive, load_archives, load_tables, read_rows
 from populations.storage.migrations import migrate
 from populations.storage.wal import unreadable_commits
+
+ROWS_AT_ONCE = 10_000
+
+
+class DetailReader:
+    """Reader of details: base of `populations.storage.journal.JournalReader`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path = path
+        self._connection = connection
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let all calls within the block see the same committed state."""
+        with storage_errors(self._path):
+            # A plain BEGIN is deferred: the first SELECT of the block fixes the state that it sees.
+            self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with storage_errors(self._path):
+                self._connection.execute("ROLLBACK")
+
+    def events(
+        self,
+        *,
+        after: int = 0,
+        kinds: Sequence[str] | None = None,
+        subject: str | None = None,
+        limit: int | None = None,
+        newest: bool = False,
+    ) -> list[EventRow]:
+        """Return events in order of commit.
+
+        Args:
+            after: Lower limit of the sequence, exclusive.
+            kinds: Kinds to return. None: all.
+            subject: Policy, ghost, learner or assignment that they are about. None: any.
+            limit: Most events to return.
+            newest: Whether to return the last ``limit`` events instead of the first.
+        """
+        filters: Filters = {
+            "kind": kinds,
+            "subject": None if subject is None else [subject],
+        }
+        return self._select(EVENTS, after, filters, limit=limit, newest=newest)
+
+    def assignments(
+        self,
+        *,
+        after: int = 0,
+        statuses: Sequence[AssignmentStatus] | None = None,
+        kind: Literal["train", "evaluate"] | None = None,
+        limit: int | None = None,
+        newest: bool = False,
+    ) -> list[AssignmentRow]:
+        """Return assignments with their metrics, by id; the arguments are those of `events`."""
+        filters: Filters = {
+            "status": statuses,
+            "kind": None if kind is None else [kind],
+        }
+        return self._select(ASSIGNMENTS, after, filters, limit=limit, newest=newest)
+
+    def tallies(self, *, after: int = 0, limit: int | None = None) -> list[TallyRow]:
+        """Return tallies in order of commit."""
+        return self._select(TALLIES, after, {}, limit=limit, newest=False)
+
+    def all_tallies(self, *, after: int = 0) -> Iterator[TallyRow]:
+        """Yield every tally in order of commit, without holding all in memory."""
+        return self._all(TALLIES, after)
+
+    def all_assignments(self, *, after: int = 0) -> Iterator[AssignmentRow]:
+        """Yield every assignment by id, without holding all in memory."""
+        return self._all(ASSIGNMENTS, after)
+
+    def all_events(self, *, after: int = 0) -> Iterator[EventRow]:
+        """Yield every event in order of commit, without holding all in memory."""
+        return self._all(EVENTS, after)
+
+    def _all(self, table: Table[RowT], after: int) -> Iterator[RowT]:
+        for row in archived_rows(self._connection, self._path, table, after=after):
+            yield row
+            after = getattr(row, table.key)
+        # Rows are only added at the end, so pages by key fit together without a snapshot.
+        while rows := self._select(table, after, {}, limit=ROWS_AT_ONCE, newest=False):
+            yield from rows
+            after = getattr(rows[-1], table.key)
+
+    def recalled_events(self, *, kinds: Sequence[str]) -> list[EventRow]:
+        """Return the events of some kinds that a resumed controller needs, in order.
+
+        Those that have left the journal are what `ArchiveRow.recalled` has kept of them.
+        """
+        with storage_errors(self._path):
+            last = last_archive(self._connection, self._path)
+        kept = [event for event in last.recalled if event.kind in kinds]
+        return kept + self.events(after=last.events, kinds=kinds)
+
+    def archives(self) -> list[ArchiveRow]:
+        """Return the ranges of details, in order; those with a file have left the journal."""
+        with storage_errors(self._path):
+            return load_archives(self._connection, self._path)
+
+    def _select(
+        self,
+        table: Table[RowT],
+        after: int,
+        filters: Filters,
+        *,
+        limit: int | None,
+        newest: bool,
+    ) -> list[RowT]:
+        with contextlib.ExitStack() as stack:
+            # One state: rows may leave the journal between two looks.
+            if not self._connection.in_transaction:
+                stack.enter_context(self.snapshot())
+            with storage_errors(self._path):
+                return select_rows(
+                    self._connection,
+                    self._path,
+                    table,
+                    after=after,
+                    filters=filters,
+                    limit=limit,
+                    newest=newest,
+                )
+
 
 INCREMENTAL = 2
 """SQLite's mode in which pages without rows are given back on demand."""
@@ -148,12 +281,6 @@ class Journal:
             # FULL: a commit is on disk when it returns. Some builds of SQLite default to NORMAL,
             # which may lose a WAL's last commits to a power loss.
             connection.execute("PRAGMA synchronous = FULL")
-            # Later columns have defaults, so an older journal needs no migration for them.
-            if statements := added_columns(connection):
-                with transaction(connection):
-                    for sql in statements:
-                        connection.execute(sql)
-                    seal_rows(connection)
             stack.pop_all()
             return cls(path, connection)
 
@@ -251,8 +378,6 @@ class Journal:
     def shrink(self, *, pages: int) -> bool:
         """Give some pages without rows back to the disk, where they are many.
 
-        A journal that was made by an older release keeps its size, and fills its pages again.
-
         Args:
             pages: Most pages to give back.
 
@@ -264,11 +389,11 @@ class Journal:
             StorageError: If it refuses otherwise.
         """
         with storage_errors(self._path):
-            mode, free, total = (
+            free, total = (
                 int(self._connection.execute(f"PRAGMA {name}").fetchone()[0])
-                for name in ("auto_vacuum", "freelist_count", "page_count")
+                for name in ("freelist_count", "page_count")
             )
-            if mode != INCREMENTAL or free <= FREE_SHARE * total:
+            if free <= FREE_SHARE * total:
                 return False
             failpoint("journal.shrink")
             # Each step of the statement moves one page, and `execute` would make the first alone.

@@ -101,9 +101,7 @@ def read_rows(
     Raises:
         JournalCorrupt: If a row is damaged.
     """
-    if table.is_absent(connection):
-        return []
-    selected = connection.execute(f"{table.select_from(connection)} {suffix}", parameters)
+    selected = connection.execute(f"{table.select} {suffix}", parameters)
     # Closed at a damaged row, too: a writer with an open one could not be closed.
     with row_errors(path, table), contextlib.closing(selected) as cursor:
         return [table.decode(table.unsealed(stored)) for stored in cursor]
@@ -127,14 +125,11 @@ def split_rows(
     """Return a table's rows by rowid, and the rowids of those that cannot be read, in order."""
     sound: dict[int, RowT] = {}
     damaged: list[int] = []
-    if table.is_absent(connection):
-        return sound, damaged
-    select = table.select_from(connection)
     # Their rowids first: each row is asked for on its own, so that one that SQLite cannot
     # decode does not hide the others.
     for (rowid,) in connection.execute(f"SELECT rowid FROM {table.name} ORDER BY rowid").fetchall():
         try:
-            stored = connection.execute(f"{select} WHERE rowid = ?", [rowid]).fetchone()
+            stored = connection.execute(f"{table.select} WHERE rowid = ?", [rowid]).fetchone()
             sound[rowid] = table.decode(table.unsealed(stored))
         except (ValueError, TypeError, RecursionError, sqlite3.OperationalError):
             damaged.append(rowid)
@@ -148,11 +143,10 @@ def require_sealed(connection: sqlite3.Connection, path: Path) -> None:
         JournalCorrupt: If one is damaged.
     """
     for table in TABLES:
-        if not table.is_absent(connection):
-            selected = connection.execute(table.select_from(connection))
-            with row_errors(path, table), contextlib.closing(selected) as cursor:
-                for stored in cursor:
-                    table.unsealed(stored)
+        selected = connection.execute(table.select)
+        with row_errors(path, table), contextlib.closing(selected) as cursor:
+            for stored in cursor:
+                table.unsealed(stored)
 
 
 def last_archive(connection: sqlite3.Connection, path: Path) -> ArchiveRow:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -24,7 +23,7 @@ from pydantic import Field
 from arena.config import Model
 from populations.candidates import FloatArray
 from populations.core import ThinningRequest
-from populations.rule_kinds import RuleKind
+from populations.rule_kinds import RuleKind, itself
 
 ELO_PER_SHARE = 400.0
 """Elo that weigh as much as a policy's whole history: a rating 400 Elo off is another opponent."""
@@ -34,27 +33,14 @@ LEAST_ELO = 20.0
 are spread by age."""
 
 
-class SpreadSettings(Model):
-    """Settings of ``spread``, in the section ``ghosts``."""
+class Spread(Model):
+    """Rule of those that tell least."""
 
     newest_ratio: float = Field(0.25, ge=0.0, le=1.0)
     """Share of the ghosts that stay for being the newest."""
 
     strongest_ratio: float = Field(0.125, ge=0.0, le=1.0)
     """Share of the ghosts that stay for being rated best, by the lower ends of their intervals."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Rule of those that tell least.
-
-    Attributes:
-        newest_ratio: Share of the ghosts that stay for being the newest.
-        strongest_ratio: Share that stays for being rated best.
-    """
-
-    newest_ratio: float
-    strongest_ratio: float
 
     def choose(self, request: ThinningRequest) -> tuple[int, ...]:
         """Return those that tell least, in order of going."""
@@ -128,8 +114,6 @@ class _Neighbours:
 
 KIND = RuleKind(
     name="spread",
-    settings=SpreadSettings,
-    make=lambda settings: Spread(
-        newest_ratio=settings.newest_ratio, strongest_ratio=settings.strongest_ratio
-    ),
+    settings=Spread,
+    make=itself,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
@@ -11,9 +12,10 @@ from arena.types import is_external, is_trainee
 from populations.league.names import short_name
 from populations.views.charts import figures
 from populations.views.charts.figures import Figure
+from populations.views.charts.results import Key, sides_of
 from populations.views.parts import Column, Document, Line, Room, Row, Section, Table, player
 from populations.views.questions.exploitability import read_exploitability
-from populations.views.view import View
+from populations.views.view import View, listed
 
 if TYPE_CHECKING:
     from populations.league.mixture import Mixture
@@ -31,9 +33,6 @@ MAP_WIDTH = 120
 
 MAP_PLAYERS = 12
 """Most players of a map."""
-
-Player = tuple[str, str]
-"""Population and name."""
 
 
 def standings_document(run: Inspection, population: str | None) -> Document:
@@ -128,7 +127,7 @@ def standings(document: Document, room: Room) -> Iterator[Section]:
         )
 
 
-def rank_of(document: Document) -> dict[Player, int]:
+def rank_of(document: Document) -> dict[Key, int]:
     """Return the places of players by rating, by population and name."""
     players = document.get("players", ())
     return {
@@ -141,9 +140,8 @@ def worst_first(rows: Sequence[Row], document: Document) -> list[Row]:
     ranks = rank_of(document)
 
     def key(row: Row) -> tuple[int, float]:
-        one = str(row["population"]), str(row["player"])
         score = row["score"]
-        return ranks.get(one, len(ranks)), 2.0 if score is None else score
+        return ranks.get(sides_of(row)[0], len(ranks)), 2.0 if score is None else score
 
     return sorted(rows, key=key)
 
@@ -158,7 +156,7 @@ def is_map(document: Document, room: Room) -> bool:
     return room.width >= MAP_WIDTH and 1 < len(_living(rank_of(document))) <= MAP_PLAYERS
 
 
-def _living(players: Iterable[Player]) -> list[Player]:
+def _living(players: Iterable[Key]) -> list[Key]:
     """Return the players that are no ghosts."""
     return [one for one in players if "@" not in one[1]]
 
@@ -238,9 +236,8 @@ def payoff(document: Document, room: Room) -> Iterator[Section]:
             "met": (row["player"], row["opponent"]),
             "player": _name(row["population"], row["player"], room),
             "opponent": _name(row.get("opponent_population"), row["opponent"], room),
-            "rating": ratings.get((str(row["population"]), str(row["player"]))),
-            "opponent_rating": ratings.get(
-                (str(row.get("opponent_population")), str(row["opponent"]))
+            **dict(
+                zip(("rating", "opponent_rating"), map(ratings.get, sides_of(row)), strict=True)
             ),
         }
         for row in rows
@@ -249,7 +246,7 @@ def payoff(document: Document, room: Room) -> Iterator[Section]:
     yield Section(title=title if rows else None, body=Table(PAYOFF, shown))
 
 
-def _ratings(document: Document) -> dict[Player, object]:
+def _ratings(document: Document) -> dict[Key, object]:
     players = document.get("players", ())
     return {(str(one["population"]), str(one["player"])): one.get("rating") for one in players}
 
@@ -262,24 +259,17 @@ def _name(population: object, name: object, room: Room) -> object:
 
 
 def _map(document: Document, room: Room) -> Section:
-    rows = document["payoff"]
     ranks = rank_of(document)
 
-    def rank(one: Player) -> int:
+    def rank(one: Key) -> int:
         return ranks.get(one, len(ranks))
 
-    everybody = {(str(row["population"]), str(row["player"])) for row in rows}
+    scores = {sides_of(row): row["score"] for row in document["payoff"]}
+    everybody = {one for one, _ in scores}
     living = _living(sorted(everybody))
     # What room is left is for the best ghosts.
     ghosts = sorted(everybody - set(living), key=rank)[: MAP_PLAYERS - len(living)]
     players = sorted([*living, *ghosts], key=rank)
-    scores = {
-        (
-            (str(row["population"]), str(row["player"])),
-            (str(row["opponent_population"]), str(row["opponent"])),
-        ): row["score"]
-        for row in rows
-    }
     ratings = _ratings(document)
     # Columns bear the numbers of the lines: names would be too wide.
     columns = [
@@ -506,12 +496,6 @@ CROSS_PLAY = (
 )
 
 
-def cross_play(document: Document, room: Room) -> Iterator[Section]:
-    """Yield each policy's results beside each partner."""
-    rows = document["cross_play"]
-    yield Section(title=Line("cross-play"), body=Table(CROSS_PLAY, rows))
-
-
 def calibration_document(run: Inspection, population: str | None) -> Document:
     """Return predicted beside observed scores, the worst pair first."""
     from populations.views.questions.results import calibrations
@@ -554,13 +538,6 @@ CALIBRATION = (
 )
 
 
-def calibration(document: Document, room: Room) -> Iterator[Section]:
-    """Yield predicted beside observed scores, the worst first."""
-    title = Line("calibration: scores beside those that ratings promise, worst first")
-    rows = document["calibration"]
-    yield Section(title=title, body=Table(CALIBRATION, rows))
-
-
 VIEWS: dict[str, View] = {
     "standings": View(
         document=standings_document,
@@ -601,12 +578,16 @@ VIEWS: dict[str, View] = {
     ),
     "cross-play": View(
         document=cross_play_document,
-        sections=cross_play,
+        sections=listed("cross-play", CROSS_PLAY, itemgetter("cross_play")),
         limits="cross_play",
     ),
     "calibration": View(
         document=calibration_document,
-        sections=calibration,
+        sections=listed(
+            "calibration: scores beside those that ratings promise, worst first",
+            CALIBRATION,
+            itemgetter("calibration"),
+        ),
         limits="calibration",
         warns=True,
     ),

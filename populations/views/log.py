@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from populations.views.parts import (
     player,
     said,
 )
-from populations.views.view import View
+from populations.views.view import View, listed
 
 if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
@@ -102,11 +102,9 @@ CHECKPOINTS = (
 )
 
 
-def checkpoints(document: Document, room: Room) -> Iterator[Section]:
-    """Yield the checkpoints, those that are kept first, then the newest."""
-    rows = [{**row, "pins": " ".join(row["pins"]) or None} for row in document["checkpoints"]]
-    title = Line("checkpoints: kept ones first, then the newest")
-    yield Section(title=title, body=Table(CHECKPOINTS, rows))
+def checkpoint_rows(document: Document) -> list[Row]:
+    """Return the checkpoints as they are shown."""
+    return [{**row, "pins": " ".join(row["pins"]) or None} for row in document["checkpoints"]]
 
 
 def newest_checkpoints(rows: Sequence[Row], document: Document) -> list[Row]:
@@ -174,12 +172,12 @@ SEATS = (
 DECISIONS = (
     Column("agent", "word", is_label=True),
     player("player"),
-    Column("action", "value", is_label=True),
+    Column("action", "word", "move", is_label=True),
     Column("probability", "percents", "likely"),
     Column("value", "parameter"),
     Column("choices", "listed", "likeliest", drop=2, most=60),
     player("onlooker", "beside it", drop=1),
-    Column("instead", "value", "its action", drop=1),
+    Column("instead", "word", "its move", drop=1),
 )
 
 
@@ -209,7 +207,8 @@ def game(document: Document, *, at: int | None = None) -> Iterator[Section]:
 
 def _step(step: Row, *, is_turn: bool) -> Section:
     picture = step.get("picture")
-    decisions = [_decision(row) for row in step["decisions"]]
+    moves = step.get("moves", {})
+    decisions = [_decision(row, moves.get(row["agent"], {})) for row in step["decisions"]]
     rewards = {agent: reward for agent, reward in step["rewards"].items() if reward != 0.0}
     return Section(
         title=Line("step {step}", step),
@@ -220,14 +219,20 @@ def _step(step: Row, *, is_turn: bool) -> Section:
     )
 
 
-def _decision(row: Row) -> Row:
+def _decision(row: Row, moves: Mapping[str, str]) -> Row:
+    def name(action: object) -> object:
+        # A game of which nothing could be drawn has numbers alone.
+        return moves.get(str(action), action)
+
     beside = row.get("beside") or {}
     choices = row.get("choices", ())
     return {
         **row,
-        "choices": {str(one["action"]): round(one["probability"], 2) for one in choices} or None,
+        "action": name(row["action"]),
+        "choices": {str(name(one["action"])): round(one["probability"], 2) for one in choices}
+        or None,
         "onlooker": beside.get("player"),
-        "instead": beside.get("likeliest"),
+        "instead": name(beside.get("likeliest")),
     }
 
 
@@ -241,7 +246,9 @@ VIEWS: dict[str, View] = {
     ),
     "checkpoints": View(
         document=checkpoints_document,
-        sections=checkpoints,
+        sections=listed(
+            "checkpoints: kept ones first, then the newest", CHECKPOINTS, checkpoint_rows
+        ),
         limits="checkpoints",
         order=newest_checkpoints,
     ),

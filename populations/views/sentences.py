@@ -202,11 +202,6 @@ STORAGE: Mapping[str, Wording] = {
     "policy_restored": said(
         "A repair brought {subject:player} back from quarantine", then=(", to {checkpoint}",)
     ),
-    "counters_lowered": said(
-        "A repair corrected the agent steps of {subject:player}",
-        "A repair corrected the agent steps of the run",
-        then=(": {before:count} -> {after:count}",),
-    ),
 }
 """The disk, and repairs of what it lost."""
 

@@ -28,7 +28,7 @@ from populations.views.parts import (
     Tree,
     player,
 )
-from populations.views.view import View
+from populations.views.view import View, listed
 
 if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
@@ -328,11 +328,6 @@ def metric_rows(document: Document) -> list[Row]:
     ]
 
 
-def metrics(document: Document, room: Room) -> Iterator[Section]:
-    """Yield what training has measured, the newest last."""
-    yield Section(title=Line("metrics"), body=Table(METRICS, metric_rows(document)))
-
-
 def matches_document(run: Inspection, population: str | None) -> Document:
     """Return every committed tally: players, assignment and results."""
     seats = run.league.seats
@@ -387,9 +382,9 @@ MATCHES = (
 )
 
 
-def matches(document: Document, room: Room) -> Iterator[Section]:
-    """Yield the results of assignments, the newest first."""
-    rows = [
+def match_rows(document: Document) -> list[Row]:
+    """Return the results of assignments as they are shown."""
+    return [
         {
             **row,
             "players": [*row["seats"].values()],
@@ -398,8 +393,6 @@ def matches(document: Document, room: Room) -> Iterator[Section]:
         }
         for row in document["tallies"]
     ]
-    title = Line("matches: newest first, players in seats' order")
-    yield Section(title=title, body=Table(MATCHES, rows))
 
 
 def _record(pairs: Sequence[Row]) -> str | None:
@@ -468,13 +461,6 @@ OPENINGS = (
 )
 
 
-def openings(document: Document, room: Room) -> Iterator[Section]:
-    """Yield the shares and scores of first decisions, the newest window last."""
-    title = Line("openings: first decisions over agent steps; no player: all policies")
-    rows = document["openings"]
-    yield Section(title=title, body=Table(OPENINGS, rows))
-
-
 VIEWS: dict[str, View] = {
     "lineage": View(
         document=lineage_document,
@@ -500,7 +486,7 @@ VIEWS: dict[str, View] = {
         document=metrics_document,
         has_page=True,
         flat=metric_rows,
-        sections=metrics,
+        sections=listed("metrics", METRICS, metric_rows),
         takes={"--metric": "names"},
         limits="metrics",
         keeps_last=True,
@@ -508,7 +494,7 @@ VIEWS: dict[str, View] = {
     ),
     "matches": View(
         document=matches_document,
-        sections=matches,
+        sections=listed("matches: newest first, players in seats' order", MATCHES, match_rows),
         limits="tallies",
         order=newest,
         is_whole=False,
@@ -516,7 +502,11 @@ VIEWS: dict[str, View] = {
     "openings": View(
         document=openings_document,
         has_page=True,
-        sections=openings,
+        sections=listed(
+            "openings: first decisions over agent steps; no player: all policies",
+            OPENINGS,
+            itemgetter("openings"),
+        ),
         limits="openings",
         keeps_last=True,
         figure=Figure(draw=figures.openings, documents=("openings",), columns=2, shared="color"),

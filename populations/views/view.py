@@ -7,10 +7,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from populations.views.charts.figures import Figure
-from populations.views.parts import Document, Room, Row, Section
+from populations.views.parts import Column, Document, Line, Room, Row, Section, Table
 
 Sections = Callable[[Document, Room], Iterator[Section]]
 Order = Callable[[Sequence[Row], Document], list[Row]]
+
+
+def listed(
+    title: str, columns: Sequence[Column], rows: Callable[[Document], Sequence[Row]]
+) -> Sections:
+    """Return a function that yields one table of a document's rows under a title."""
+    return lambda document, room: iter(
+        [Section(title=Line(title), body=Table(columns, rows(document)))]
+    )
 
 
 class Operand(NamedTuple):

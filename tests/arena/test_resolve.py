@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS
 from arena.errors import ConfigError, NotTrusted
 from arena.resolve import NO_CODE, OWN, put_first_on_path, resolve
 

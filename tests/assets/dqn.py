@@ -26,10 +26,10 @@ from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, NonFiniteError
 from arena.experience import Rollout
-from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
 from arena.learning.optimizer import NamedAdam
-from arena.networks.heads import mask_logits
-from arena.networks.make import make_actor_critic
+from arena.learning.ppo import AveragedNetwork, with_prefix, without_prefix
+from arena.networks.actor_critic import make_actor_critic
+from arena.networks.distributions import mask_logits
 from arena.networks.weights import copy_tensors, load_tensors
 
 TARGET = "target."

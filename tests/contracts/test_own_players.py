@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from arena.config import NetworkConfig
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS
 from arena.testing import (
+    ContractBroken,
     check_algorithm,
     check_batched_game,
     check_bot,
@@ -75,6 +76,11 @@ def test_a_batched_game_of_agents_that_decide_at_once() -> None:
 @pytest.mark.parametrize("sink", ["jsonl", "tensorboard", "tests.assets.sinks:Kept"])
 def test_every_sink(sink: str) -> None:
     check_sink(sink)
+
+
+def test_a_tracker_is_no_sink() -> None:
+    with pytest.raises(ContractBroken, match="it must be a sink; a tracker has none"):
+        check_sink("wandb")
 
 
 def test_an_encoder() -> None:

@@ -126,7 +126,7 @@ def learner_process(setup: LearnerSetup) -> Iterator[CarryOut]:
         try:
             yield _Controller(transport, is_alive=lambda: process.poll() is None, log=log).carry_out
         finally:
-            process.kill()
+            process.close()
             transport.close(linger_s=0.0)
 
 

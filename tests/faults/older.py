@@ -12,30 +12,17 @@ from populations.records.tables import GENERATIONS, Tables
 from populations.storage import migrations
 from populations.storage.database import JOURNAL, SCHEMA_VERSION
 from populations.storage.journal import Journal
-from populations.storage.migrations import Migration
 from tests.populations.small_run import SmallRun
 
 OLD = SCHEMA_VERSION - 1
 
 
-def quality_of(connection: sqlite3.Connection) -> None:
-    """What SQL alone could say too; stands for what it cannot."""
-    connection.executemany(
-        "UPDATE ghosts SET quality = ? WHERE player = ?",
-        [(0.0, player) for (player,) in connection.execute("SELECT player FROM ghosts").fetchall()],
-    )
-
-
-TO_THIS = Migration(
-    from_version=OLD,
-    to_version=SCHEMA_VERSION,
-    steps=(
-        "ALTER TABLE ghosts ADD COLUMN role TEXT NOT NULL DEFAULT 'main'",
-        "ALTER TABLE ghosts ADD COLUMN quality REAL NOT NULL DEFAULT 1.0",
-        quality_of,
-        "ALTER TABLE policies ADD COLUMN pending TEXT NOT NULL DEFAULT '{}'",
-        GENERATIONS.create,
-    ),
+STEPS = (
+    "ALTER TABLE ghosts ADD COLUMN role TEXT NOT NULL DEFAULT 'main'",
+    "ALTER TABLE ghosts ADD COLUMN quality REAL NOT NULL DEFAULT 1.0",
+    "UPDATE ghosts SET quality = 0.0",
+    "ALTER TABLE policies ADD COLUMN pending TEXT NOT NULL DEFAULT '{}'",
+    GENERATIONS.create,
 )
 """From a made-up older schema."""
 
@@ -77,7 +64,7 @@ def opened(run_dir: Path) -> Tables:
 def migrate(run_dir: Path) -> None:
     """Open the run with a release that knows the migration."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(migrations, "MIGRATIONS", (TO_THIS,))
+        patch.setattr(migrations, "MIGRATIONS", {OLD: STEPS})
         opened(run_dir)
 
 

@@ -20,7 +20,7 @@ from msgspec import structs
 from arena.types import Entrant, LearnerId
 from arena.wire.messages import Failed, Finished, Heartbeat, Train
 from populations.audit.tally_checks import differences, refold
-from populations.controller.assignments.learner_faults import place_of
+from populations.controller.assignments.learner_lifecycle import place_of
 from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,

@@ -18,7 +18,7 @@ from arena.envs.chance import episode_seed
 from arena.envs.checks.check import check_environment
 from arena.envs.describe import environment_facts
 from arena.envs.make import BatchRequest, make_batched_env
-from arena.envs.one_by_one.faults import FREE_FAULTS
+from arena.envs.one_by_one.envs import FREE_FAULTS
 from arena.errors import EnvironmentFault
 from arena.learners.work.worker import Worker
 from arena.matches.match import Block, play_matches
@@ -266,7 +266,7 @@ def test_nothing_is_learned_from_a_void_episode(
         rollouts = collect(self, should_stop)
         luck = rollouts[0][1].observation[:, 0]
         # Of episodes that are still to break there may be some: nobody knows it of them yet.
-        running = self._turn.groups["player"].observation[:, 0, 0]
+        running = self.turn.groups["player"].observation[:, 0, 0]
         assert torch.isin(luck[luck < 0.25], running).all()
         seen.append(luck)
         return rollouts

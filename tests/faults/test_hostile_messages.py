@@ -95,7 +95,7 @@ def test_a_learner_and_a_controller_of_another_version_part_with_2_and_advice(
             wait_until(lambda: process.poll() is not None, timeout_s=60.0)
             assert process.poll() == 2
         finally:
-            process.kill()
+            process.close()
     log = (directory / "logs" / "learner.log").read_text()
     assert (
         f"the learner speaks protocol version {PROTOCOL_VERSION}, the controller {version}: "

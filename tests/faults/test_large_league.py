@@ -15,7 +15,7 @@ import pytest
 
 from experiments.load.big_journal import Size, write_run
 from populations.config.run_file import RunFile, learner_setup
-from populations.controller.opponents.seatings import draw_seatings
+from populations.controller.lineups import draw_lineup
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.storage.journal import Journal, JournalReader
@@ -63,7 +63,7 @@ def test_memory_grows_with_the_league_not_with_its_square(runs: dict[int, Path])
         try:
             state = opened(run_dir)
             tx = state.begin(NOW)
-            draw_seatings(state, tx, next(iter(state.tables.policies.values())))
+            draw_lineup(state, tx, (next(iter(state.tables.policies.values())),))
             held[num_policies] = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
@@ -89,7 +89,7 @@ def num_calls(state: ControllerState) -> int:
     """Python functions that are called to choose opponents once everything is known."""
     tx = state.begin(NOW)
     policies = list(state.tables.policies.values())
-    draw_seatings(state, tx, policies[0])
+    draw_lineup(state, tx, (policies[0],))
     calls = 0
 
     def count(frame: FrameType, kind: str, argument: object) -> None:
@@ -99,7 +99,7 @@ def num_calls(state: ControllerState) -> int:
 
     sys.setprofile(count)
     try:
-        draw_seatings(state, tx, policies[1])
+        draw_lineup(state, tx, (policies[1],))
     finally:
         sys.setprofile(None)
     return calls

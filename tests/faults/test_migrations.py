@@ -13,9 +13,9 @@ from populations.records.tables import Tables
 from populations.storage import migrations
 from populations.storage.database import BACKUP, JOURNAL, SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
-from populations.storage.migrations import Migration, copy_path
+from populations.storage.migrations import copy_path
 from tests.faults.nth import copied
-from tests.faults.older import OLD, TO_THIS, make_older_run, opened, settled, version_of
+from tests.faults.older import OLD, STEPS, make_older_run, opened, settled, version_of
 from tests.populations.small_run import SmallRun
 from tools.main import main
 
@@ -31,7 +31,7 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def known(monkeypatch: pytest.MonkeyPatch) -> None:
     """This release knows the migration."""
-    monkeypatch.setattr(migrations, "MIGRATIONS", (TO_THIS,))
+    monkeypatch.setattr(migrations, "MIGRATIONS", {OLD: STEPS})
 
 
 def expected(run_dir: Path) -> Tables:
@@ -96,8 +96,7 @@ def test_a_migration_that_cannot_be_read_afterwards_is_taken_back(
     older: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoils = "UPDATE policies SET pending = 'no JSON'"
-    broken = Migration(from_version=OLD, to_version=SCHEMA_VERSION, steps=(*TO_THIS.steps, spoils))
-    monkeypatch.setattr(migrations, "MIGRATIONS", (broken,))
+    monkeypatch.setattr(migrations, "MIGRATIONS", {OLD: (*STEPS, spoils)})
     with copied(older, tmp_path) as run_dir:
         with pytest.raises(JournalCorrupt, match="a row of policies is damaged"):
             opened(run_dir)
@@ -107,7 +106,7 @@ def test_a_migration_that_cannot_be_read_afterwards_is_taken_back(
 def test_without_a_migration_an_older_one_is_refused(
     older: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "MIGRATIONS", ())
+    monkeypatch.setattr(migrations, "MIGRATIONS", {})
     with copied(older, tmp_path) as run_dir:
         before = contents(run_dir)
         with pytest.raises(

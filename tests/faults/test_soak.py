@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from arena.learners.ack_log import make_ack_log, tally_digest
+from arena.learners.loop import make_ack_log, tally_digest
 from arena.types import AssignmentId, Entrant, LearnerId, PairScore, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Finished
 from experiments.faults.ack_logs import Comparison, compare

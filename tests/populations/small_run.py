@@ -28,8 +28,9 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.run_config import validate_config
-from populations.config.run_file import RunFile, learner_setup, new_run_file
+from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.config.trust import record_launch
+from populations.controller.evolution.generations import first_generations
 from populations.controller.server.recalled_events import recall
 from populations.league.league import League
 from populations.records.rows import (
@@ -79,17 +80,21 @@ class SmallRun:
         self.run_file = duel_run_file()
         self.run_file.save(run_dir / "run.yaml")
         record_launch(self.run_file)
-        self.journal = Journal.create(run_dir / "journal.db", [RunRow(run="r")])
-        for index in range(2):
-            policy = PolicyId(f"player/p{index:03d}")
-            self.put(
-                PolicyRow(
-                    policy=policy, population="player", index=index, hyperparameters=HYPERPARAMETERS
-                )
+        policies = [
+            PolicyRow(
+                policy=PolicyId(f"player/p{index:03d}"),
+                population="player",
+                index=index,
+                hyperparameters=HYPERPARAMETERS,
             )
-        for policy in list(self.tables.policies):
+            for index in range(2)
+        ]
+        run = RunRow(run="r", configuration=content_digest(run_dir / "run.yaml"))
+        rows: list[Row] = [run, *policies, *first_generations(policies)]
+        self.journal = Journal.create(run_dir / "journal.db", rows)
+        for policy in policies:
             for _ in range(3):
-                self.train(policy)
+                self.train(policy.policy)
 
     @property
     def tables(self) -> Tables:

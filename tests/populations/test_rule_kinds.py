@@ -20,7 +20,6 @@ from populations.matchmaking.make import ghost_memory, make_matchmaker
 from populations.matchmaking.settings import MatchmakingSection
 from populations.rule_kinds import (
     Choice,
-    NoSettings,
     RuleKind,
     by_name,
     read_settings,
@@ -115,6 +114,10 @@ def test_keys_are_those_of_before() -> None:
         validate_config({"environment": {"id": "a:b"}, "matchmaking": {"window": 3}})
 
 
+class Box(Model):
+    """A section without keys of its own."""
+
+
 class Narrow(Model):
     """Settings that another rule has, too."""
 
@@ -131,9 +134,9 @@ def test_shared_settings_are_there_once_and_either_rule_reads_them() -> None:
     some = by_name(
         RuleKind(name="narrow", settings=Narrow, make=lambda found: found.width),
         RuleKind(name="wide", settings=Wide, make=lambda found: found.width * found.height),
-        RuleKind(name="plain", settings=NoSettings, make=lambda _: 0.0),
+        RuleKind(name="plain", settings=Model, make=lambda _: 0.0),
     )
-    section = with_settings(NoSettings, some).model_validate({"width": 3.0})
+    section = with_settings(Box, some).model_validate({"width": 3.0})
     assert [some[name].from_sections(section) for name in some] == [3.0, 6.0, 0.0]
     assert read_settings(Narrow, section) == Narrow(width=3.0)
 
@@ -149,8 +152,8 @@ def test_shared_settings_are_there_once_and_either_rule_reads_them() -> None:
 
 def test_a_rule_may_read_another_section() -> None:
     kind = RuleKind(name="x", settings=Narrow, make=lambda found: found.width, section="other")
-    assert kind.from_sections(NoSettings(), other=Wide(width=7.0)) == 7.0
-    assert "width" not in with_settings(NoSettings, by_name(kind)).model_fields
+    assert kind.from_sections(Model(), other=Wide(width=7.0)) == 7.0
+    assert "width" not in with_settings(Box, by_name(kind)).model_fields
 
 
 def test_a_matchmaker_needs_no_ghosts_memory() -> None:

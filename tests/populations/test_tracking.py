@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +14,9 @@ from arena.metrics.jsonl import JsonlSink
 from arena.metrics.tracker import Note, Point, Reached
 from arena.types import SHOWN_BYTES, Entrant, PlayerId
 from populations import tracking
+from populations.hooks.calls import HookTold
 from populations.hooks.process import Control, TrackerSettings
-from populations.hooks.supervisor import HookProcess, Told
+from populations.hooks.supervisor import HookProcess
 from populations.records.rows import EventRow, GameRow, RatingsRow, RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
@@ -71,7 +71,7 @@ def settings_of(run: Path) -> TrackerSettings:
         launch_directory=str(run),
         time_limit_s=5.0,
         tracker="wandb",
-        replay_command=(sys.executable, "-c", REPLAY),
+        replay_command=("replay_of_a_test",),
     )
 
 
@@ -108,6 +108,7 @@ def process(
     proto.mkdir(parents=True)
     (proto.parent / "__init__.py").write_text(TOOL)
     (proto / "wandb_internal_pb2.py").write_text("Record = None\n")
+    (tmp_path / "tools" / "replay_of_a_test.py").write_text(REPLAY)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "tools"))
     monkeypatch.setenv("WANDB_API_KEY", SECRET)
     (tmp_path / "logs").mkdir()
@@ -128,8 +129,8 @@ def process(
     made.close()
 
 
-def heard(process: HookProcess, until: Callable[[list[Told]], bool]) -> list[Told]:
-    told: list[Told] = []
+def heard(process: HookProcess, until: Callable[[list[HookTold]], bool]) -> list[HookTold]:
+    told: list[HookTold] = []
 
     def look() -> bool:
         told.extend(process.poll())
@@ -166,7 +167,7 @@ def test_a_tool_that_fails_is_an_alert_and_gets_all_when_it_works(
     assert SECRET not in (tmp_path / "logs" / "wandb.log").read_text()
     (tmp_path / "fault").unlink()
     told = heard(process, lambda told: bool(told) and not told[-1].problem)
-    assert told[-1] == Told("sink_failed", "wandb", "")
+    assert told[-1] == HookTold(alert="sink_failed", subject="wandb", problem="")
     row = {"player/p000/loss/policy": -0.5, "player/p000/agent_steps": 128}
     assert told_to(tmp_path) == [[0, row]]
 
@@ -206,13 +207,15 @@ def test_the_end_of_a_run_shows_a_champions_worst_game(
     assert told_to(tmp_path)[1:] == [*(shown if is_told else []), ["finished"]]
     # Nothing that comes after it says that all is well.
     problem = "" if is_told else "game 1.0: nobody has the environment of 1.0"
-    assert told[-1] == Told("sink_failed", "wandb", problem)
+    assert told[-1] == HookTold(alert="sink_failed", subject="wandb", problem=problem)
 
 
 def test_a_game_is_shown_once_and_each_after_a_while(
     journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal.commit([FIT, *(lost(n, points=(0.0, n / 10)) for n in (1, 2, 3))])
+    (tmp_path / "replay_of_a_test.py").write_text(REPLAY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "run.yaml").write_bytes((GOLDEN / "run.yaml").read_bytes())
     sink = JsonlSink(tmp_path / "metrics.jsonl")
     control = Control(io.StringIO())
@@ -273,6 +276,6 @@ def test_secrets_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_is_known_by_its_uuid_and_settings_without_secrets() -> None:
     run = tracked_run(GOLDEN)
-    assert run.id == "180ede97-14be-4068-ba7a-67b2143e35d1"
+    assert run.id == "952ffd72-50ed-4d53-8f62-e44cf80b0ede"
     assert {"environment", "seed", "player.size", "player.learning_rate"} <= set(run.facts)
     assert not [key for key in run.facts if "hook" in key or "kwargs" in key]

@@ -17,7 +17,7 @@ from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import make_actor_critic
 from arena.types import (
     RANDOM_BOT,
     AssignmentId,
@@ -32,7 +32,7 @@ from arena.types import (
 )
 from populations.audit.tally_checks import refold
 from populations.config.run_config import validate_config
-from populations.config.run_file import RunFile, learner_setup, new_run_file
+from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.config.trust import record_launch
 from populations.records.rows import (
     CheckpointRow,
@@ -73,7 +73,10 @@ class RunBuilder:
         )
         self.run_file.save(run_dir / "run.yaml")
         record_launch(self.run_file)
-        self.rows: list[Row] = [RunRow(run=self.run_file.run, state="stopped")]
+        digest = content_digest(run_dir / "run.yaml")
+        self.rows: list[Row] = [
+            RunRow(run=self.run_file.run, state="stopped", configuration=digest)
+        ]
 
     def checkpoint(
         self,

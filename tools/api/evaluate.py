@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from .records import records_of
+from .runs import records_of
 
 
 def evaluate(

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import json
 import logging
+import math
 import os
 import re
 import subprocess
@@ -22,9 +23,10 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Self
 
 from arena.errors import ConfigError, ConfigFaults
+from arena.processes.parent import Child
 
 from ..launch.command import default_run_dir
-from ..launch.serving import ARENA
+from ..launch.serving import MAIN
 from .runs import Run
 
 if TYPE_CHECKING:
@@ -63,17 +65,8 @@ class LaunchedRun(Run):
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._owner = os.getpid()
         self._is_asked = False
-        self._process = subprocess.Popen(
-            [*ARENA, "launch", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            # A pipe: a run whose output has no reader any more stops, with everything saved.
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            # Ctrl-C in this terminal or notebook is this process's, which passes it on once.
-            start_new_session=True,
-        )
+        # A run whose output has no reader any more stops, with everything saved.
+        self._process = Child(MAIN, ["launch", *arguments], dies_with_parent=False, talks="errors")
         self._reader = threading.Thread(target=self._read, name="arena-launch", daemon=True)
         self._reader.start()
         _RUNNING.add(self)
@@ -127,12 +120,12 @@ class LaunchedRun(Run):
         for send, patience_s in (
             (self._ask_to_stop, timeout_s),
             (self._process.terminate, AT_ONCE_S),
-            (self._process.kill, None),
         ):
             send()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(patience_s)
                 break
+        self._process.kill_group()
         self._bury()
 
     def __enter__(self) -> Self:
@@ -148,17 +141,16 @@ class LaunchedRun(Run):
             self._process.terminate()
 
     def _read(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            self._lines.append(line.rstrip("\n"))
+        for line in self._process.events(math.inf):
+            self._lines.append(line.decode(errors="replace"))
             LOGGER.info("%s", self._lines[-1])
 
     def _bury(self) -> None:
         """Read the rest of the output, and let go of the pipe."""
         # Not for ever: a hook's own processes may hold the pipe for longer than the run.
         self._reader.join(AT_ONCE_S)
-        if self._process.stderr is not None and not self._reader.is_alive():
-            self._process.stderr.close()
+        if not self._reader.is_alive():
+            self._process.close()
         _RUNNING.discard(self)
 
     def _error(self, code: int) -> ArenaError:

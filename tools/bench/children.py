@@ -7,12 +7,12 @@ A child prints ``ready``, reads one line, works, and prints one JSON object with
 from __future__ import annotations
 
 import json
-import os
-import subprocess
+import math
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from arena.processes.parent import Child
 from populations.errors import RunFailed
 
 READY = "ready"
@@ -41,60 +41,37 @@ def rate_of_children(module: str, arguments: Sequence[Sequence[str]]) -> float:
         RunFailed: If one of them fails.
     """
     with ExitStack() as stack:
-        children = [stack.enter_context(_Child(module, given)) for given in arguments]
+        children = [
+            stack.enter_context(_Measured(module, given, talks="output")) for given in arguments
+        ]
         for child in children:
             child.wait_until_ready()
         for child in children:
             # All are ready before one begins, so that none has the machine for itself.
-            child.go()
+            child.tell(b"go")
         # Each by its own clock: none waits for the slowest.
         return sum(child.rate() for child in children)
 
 
-class _Child:
-    def __init__(self, module: str, arguments: Sequence[str]) -> None:
-        self._module = module
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", module, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            # A learner computes on one thread, and so does what bounds it.
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
-
-    def __enter__(self) -> _Child:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        # Another child failed, or the measurement was interrupted.
-        if self._process.poll() is None:
-            self._process.kill()
-        # Closes the pipes, and leaves no zombie.
-        self._process.communicate()
-
+class _Measured(Child):
     def wait_until_ready(self) -> None:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._line()
         if line.strip() != READY:
             raise self._failure(f"said {line!r} instead of {READY!r}")
 
-    def go(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-
     def rate(self) -> float:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = self._line()
         # After reading: a child that died has closed its output, so the line above is empty.
-        if self._process.wait() != 0:
-            raise self._failure(f"ended with code {self._process.returncode}")
+        if code := self.wait():
+            raise self._failure(f"ended with code {code}")
         try:
             report = json.loads(line)
             return float(report["agent_steps"]) / float(report["duration_s"])
         except (ValueError, KeyError, TypeError) as error:
             raise self._failure(f"said {line!r} instead of a report") from error
 
+    def _line(self) -> str:
+        return next((line.decode() for line in self.events(math.inf)), "")
+
     def _failure(self, what: str) -> RunFailed:
-        return RunFailed(f"{self._module} {what}; its messages are on standard error")
+        return RunFailed(f"{self.module} {what}; its messages are on standard error")

@@ -144,9 +144,8 @@ def _measure(
     from contextlib import closing
 
     from .guard import Table
-    from .machine import machine_facts
     from .stages import Stages, one_thread
-    from .subject import load_subject
+    from .subject import load_subject, machine_facts
     from .whole_run import WholeRuns, number_of_learners
 
     say("the environment's facts")

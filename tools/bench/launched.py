@@ -9,13 +9,13 @@ The run's rate is that of its mean learner times their number.
 from __future__ import annotations
 
 import contextlib
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from arena.processes.parent import Child
 from arena.resolve import code_directory
 from populations.config.run_config import RunConfig
 from populations.errors import RunFailed
@@ -24,7 +24,7 @@ from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from populations.yaml_documents import write_document
 
-from ..launch.serving import ARENA
+from ..launch.serving import MAIN
 
 LOOK_EVERY_S = 0.1
 START_S = 120.0
@@ -35,8 +35,6 @@ END_S = 60.0
 
 STOPPED = 143
 """Exit code of a run that was told to stop."""
-
-NUM_LAST_LINES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,18 +130,9 @@ def launched_rate(
     # Beside the run directory, which the run makes itself.
     config_path, log_path = run_dir.with_suffix(".yaml"), run_dir.with_suffix(".log")
     write_document(config.model_dump(mode="json"), config_path)
-    with log_path.open("wb") as log:
-        process = subprocess.Popen(
-            [
-                *(*ARENA, "launch", str(config_path)),
-                *("--run-dir", str(run_dir), "--learners", str(num_learners), "--json"),
-                *("--code", code_directory()),
-            ],
-            # The run must not read from this command's terminal.
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
+    arguments = ["launch", str(config_path), "--run-dir", str(run_dir), "--json"]
+    arguments += ["--learners", str(num_learners), "--code", code_directory()]
+    process = Child(MAIN, arguments, log=log_path, dies_with_parent=False)
     watch = _Watch(run_dir / JOURNAL, num_learners=num_learners)
     try:
         _attend(process, watch, run_seconds=run_seconds)
@@ -153,41 +142,36 @@ def launched_rate(
     # The stop has committed what learners had done by then.
     watch.look()
     # 0: it ended by its own limits before the stop.
-    if process.returncode not in (0, STOPPED):
-        raise _failure(f"ended with code {process.returncode}", log_path)
+    if (code := process.wait()) not in (0, STOPPED):
+        raise _failure(f"ended with code {code}", process)
     if not watch.commits:
-        raise _failure("trained nothing", log_path)
+        raise _failure("trained nothing", process)
     return committed_rate(watch.commits, num_learners=num_learners)
 
 
-def _attend(process: subprocess.Popen[bytes], watch: _Watch, *, run_seconds: float) -> None:
+def _attend(process: Child, watch: _Watch, *, run_seconds: float) -> None:
     """Look for commits, stop the run at its time, and return when it has ended or is overdue."""
     # Two deadlines in turn: until the first commit, then until the end after the stop.
     deadline_s = time.perf_counter() + START_S
     told = False
     while process.poll() is None and time.perf_counter() < deadline_s:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=LOOK_EVERY_S)
+            process.wait(LOOK_EVERY_S)
         watch.look()
         if not told and watch.commits:
             stop_s = watch.commits[0].time_s + run_seconds
             deadline_s = stop_s + END_S
             if time.perf_counter() >= stop_s:
                 told = True
-                process.send_signal(signal.SIGTERM)
+                process.terminate()
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        return
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(timeout=END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _end(process: Child) -> None:
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(END_S)
+    process.close()
 
 
-def _failure(what: str, log_path: Path) -> RunFailed:
-    text = log_path.read_text(encoding="utf8", errors="replace")
-    return RunFailed(f"the measured run {what}: {' '.join(text.splitlines()[-NUM_LAST_LINES:])}")
+def _failure(what: str, process: Child) -> RunFailed:
+    return RunFailed(f"the measured run {what}: {' '.join(process.last_lines())}")

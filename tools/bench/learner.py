@@ -12,17 +12,17 @@ from contextlib import closing
 
 import torch
 
+from arena.config import LearnerSetup
 from arena.core import Actor, Algorithm
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.experience import Rollout
 from arena.learners.loop import NoProgress
 from arena.learners.work.training import seatings_that_fit
-from arena.matches.seating import seatings_for
 from arena.matches.seeds import environment_seeds
-from arena.matches.teammates import Lineup, mixed_seatings
+from arena.matches.teammates import Cast, training_seatings
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
-from arena.types import Entrant, Player, PlayerId, PolicyId, Seat, population_of
+from arena.types import Entrant, Player, PlayerId, PolicyId, population_of
 
 from .play import count_decisions
 from .subject import SEED, Subject
@@ -132,22 +132,12 @@ def training_blocks(
             seed = 1 + NUM_FROZEN * position + index
             actors[player] = subject.make_frozen(population, seed=seed)
             opponents.setdefault(population, []).append(Player(player=player))
-    num_seats = sum(seat.population == learning.population for seat in setup.seats)
-    if setup.agent_seats:
-        lineups = _lineups(setup.seats, trainee=trainee, opponents=opponents)
-        seatings = mixed_seatings(
-            trainee, seats=setup.seats, population=learning.population, lineups=lineups
-        )
-    else:
-        seatings = seatings_for(
-            trainee,
-            seats=setup.seats,
-            population=learning.population,
-            opponents=opponents,
-            # As many mirrors as seatings with opponents: half of the blocks each.
-            num_mirrors=max(num_frozen, 1) * num_seats,
-            mates={name: players[0] for name, players in opponents.items()},
-        )
+    seatings = training_seatings(
+        _casts(setup, trainee=trainee, opponents=opponents, num_frozen=num_frozen),
+        seats=setup.seats,
+        population=learning.population,
+        is_mixed=bool(setup.agent_seats),
+    )
     seated: Mapping[PlayerId, SeatedPlayer] = {**actors, trainee.player: learning}
     return [
         TrainingBlock(
@@ -158,27 +148,31 @@ def training_blocks(
     ]
 
 
-def _lineups(
-    seats: Sequence[Seat], *, trainee: Player, opponents: Mapping[str, Sequence[Player]]
-) -> list[Lineup]:
-    """Put frozen players beside the trainee, which is its own rival in the first half."""
-    own = population_of(trainee.player)
-    size = max(len(seat.agents) for seat in seats)
-    num_frozen = max((len(players) for players in opponents.values()), default=0)
+def _casts(
+    setup: LearnerSetup,
+    *,
+    trainee: Player,
+    opponents: Mapping[str, Sequence[Player]],
+    num_frozen: int,
+) -> list[Cast]:
+    """Put frozen players beside and against the trainee, its own rival in the first half."""
+    own, is_mixed = population_of(trainee.player), bool(setup.agent_seats)
+    size = max(len(seat.agents) for seat in setup.seats) if is_mixed else 1
 
     def side(population: str, turn: int, *, number: int) -> tuple[Player, ...]:
         players = opponents.get(population) or (trainee,)
         return tuple(players[(turn + index) % len(players)] for index in range(number))
 
     return [
-        Lineup(
-            beside=side(own, turn, number=size - 1),
-            against={
+        (
+            (trainee, *side(own, turn, number=size - 1)),
+            {
                 name: (trainee, *side(own, turn + 1, number=size - 1))
                 if name == own and turn < num_frozen
                 else side(name, turn + 1, number=size)
-                for name in dict.fromkeys(seat.population for seat in seats)
+                for name in dict.fromkeys(seat.population for seat in setup.seats)
             },
         )
-        for turn in range(max(2 * num_frozen, 1))
+        # Of those that cooperate there is one seating, unless they have partners.
+        for turn in range(max(2 * num_frozen, 1) if is_mixed or len(setup.sides) > 1 else 1)
     ]

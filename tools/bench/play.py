@@ -14,7 +14,7 @@ import torch
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.batched.game import BatchedGame
-from arena.envs.pettingzoo.strip_wrappers import holder_of_state, strip_checking_wrappers
+from arena.envs.pettingzoo.cycle_to_parallel import holder_of_state, strip_checking_wrappers
 from arena.envs.random_play import random_answers, random_legal_actions
 from arena.envs.registry import make_environment
 from arena.envs.spaces.actions import ActionLayout

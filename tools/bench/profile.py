@@ -9,7 +9,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import wraps
 
 from arena.core import Algorithm
@@ -24,19 +23,8 @@ OTHER = "other"
 STAGES = ("environment", "inference", "opponents", "storing", "advantages", "update", OTHER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
-    """A method whose time belongs to a stage.
-
-    Attributes:
-        stage: One of `STAGES`.
-        owner: The class.
-        method: Its name.
-    """
-
-    stage: str
-    owner: type
-    method: str
+Timed = tuple[str, type, str]
+"""A method whose time belongs to a stage: the stage, the class and the method's name."""
 
 
 class Stopwatch:
@@ -84,15 +72,15 @@ def timed_calls(stopwatch: Stopwatch, methods: Sequence[Timed]) -> Iterator[None
     """Time all calls of some methods, on whatever object, until the block ends."""
     # Callbacks run in reverse: a method that is timed twice ends as it was.
     with ExitStack() as stack:
-        for timed in methods:
+        for stage, owner, method in methods:
             # Setting an inherited method back would leave a copy of it in the subclass.
-            inherited = timed.method not in vars(timed.owner)
-            original = getattr(timed.owner, timed.method)
-            setattr(timed.owner, timed.method, _timing(original, stopwatch, timed.stage))
+            inherited = method not in vars(owner)
+            original = getattr(owner, method)
+            setattr(owner, method, _timing(original, stopwatch, stage))
             if inherited:
-                stack.callback(delattr, timed.owner, timed.method)
+                stack.callback(delattr, owner, method)
             else:
-                stack.callback(setattr, timed.owner, timed.method, original)
+                stack.callback(setattr, owner, method, original)
         yield
 
 
@@ -113,15 +101,15 @@ def _timing(
 def learner_methods(env: BatchedEnv, algorithm: Algorithm) -> list[Timed]:
     """Return the methods that a learner spends its time in."""
     return [
-        Timed(stage="environment", owner=type(env), method="step"),
-        Timed(stage="inference", owner=type(algorithm), method="act"),
-        Timed(stage="inference", owner=type(algorithm), method="value"),
-        Timed(stage="opponents", owner=FrozenPolicy, method="act"),
-        Timed(stage="opponents", owner=PolicyStack, method="act"),
-        Timed(stage="storing", owner=RolloutBuffer, method="store"),
-        Timed(stage="storing", owner=RolloutBuffer, method="store_result"),
-        Timed(stage="advantages", owner=RolloutBuffer, method="finish"),
-        Timed(stage="update", owner=type(algorithm), method="update"),
+        ("environment", type(env), "step"),
+        ("inference", type(algorithm), "act"),
+        ("inference", type(algorithm), "value"),
+        ("opponents", FrozenPolicy, "act"),
+        ("opponents", PolicyStack, "act"),
+        ("storing", RolloutBuffer, "store"),
+        ("storing", RolloutBuffer, "store_result"),
+        ("advantages", RolloutBuffer, "finish"),
+        ("update", type(algorithm), "update"),
     ]
 
 

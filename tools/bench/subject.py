@@ -7,6 +7,7 @@ Tests: `tests/tools/bench/test_play.py`, `tests/tools/bench/test_whole_run.py`.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from arena.config import LearnerSetup
+from arena.config import LearnerSetup, NetworkConfig
 from arena.core import Algorithm
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_and_play, inspect_lessons
@@ -27,11 +28,12 @@ from arena.learners.work.worker import resolve_device
 from arena.learning.acting import product_dtype
 from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import hyperparameter_model
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from arena.resolve import code_directory
 from arena.types import Hyperparameters
-from populations.config.overrides.cli_overrides import apply_overrides
+from populations.config.overrides import apply_overrides
+from populations.config.resolve import usable_cores
 from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.config.run_file import learner_setup, new_run_file, with_config
 from populations.config.sizing import needs_pace
@@ -257,3 +259,31 @@ def with_changes(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
         assert isinstance(section, dict)
         section[last] = value
     return validate_config(document)
+
+
+def machine_facts(device: torch.device) -> dict[str, object]:
+    """Return plain data: processor, cores this process may use, versions, bfloat16, GPU."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": usable_cores(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "bfloat16": has_bfloat16(device),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Return whether the hardware multiplies bfloat16 matrices itself; in software it is slower."""
+    # "auto" takes bfloat16 only where the hardware has it.
+    return product_dtype("auto", network=NetworkConfig(), device=device) is torch.bfloat16
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf8").splitlines()
+    # Only Linux has this file.
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -17,7 +17,7 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -34,8 +34,8 @@ from arena.learners.work.training import seatings_that_fit
 from arena.learners.work.worker import resolve_device
 from arena.matches.seeds import environment_seeds, seed_everything
 from arena.rollout.collector import Collector, TrainingBlock
-from arena.rollout.recorder import Learning, SeatedPlayer
-from arena.types import Entrant, PolicyId, Seating, trainee_entrant
+from arena.rollout.recorder import Learning
+from arena.types import Entrant, PolicyId, Seating
 from arena.wire.messages import Train, Trainee
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.errors import RunFailed
@@ -138,30 +138,29 @@ class UnmanagedLearner:
         return collector, generator
 
     def _blocks(self, message: Train) -> list[TrainingBlock]:
-        trainees = {trainee.policy: trainee for trainee in message.trainees}
         learning = {
-            policy: Learning(policy=policy, algorithm=self._algorithm(trainee))
-            for policy, trainee in trainees.items()
+            trainee.entrant: Learning(policy=trainee.policy, algorithm=self._algorithm(trainee))
+            for trainee in message.trainees
         }
+        trainees: dict[str, Entrant] = {one.policy: one.entrant for one in message.trainees}
         seatings = seatings_that_fit(
             message.opponents, num_envs=self._env.num_envs, seed=message.seed
         )
-        blocks = []
-        for seating in seatings:
-            entrants: list[Entrant] = []
-            players: list[SeatedPlayer] = []
-            for seat, player in zip(self._setup.training_seats, seating.players, strict=True):
-                policy = PolicyId(player.player)
-                # A bot has no weights either, but it does not learn.
-                if player.weights is None and policy in trainees:
-                    generation = trainees[policy].generation
-                    entrants.append(trainee_entrant(policy, generation=generation))
-                    players.append(learning[policy])
-                else:
-                    entrants.append(player.entrant)
-                    players.append(self._players.frozen(player, population=seat.population))
-            blocks.append(TrainingBlock(entrants=tuple(entrants), players=tuple(players)))
-        return blocks
+        return [self._block(seating, trainees, learning) for seating in seatings]
+
+    def _block(
+        self,
+        seating: Seating,
+        trainees: Mapping[str, Entrant],
+        learning: Mapping[Entrant, Learning],
+    ) -> TrainingBlock:
+        entrants = seating.entrants(trainees)
+        seated = zip(self._setup.training_seats, seating.players, entrants, strict=True)
+        players = (
+            learning.get(entrant) or self._players.frozen(player, population=seat.population)
+            for seat, player, entrant in seated
+        )
+        return TrainingBlock(entrants=entrants, players=tuple(players))
 
     def _algorithm(self, trainee: Trainee) -> Algorithm:
         """Return the policy in memory, with fresh weights the first time."""

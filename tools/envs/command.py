@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +13,12 @@ from populations.views.parts import Column, Table
 
 from ..show.text import print_framed
 from ..terminal.options import AsJson, Code
-from ..terminal.output import console, print_json, say, tell
+from ..terminal.output import console, paragraphs, print_json, say, tell
 from ..terminal.progress import count_progress
-from ..terminal.text import paragraphs
 
 if TYPE_CHECKING:
-    from arena.envs.checks.conformance import ConformanceReport, Difference
+    from arena.envs.checks.conformance import ConformanceReport
+    from arena.envs.checks.turn_diff import Difference
 
 app = typer.Typer(help="List environments, or check one.", no_args_is_help=True)
 
@@ -29,8 +29,7 @@ DIFFERENT_EXIT_CODE = 3
 def list_environments(as_json: AsJson = False) -> None:
     """List the environments that have an id, and how to install the missing ones."""
     from arena.envs.openspiel.game import known_games
-    from arena.envs.registry import known_environments
-    from arena.envs.twins import TWINS
+    from arena.envs.registry import TWINS, known_environments
 
     # Two sources, one list: an id's origin is of no interest here.
     known = sorted(known_environments() + known_games(), key=lambda environment: environment.id)
@@ -128,27 +127,24 @@ def check(
     if write is not None and write.exists():
         raise ConfigError(f"--write {write}: there is a file of this name")
     given = _environment_keys(environment, overrides or [])
-    effort = _Effort(seconds=seconds, agent_steps=train, time_limit=time_limit)
-    _check_alone(given, effort=effort, write=write, as_json=as_json)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Effort:
-    """Effort of a check.
-
-    Attributes:
-        seconds: Seconds of measuring speed.
-        agent_steps: Agent steps of the trial training; 0: no trial.
-        time_limit: Seconds that the whole check may take.
-    """
-
-    seconds: float
-    agent_steps: int
-    time_limit: float
+    _check_alone(
+        given,
+        seconds=seconds,
+        agent_steps=train,
+        time_limit=time_limit,
+        write=write,
+        as_json=as_json,
+    )
 
 
 def _check_alone(
-    given: Mapping[str, object], *, effort: _Effort, write: Path | None, as_json: bool
+    given: Mapping[str, object],
+    *,
+    seconds: float,
+    agent_steps: int,
+    time_limit: float,
+    write: Path | None,
+    as_json: bool,
 ) -> None:
     """Check one environment, report, and write a configuration for it.
 
@@ -162,14 +158,11 @@ def _check_alone(
     from .check import check_and_try, print_checked
     from .suggested_preset import left_out
 
-    time_limit = effort.time_limit
     # Two limits: stages are left by an exception, a call that never returns by ending the process.
     try:
         with stage_progress(time_limit) as show, hard_limit(time_limit):
             limit = TimeLimit(time_limit, tell=show)
-            checked = check_and_try(
-                given, seconds=effort.seconds, agent_steps=effort.agent_steps, limit=limit
-            )
+            checked = check_and_try(given, seconds=seconds, agent_steps=agent_steps, limit=limit)
     except ArenaError:
         if write is not None:
             tell(f"nothing is written to {write}: agents and spaces are not known")
@@ -199,7 +192,7 @@ def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, o
         ConfigError: If another section is named, or a key or value is wrong.
     """
     from arena.errors import ConfigError
-    from populations.config.overrides.cli_overrides import apply_overrides
+    from populations.config.overrides import apply_overrides
     from populations.config.run_config import validate_config
 
     document = apply_overrides({"environment": {"id": environment}}, overrides)

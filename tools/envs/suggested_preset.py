@@ -11,7 +11,6 @@ import math
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -49,17 +48,8 @@ Line = tuple[str, str]
 """A line of YAML and its comment."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Batch:
-    """Sizes of a rollout.
-
-    Attributes:
-        num_envs: Number of environments, as written.
-        rollout_length: Rollout length for that number of environments.
-    """
-
-    num_envs: str
-    rollout_length: int
+_Batch = tuple[str, int]
+"""Number of environments, as written, and the rollout length for it."""
 
 
 def preset_text(
@@ -143,7 +133,7 @@ def _environment(
     )
     if report.twin is not None:
         speed += "; its native twin, which trains in its place, is faster"
-    yield f"  num_envs: {batch.num_envs}", speed
+    yield f"  num_envs: {batch[0]}", speed
     # Sides of the user need no reason.
     sides, why = (given["sides"], "") if given.get("sides") else suggested_sides(report)
     if sides is not None:
@@ -283,7 +273,7 @@ def _population(
     )
     yield f"      gamma: {gamma}", length
     yield (
-        f"      rollout_length: {batch.rollout_length}",
+        f"      rollout_length: {batch[1]}",
         f"calls of step: with num_envs about {DECISIONS} decisions, as far as memory goes",
     )
     yield "      learning_rate: 3.0e-4", "PBT looks for better ones in search_space"
@@ -349,7 +339,7 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
     written = given or (TWIN_ENVS if report.twin is not None else "auto")
     # Nothing is known that another length could follow from.
     if not report.measured.env_steps_per_s:
-        return _Batch(num_envs=str(written), rollout_length=USUAL_ROLLOUT)
+        return str(written), USUAL_ROLLOUT
     if isinstance(written, int):
         num_envs = written
     else:
@@ -369,7 +359,7 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
     # Memory is the harder bound, so it may go below MIN_ROLLOUT.
     while rollout_length > 8 and num_envs * rollout_length * row_bytes > ROLLOUT_BYTES:
         rollout_length //= 2
-    return _Batch(num_envs=str(written), rollout_length=rollout_length)
+    return str(written), rollout_length
 
 
 def _pace(report: EnvironmentReport) -> Pace:

@@ -15,7 +15,7 @@ from populations.views.league import RESULT
 from .meeting import resolve_players
 
 if TYPE_CHECKING:
-    from arena.matches.match import Progress
+    from arena.matches.play import Progress
     from arena.matches.tournament import TournamentResult
     from arena.types import Tally
     from populations.ratings.model import Result

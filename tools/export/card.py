@@ -92,7 +92,7 @@ class Cards:
         """
         from arena.export.card import Card, CardAction, CardObservation
 
-        from ..players.trained_with import trained_with
+        from ..players.in_run import trained_with
 
         inspection, game = self.inspection, self.game
         trained = trained_with(inspection, manifest)

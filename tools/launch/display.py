@@ -15,8 +15,7 @@ from populations.views.parts import Column, Table
 from populations.views.texts import one_line, plain
 
 from ..show.text import framed
-from ..terminal.output import log_console
-from ..terminal.quantities import count, duration
+from ..terminal.output import count, duration, log_console
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from populations.config.sections import PopulationConfig
     from populations.records.rows import Json
 
-    from ..players.trained_with import TrainedWith
+    from ..players.in_run import TrainedWith
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +286,7 @@ def _imports(
     """
     from arena.errors import ConfigError
     from arena.rules import shown
-    from populations.config.resume.differences import compare
+    from populations.config.resume import compare
 
     try:
         found = resolve_player(player)

@@ -17,7 +17,7 @@ from arena.rules import shown
 
 if TYPE_CHECKING:
     from arena.environment_spec import EnvironmentSpec
-    from populations.config.overrides.aliases import Notify
+    from populations.config.overrides import Notify
     from populations.config.run_config import RunConfig
     from populations.config.sections import PopulationConfig
 
@@ -94,7 +94,7 @@ def with_hyperparameters(
         ConfigError: If a player has learned by another algorithm or with a setting that this one
             does not have. Values are checked when the configuration is resolved again.
     """
-    from populations.config.overrides.aliases import overridden
+    from populations.config.overrides import overridden
 
     given = overridden({}, overrides, notify=lambda _: None)
     # What the environment decides of populations without a player is decided again.

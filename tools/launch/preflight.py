@@ -199,7 +199,7 @@ def look_at_world(run_file: RunFile, config: RunConfig, *, run_dir: Path) -> Wor
     """
     from arena.learners.versions import pip_command, told
     from arena.metrics.sink import find_sinks
-    from populations.config.resume.differences import other_code, other_facts, other_versions
+    from populations.config.resume import other_code, other_facts, other_versions
     from populations.errors import ResumeRefused
     from populations.hooks.make import check_config as check_hooks
 

@@ -22,7 +22,7 @@ from populations.views.notices import anchor_text, unproven_lines
 from ..terminal.output import print_json, tell
 
 if TYPE_CHECKING:
-    from populations.config.resume.differences import Change
+    from populations.config.resume import Change
     from populations.config.run_file import RunFile
     from populations.controller.server.run_directory import OpenRun
     from populations.records.rows import EventRow, Json
@@ -132,7 +132,8 @@ def say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
 
 # -P: a project's own arena.py, in the current directory, is not imported. The folder tools/ is
 # populations.commands once it is installed, and without that it has no presets either.
-ARENA = (sys.executable, "-P", "-m", "populations.commands.main")
+MAIN = "populations.commands.main"
+ARENA = (sys.executable, "-P", "-m", MAIN)
 """Command that is ``arena``, whatever the path of this process is."""
 
 
@@ -218,7 +219,7 @@ def serve(
     """
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.server.server import utc_now
-    from populations.controller.state.countdown import Countdown
+    from populations.controller.state.clocks import Countdown
 
     for warning in () if world is None else world.warnings:
         tell(warning)
@@ -365,7 +366,7 @@ def _require_evaluable(run: OpenRun) -> None:
 
 def _plan_line(run: OpenRun) -> str:
     """Say what happens until the end of the run."""
-    from ..terminal.quantities import duration
+    from ..terminal.output import duration
     from .display import finals_line
 
     only = run.state.evaluation_only

@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from ..terminal.output import log_console
-from ..terminal.quantities import duration
+from ..terminal.output import duration, log_console
 
 if TYPE_CHECKING:
     from arena.envs.inspect import Inspected, Play
@@ -37,7 +36,7 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
     from dataclasses import replace
 
     from arena.envs.inspect import inspect_and_play, inspect_lessons
-    from populations.config.resume.named_code import named_code
+    from populations.config.resume import named_code
     from populations.config.sizing import needs_pace, without_pace
 
     is_needed = needs_pace(config)

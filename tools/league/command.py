@@ -21,8 +21,8 @@ from ..terminal.output import print_json, say
 from .documents import full_name, inspected, opened_views, view_named
 from .keys import has_keys
 from .narrowing import checked_kinds, limited, since_time
-from .query import Query
 from .tables import Shown, print_view, warning_lines, write_csv
+from .watch import Query
 
 WATCH_S = 2.0
 

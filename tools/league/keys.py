@@ -6,6 +6,7 @@ Tests: `tests/tools/league/test_watch.py`.
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import termios
@@ -21,7 +22,11 @@ NAMES = {
     b"\x1bOA": "up", b"\x1bOB": "down", b"\x1bOC": "right", b"\x1bOD": "left",
     b"\t": "right", b"\x1b[Z": "left", b"\x1b": "escape",
 }  # fmt: skip
-MAX_SEQUENCE = 16
+KEY = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?|.", re.DOTALL)
+"""A key as a terminal sends it: a sequence, or one byte."""
+
+MOST_BYTES = 1 << 10
+"""Most bytes that are read at once."""
 
 
 class Keys:
@@ -29,13 +34,16 @@ class Keys:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._is_open = True
+        self._pressed: list[bytes] = []
 
     def wait(self, timeout_s: float) -> str:
-        """Return the name of the next key; empty: none was pressed in this time.
+        """Return the name of the next key; empty: none was pressed in this time, or one without a
+        name. Of keys that come at once, as pasted ones do, each is the next one in turn.
 
         A terminal that was closed is the key ``q``.
         """
+        if self._pressed:
+            return self._next()
         ready, _, _ = select.select([self._descriptor], [], [], timeout_s)
         if not ready:
             return ""
@@ -44,13 +52,12 @@ class Keys:
             time.sleep(timeout_s)
             return ""
         # A key with a sequence arrives as a whole.
-        pressed = os.read(self._descriptor, MAX_SEQUENCE)
-        if not pressed:
-            return "q"
-        if pressed in NAMES:
-            return NAMES[pressed]
-        # Of several keys that were pressed at once, the last counts.
-        return "" if pressed.startswith(b"\x1b") else chr(pressed[-1])
+        self._pressed = KEY.findall(os.read(self._descriptor, MOST_BYTES)) or [b"q"]
+        return self._next()
+
+    def _next(self) -> str:
+        pressed = self._pressed.pop(0)
+        return NAMES.get(pressed, chr(pressed[0]) if len(pressed) == 1 else "")
 
 
 def has_keys() -> bool:

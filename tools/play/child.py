@@ -10,14 +10,13 @@ Tests: `tests/tools/play/test_tables.py`.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from arena.errors import ArenaError
-from arena.processes.child import end_with_guard
-from arena.processes.questions import answering
+from arena.processes.child import serve
 from arena.resolve import use_code
 
 from ..terminal.exit_codes import exit_code
@@ -26,28 +25,22 @@ from .game import PersonsGame
 from .table import sit_down
 
 
-def main() -> None:
-    """Play one game. Arguments are those of `sit_down` in JSON, a seed, ``--code``, and the seconds
-    without a request after which it ends.
+def _answers(requests: Iterator[str]) -> Iterator[str]:
+    """Play one game. Arguments of the process are those of `sit_down` in JSON, a seed, ``--code``,
+    and the seconds without a request after which it ends.
     """
-    end_with_guard()
     table, seed, code, idle_s = sys.argv[1:]
-    with answering() as output:
-        try:
-            use_code(Path(code) if code else None)
-            game = PersonsGame(sit_down(**json.loads(table)), seed=int(seed))
-            # Whose default is the end of the process.
+    try:
+        use_code(Path(code) if code else None)
+        game = PersonsGame(sit_down(**json.loads(table)), seed=int(seed))
+        # Whose default is the end of the process.
+        signal.setitimer(signal.ITIMER_REAL, float(idle_s))
+        for line in requests:
             signal.setitimer(signal.ITIMER_REAL, float(idle_s))
-            for line in sys.stdin:
-                signal.setitimer(signal.ITIMER_REAL, float(idle_s))
-                print(json.dumps(answer(game, json.loads(line))), file=output, flush=True)
-        except ArenaError as error:
-            last = {"error": str(error), "code": exit_code(error)}
-            print(json.dumps(last), file=output, flush=True)
-    # An environment may leave threads behind that would keep the interpreter from ending.
-    sys.stderr.flush()
-    os._exit(0)
+            yield json.dumps(answer(game, json.loads(line)))
+    except ArenaError as error:
+        yield json.dumps({"error": str(error), "code": exit_code(error)})
 
 
 if __name__ == "__main__":
-    main()
+    serve(_answers)

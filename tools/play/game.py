@@ -32,7 +32,17 @@ from arena.matches.seated import SeatedPlayers
 from arena.matches.seeds import seed_everything
 
 from ..players.weights import MixtureWeights, PolicyWeights
-from ..replay.retelling import NEAR, Document, Mind, draw_of, drawable, thoughts, told_action
+from ..replay.retelling import (
+    NEAR,
+    Document,
+    Mind,
+    draw_of,
+    drawable,
+    numbers_of,
+    said_action,
+    thoughts,
+    told_action,
+)
 from .table import Table
 
 if TYPE_CHECKING:
@@ -152,10 +162,10 @@ class PersonsGame:
         mask = self._mask
         if not self.layout.is_discrete:
             return {}
-        (number,), start = self.layout.branches, self.layout.leaves[0].starts[0]
+        (number,) = self.layout.branches
         found = {}
         for index in range(number) if mask is None else mask.nonzero().flatten().tolist():
-            move = self._named(self.table.agent, index) or Move(str(index + start))
+            move = self._named(self.table.agent, index)
             found[move.name] = (index, move)
         return found
 
@@ -203,10 +213,7 @@ class PersonsGame:
 
     def name_of(self, action: Any) -> str:  # noqa: ANN401
         """Return an action of the person's agent, as `thought` has it, as the person types it."""
-        if not self.layout.is_discrete:
-            return " ".join(f"{number:g}" for number in self._environments(action))
-        names = (name for name, (index, _) in self.moves.items() if index == action)
-        return next(names, str(action))
+        return self._named(self.table.agent, action).name
 
     def read(self, text: str) -> torch.Tensor:
         """Return the row of an action that the person has typed.
@@ -309,18 +316,11 @@ class PersonsGame:
 
     def _chosen(self) -> Actions:
         """Return the decisions of the others, with zeros for the person's."""
-        chosen = {}
-        for population, group in self._turn.groups.items():
-            chosen[population] = group.new_actions()
-            with torch.no_grad():
-                self._seated.play_frozen(
-                    population,
-                    group,
-                    owner=self._seated.owners(group.agent_index, active=None),
-                    action=chosen[population],
-                    generator=self._generator,
-                )
-        return chosen
+        with torch.no_grad():
+            return {
+                population: self._seated.decide(population, group, generator=self._generator)
+                for population, group in self._turn.groups.items()
+            }
 
     def _go_on(self) -> None:
         """Let the others decide until the person is on turn."""
@@ -361,11 +361,14 @@ class PersonsGame:
             return
         for agent, action in turn.items():
             if agent != self.table.agent:
-                move = self._named(agent, action)
-                self.told.append(f"{agent}: {move.name if move else action}")
+                self.told.append(f"{agent}: {self._named(agent, action).name}")
 
-    def _named(self, agent: str, action: Any) -> Move | None:  # noqa: ANN401
-        return None if self.moment is None else move_of(self.moment, agent, action)
+    def _named(self, agent: str, action: Any) -> Move:  # noqa: ANN401
+        layout = self._layouts[self.table.game.population_of(agent)]
+        move = None
+        if self.moment is not None and layout.is_discrete:
+            move = move_of(self.moment, agent, action)
+        return move or Move(said_action(action, layout))
 
     def _look(self) -> None:
         """Draw the moment, as long as what is drawn pays what this game does."""
@@ -393,12 +396,6 @@ class PersonsGame:
 
     # Actions of more than one choice
 
-    def _environments(self, row: Any) -> list[float]:  # noqa: ANN401
-        """Return a row as the environment's numbers, part by part."""
-        (action,) = self.layout.actions(np.array([row], self.layout.row_dtype))
-        parts = [np.ravel(leaf.select(action)) for leaf in self.layout.leaves]
-        return [float(number) for part in parts for number in part]
-
     def _numbers(self, text: str) -> torch.Tensor:
         """Return the row of numbers that were typed, one for each part of an action."""
         layout, mask = self.layout, self._mask
@@ -414,7 +411,7 @@ class PersonsGame:
             rows = layout.from_environment(nested(layout.nest, parts))
             is_legal = bool(layout.are_legal(rows, None if mask is None else mask[None].numpy())[0])
             # A number beyond its bounds, or a fraction of a choice, comes back as another one.
-            given = self._environments(rows[0])
+            given = numbers_of(rows[0], layout)
             if is_legal and np.allclose(given, numbers, rtol=1e-4, atol=1e-4):
                 return torch.from_numpy(rows[0])
         except ValueError:

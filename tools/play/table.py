@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from arena.errors import ConfigError
-from arena.matches.seating import HOME, is_cooperation, seat_teams
+from arena.matches.seating import plays_of
 from arena.types import Seat
 
 from ..evaluate.meeting import resolve_players
@@ -37,7 +37,7 @@ class Table:
     @property
     def population(self) -> str:
         """Population of the person's agent."""
-        return _population_of(self.game, self.agent)
+        return self.game.population_of(self.agent)
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def sit_down(
     game, (found,) = resolve_players([player], environment=environment, trust=trust, option="--env")
     agents = game.spec.agents
     known = [
-        one for one in agents if found.game is None or _population_of(game, one) in found.policies
+        one for one in agents if found.game is None or game.population_of(one) in found.policies
     ]
     others = [one for one in agents if one not in known]
     numbers = {str(number): one for number, one in enumerate(agents, 1)}
@@ -83,15 +83,9 @@ def sit_down(
     return Table(game=replace(game, seats=tuple(_seats(game, agent))), player=found, agent=agent)
 
 
-def _population_of(game: Game, agent: str) -> str:
-    return next(name for name, agents in game.populations.items() if agent in agents)
-
-
 def _seats(game: Game, agent: str) -> Iterator[Seat]:
     """Yield the seats of one match, with one of its own for an agent."""
-    for one, team in zip(game.seats, seat_teams(game.seats), strict=True):
-        if is_cooperation(game.sides) and team != HOME:
-            continue
+    for one in (game.seats[index] for index in plays_of(game.seats)[0]):
         others = tuple(other for other in one.agents if other != agent)
         if agent in one.agents and others:
             # The person's first: sides keep their order.

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import json
 import secrets
-import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from arena.drawings.draw import NO_WINDOWS
-from arena.drawings.svg import check_svg
+from arena.drawings.picture import check_svg
 from arena.errors import ArenaError, ConfigError
-from arena.processes.parent import spawn
+from arena.processes.parent import Child
 
 from ..web.making import own_variables
 
@@ -49,55 +47,35 @@ ENDED = (
 )
 
 
-class _Game:
+class _Game(Child):
     """Game in a process of its own. Any thread may ask."""
 
     def __init__(self, *arguments: str) -> None:
-        self._lock = threading.Lock()
-        self._process = spawn(
-            [sys.executable, "-P", "-m", f"{__package__}.child", *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            variables={**NO_WINDOWS, **own_variables()},
-        )
+        self._asking = threading.Lock()
+        variables = {**NO_WINDOWS, **own_variables()}
+        super().__init__(f"{__package__}.child", arguments, talks="output", variables=variables)
 
-    def ask(self, request: Mapping[str, object]) -> Document:
+    def answer(self, request: Mapping[str, object]) -> Document:
         """Return the answer to a request.
 
         Raises:
             ConfigError: If the game cannot be begun as the user has said.
             Ended: If its process has ended, answers too late, or with more than a page shows.
         """
-        stdin, stdout = self._process.pipes
-        late = threading.Timer(ANSWER_S, self._process.kill)
-        with self._lock:
-            late.start()
+        with self._asking:
             try:
-                stdin.write(f"{json.dumps(request)}\n".encode())
-                stdin.flush()
-                document: Document = json.loads(stdout.readline(MAX_ANSWER_BYTES))
+                line = self.call(json.dumps(request).encode(), ANSWER_S)
+                document: Document = json.loads(line[:MAX_ANSWER_BYTES])
                 # Users' code runs there.
                 if document.get("svg"):
                     check_svg(document["svg"])
             # ValueError: a line that is none, or a pipe that another thread has closed.
-            except (OSError, ValueError) as error:
+            except (EOFError, OSError, ValueError) as error:
                 raise Ended(ENDED) from error
-            finally:
-                late.cancel()
         if "error" in document:
             kind = ConfigError if document["code"] == 2 else Ended
             raise kind(document["error"])
         return document
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether its process has ended: nobody asked for long, or it broke."""
-        return self._process.poll() is not None
-
-    def end(self) -> None:
-        """End its process."""
-        with self._process:
-            pass
 
 
 class Tables:
@@ -140,8 +118,8 @@ class Tables:
             Full: If there are too many.
         """
         with self._lock:
-            for game in [game for game, one in self._games.items() if one.has_ended]:
-                self._games.pop(game).end()
+            for game in [game for game, one in self._games.items() if one.poll() is not None]:
+                self._games.pop(game).close()
             first, self._first = self._first, None
             if first and first in self._games:
                 return first
@@ -166,9 +144,9 @@ class Tables:
         if found is None:
             raise Ended(ENDED)
         try:
-            return found.ask(request)
+            return found.answer(request)
         except ArenaError:
-            found.end()
+            found.close()
             with self._lock:
                 self._games.pop(game, None)
             raise
@@ -176,4 +154,4 @@ class Tables:
     def __exit__(self, *exception: object) -> None:
         with self._lock:
             for one in self._games.values():
-                one.end()
+                one.close()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from arena.envs.base import BatchedEnv
     from arena.envs.spaces.actions import ActionLayout
     from arena.envs.spaces.observations import ObservationLayout
-    from arena.matches.match import Progress
+    from arena.matches.play import Progress
     from arena.matches.tournament import Contender, TournamentResult
     from arena.types import Seat
     from populations.config.trust import Word
@@ -240,6 +240,10 @@ class Game:
             generator=seed_everything(seed, device=torch.device("cpu")),
             progress=progress,
         )
+
+    def population_of(self, agent: str) -> str:
+        """Return the population of an agent."""
+        return next(name for name, agents in self.populations.items() if agent in agents)
 
     def action_layouts(self) -> dict[str, ActionLayout]:
         """Return the layout of the actions of each population."""

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .game import Game
-from .in_run import champions, find_directory, find_in_run
-from .trained_with import TrainedWith, trained_with
+from .in_run import TrainedWith, champions, find_directory, find_in_run, trained_with
 from .weights import MixtureWeights, PolicyWeights, load_policy
 
 if TYPE_CHECKING:
     from arena.config import EnvironmentConfig
     from arena.core import Actor
     from arena.export.card import Card, CardEnvironment, MixtureCard
-    from arena.matches.mixture import ActorMixture
+    from arena.matches.tournament import ActorMixture
     from populations.config.trust import Word
 
 _FORMS = (

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
     from arena.config import NetworkConfig
     from arena.core import Actor
-    from arena.matches.mixture import ActorMixture
+    from arena.matches.tournament import ActorMixture
     from arena.networks.frozen import FrozenPolicy
     from arena.types import Digest, WeightsRef
     from populations.config.trust import Word
     from populations.views.questions.inspection import Inspection
 
     from .game import Game
-    from .trained_with import TrainedWith
+    from .in_run import TrainedWith
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class PolicyWeights:
         """
         from arena.checkpoints.files import sha256_bytes
         from arena.checkpoints.tensors import serialize
-        from arena.export.temperature import tempered
+        from arena.export.actor import tempered
 
         # At 1 these are the very weights, whose digest the league knows.
         if temperature == 1.0:
@@ -139,7 +139,7 @@ class MixtureWeights:
 
     def make_actor(self, game: Game, *, greedy: bool) -> ActorMixture:
         """Make an actor on the CPU for each member."""
-        from arena.matches.mixture import ActorMixture
+        from arena.matches.tournament import ActorMixture
 
         return ActorMixture(
             actors=tuple(member.make_actor(game, greedy=greedy) for member in self.members),

@@ -14,17 +14,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from arena.core import ActorInput
 from arena.drawings.draw import draw_game
 from arena.drawings.picture import Game as Drawable
-from arena.envs.base import Group, Phase
+from arena.envs.base import Group, Phase, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.phase import players_of_agents
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ArenaError, CheckpointError, ConfigError
-from arena.games.replay import GameParted, Moment, replay
+from arena.games.recording import GameParted, replay
 from arena.networks.distributions import Categorical
 from arena.networks.frozen import FrozenPolicy
 from arena.types import Digest, Seat, WeightsRef, is_bot, is_external, population_of
@@ -168,8 +169,10 @@ class Retelling:
         try:
             with closing(self._game.make_env(1)) as env:
                 steps = [
-                    self._step(moment, env.agents, players, minds, others)
-                    for moment in replay(env, row, phase=phase, is_over=is_over)
+                    self._step(step, turn, actions, env.agents, players, minds, others)
+                    for step, (turn, actions) in enumerate(
+                        replay(env, row, phase=phase, is_over=is_over)
+                    )
                 ]
         except GameParted as error:
             raise GameParted(
@@ -201,7 +204,8 @@ class Retelling:
         }
 
     def draw(self, document: Document) -> None:
-        """Add a picture to each step, as many as there are, and say why others are missing.
+        """Add a picture and names of moves to each step, as far as there are some, and say why
+        pictures are missing.
 
         Drawn by a process of its own: an environment may hang or break as it renders.
         """
@@ -209,8 +213,20 @@ class Retelling:
             {one["agent"]: draw_of(one["action"]) for one in step["decisions"]}
             for step in document["steps"]
         ]
+        named = [
+            {
+                agent: [int(action) for action in moves if action.isdecimal()]
+                for agent, moves in step["moves"].items()
+            }
+            for step in document["steps"]
+        ]
         # Nobody decides at the end.
-        drawn = draw_game(drawable(self._game, seed=document["seed"], turns=turns[:-1]))
+        drawn = draw_game(
+            drawable(self._game, seed=document["seed"], turns=turns[:-1], named=named)
+        )
+        for step, names in zip(document["steps"], drawn.names, strict=False):
+            for agent, found in names.items():
+                step["moves"][agent] |= {str(action): name for action, name in found.items()}
         paid = {
             agent: sum(step["rewards"].get(agent, 0.0) for step in document["steps"])
             for agent in drawn.returns
@@ -277,17 +293,19 @@ class Retelling:
 
     def _step(
         self,
-        moment: Moment,
+        step: int,
+        turn: Turn,
+        actions: Mapping[str, torch.Tensor] | None,
         agents: tuple[str, ...],
         players: Mapping[str, str],
         minds: Mapping[str, Mind],
         others: Mapping[str, Mind],
     ) -> Document:
-        """Return what was paid before a moment, and what is decided at it."""
-        rewards = moment.turn.reward[0].tolist() if moment.step else []
-        decisions = []
-        for population, chosen in (moment.actions or {}).items():
-            layout, group = self._layouts[population], moment.turn.groups[population]
+        """Return what was paid before a step, and what is decided for it."""
+        rewards = turn.reward[0].tolist() if step else []
+        decisions, moves = [], {}
+        for population, chosen in (actions or {}).items():
+            layout, group = self._layouts[population], turn.groups[population]
             for slot, index in enumerate(group.agent_index[0].tolist()):
                 if index < 0:
                     continue
@@ -303,10 +321,13 @@ class Retelling:
                     seen = thoughts(others[agent], agent, group, slot, action, layout)
                     decision["beside"] = {"player": others[agent].player, **seen}
                 decisions.append(decision)
+                moves[agent] = {str(one): said_action(one, layout) for one in _actions_of(decision)}
         return {
-            "step": moment.step,
+            "step": step,
             "rewards": dict(zip(agents, rewards, strict=False)),
             "decisions": decisions,
+            # As people type them; games that have names for them are drawn by those.
+            "moves": moves,
         }
 
 
@@ -315,6 +336,7 @@ def drawable(
     *,
     seed: int,
     turns: Sequence[Mapping[str, int | tuple[float, ...]]],
+    named: Sequence[Mapping[str, Sequence[int]]] = (),
     viewer: str | None = None,
 ) -> Drawable:
     """Return a game of a seed as drawings take it; see there for the rest."""
@@ -322,6 +344,7 @@ def drawable(
         spec=game.spec,
         seed=episode_seed(seed, episode=0),
         turns=turns,
+        named=named,
         launch_directory=game.launch_directory,
         possible_agents=game.environment.possible_agents,
         continuous_actions=game.environment.continuous_actions,
@@ -342,18 +365,17 @@ def thoughts(
     if mind.policy.state_size:
         state = mind.states.get(agent, torch.zeros(1, mind.policy.state_size))
     mask = None if group.action_mask is None else group.action_mask[:, slot]
-    judged = mind.policy.judge(
+    distribution, value, state = mind.policy.judge(
         ActorInput(observation=group.observation[:, slot], action_mask=mask, recurrent_state=state)
     )
-    if judged.recurrent_state is not None:
-        mind.states[agent] = judged.recurrent_state
-    distribution = judged.distribution
+    if state is not None:
+        mind.states[agent] = state
     chance = None if layout.num_continuous else float(distribution.log_prob(action[None]).exp())
     told: Document = {
         "likeliest": told_action(distribution.greedy()[0], layout),
         # A density is no probability.
         "probability": chance,
-        "value": None if judged.value is None else float(judged.value[0]),
+        "value": None if value is None else float(value[0]),
     }
     if isinstance(distribution, Categorical):
         chances = enumerate(distribution.log_probs[0].exp().tolist())
@@ -368,6 +390,30 @@ def thoughts(
 def told_action(action: torch.Tensor, layout: ActionLayout) -> Any:  # noqa: ANN401
     """Return an action as JSON has it: an integer from 0, or its choices and numbers."""
     return int(action) if layout.is_discrete else action.tolist()
+
+
+def numbers_of(action: Any, layout: ActionLayout) -> list[float]:  # noqa: ANN401
+    """Return a row of an action as the environment's own numbers, part by part."""
+    (own,) = layout.actions(np.array([action], layout.row_dtype))
+    parts = [np.ravel(leaf.select(own)) for leaf in layout.leaves]
+    return [float(number) for part in parts for number in part]
+
+
+def said_action(action: Any, layout: ActionLayout) -> str:  # noqa: ANN401
+    """Return a row of an action as people type it where the game has no name for it."""
+    return " ".join(
+        f"{number:.15g}" if layout.is_discrete else f"{number:g}"
+        for number in numbers_of(action, layout)
+    )
+
+
+def _actions_of(decision: Document) -> Iterator[Any]:
+    """Yield the actions that a decision names: the one that was chosen, and those thought of."""
+    yield decision["action"]
+    for thought in (decision, decision.get("beside", {})):
+        if "likeliest" in thought:
+            yield thought["likeliest"]
+        yield from (one["action"] for one in thought.get("choices", ()))
 
 
 def turned_at(steps: list[Document]) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from arena.drawings.picture import Picture
+from arena.drawings.picture import Picture, shared
 from arena.errors import ArenaError
 from arena.files import without_directories
 from arena.processes.paced_log import OneASecond
@@ -242,7 +242,12 @@ class Hypertext:
             sections: Sections.
             csv: View that has all rows of their tables; empty: none.
         """
-        return [self._block(section, csv) for section in sections]
+        blocks = [self._block(section, csv) for section in sections]
+        drawn = shared([block.picture.svg if block.picture else "" for block in blocks])
+        return [
+            replace(block, picture=replace(block.picture, svg=svg)) if block.picture else block
+            for block, svg in zip(blocks, drawn, strict=True)
+        ]
 
     def _block(self, section: Section, csv: str) -> Block:
         title = section.title

@@ -17,7 +17,7 @@ from populations.views.parts import MAX_CELL, Column, Kind, Line, Room, Row
 from populations.views.run import title_of
 from populations.views.texts import moment, plain
 
-from ..terminal.quantities import count, duration
+from ..terminal.output import count, duration
 
 DIGEST = re.compile("[0-9a-f]{64}")
 """Digest of weights, which is the name of players that nothing else names."""

@@ -5,10 +5,12 @@ Tests: `tests/tools/test_help.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Configuration = Annotated[
@@ -54,3 +56,55 @@ OnlyPopulation = Annotated[
     str | None,
     typer.Option("--population", metavar="NAME", help="Single population, by name. Default: all."),
 ]
+
+
+class TakesKeys(TyperCommand):
+    """A command with ``KEY=VALUE`` arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  (see below)
+        """Parse as typer does; name the key where an unknown option is one.
+
+        Raises:
+            ConfigError: If so.
+        """
+        written = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # typer has its own copy of click's classes in some releases, so they have no one name.
+            option = getattr(error, "option_name", "")
+            is_unknown = type(error).__name__ == "NoSuchOption"
+            hint = _as_override(option, written) if is_unknown else None
+            if hint is None:
+                raise
+            from arena.errors import ConfigError
+
+            raise ConfigError(f"there is no option {option}: keys are KEY=VALUE, {hint}") from error
+
+
+def _as_override(option: str, arguments: Sequence[str]) -> str | None:
+    """Return an option as KEY=VALUE; None where no key has its name."""
+    from populations.config.run_config import RunConfig
+    from populations.config.validation import hyperparameter_path, known_paths
+
+    name = option.lstrip("-").replace("-", "_")
+    paths = [p for p in known_paths(RunConfig) if p == tuple(name.split(".")) or p[-1] == name]
+    if place := hyperparameter_path(name):
+        paths.append(place)
+    if not paths:
+        return None
+    # The outermost of several keys with one name is meant most often.
+    path = min(paths, key=len)
+    key = ".".join("<name>" if part == "*" else part for part in path)
+    return f"{key}={_value(option, arguments)}"
+
+
+def _value(option: str, arguments: Sequence[str]) -> str:
+    """Return the value that the option was given."""
+    # "-" after the last argument: like an option, it is no value.
+    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+        if argument.startswith(f"{option}="):
+            return argument.partition("=")[2]
+        if argument == option and not following.startswith("-"):
+            return following
+    return "VALUE"

@@ -9,10 +9,11 @@ Tests: `tests/tools/test_main.py`.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -93,3 +94,34 @@ def say(text: str) -> None:
 def tell(text: str) -> None:
     """Print a line on standard error, which is not folded."""
     log_console().print(text, soft_wrap=True)
+
+
+def paragraphs(command: Callable[..., None]) -> str:
+    """Return a command's docstring with each paragraph on one line, for a terminal to wrap."""
+    text = inspect.cleandoc(command.__doc__ or "")
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def count(number: int) -> str:
+    """Write a count in at most seven characters: 12,345 or 1.35M."""
+    if number < 100_000:
+        return f"{number:,}"
+    # Three digits: from 999.5 on rounding would write 1e+03.
+    for unit, size in (("k", 10**3), ("M", 10**6), ("G", 10**9)):
+        if number < 1000 * size:
+            return f"{number / size:.3g}{unit}" if number / size < 999.5 else f"1{_above(unit)}"
+    return f"{number:.3g}"
+
+
+def _above(unit: str) -> str:
+    return {"k": "M", "M": "G", "G": "T"}[unit]
+
+
+def duration(seconds: float) -> str:
+    """Write a time as people say it: 95 s, 12 min 30 s, 3 h 05 min."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

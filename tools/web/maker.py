@@ -6,16 +6,15 @@ Tests: `tests/tools/web/test_maker.py`.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+from base64 import b64decode
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Self
 
-from .making import FITTED, GAME, LENGTH_BYTES, Made, own_variables
+from arena.processes.parent import Child
+
+from .making import FITTED, GAME, Made, own_variables
 
 MODULE = f"{__package__}.making"
 
@@ -34,7 +33,7 @@ class Maker:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
         self._is_closed = False
 
     def make(self, run: Path, views: Sequence[str]) -> Made:
@@ -51,7 +50,11 @@ class Maker:
         with self._lock:
             process = self._started()
             request = {"run": str(run.resolve()), "views": list(views)}
-            answer = msgpack.unpackb(self._exchange(process, json.dumps(request)))
+            try:
+                answer = msgpack.unpackb(b64decode(process.call(json.dumps(request).encode())))
+            except EOFError as error:
+                self._end(process)
+                raise RuntimeError(f"{MODULE} ended with code {process.poll()}") from error
             if is_long := answer.get("took_s", LONG_S) >= LONG_S:
                 self._end(process)
         if "error" in answer:
@@ -59,47 +62,25 @@ class Maker:
         # The next one starts a process of its own, which is a part of what it takes.
         return Made(answer["documents"], answer["lived_s" if is_long else "took_s"])
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", MODULE],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                # Ctrl-C in a terminal reaches the server alone, which ends this process.
-                start_new_session=True,
-                env=os.environ | own_variables(),
-            )
+    def _started(self) -> Child:
         process = self._process
+        if process is None:
+            process = self._process = Child(MODULE, talks="output", variables=own_variables())
         # After the start: either `close` has seen the process, or its flag is seen here.
         if self._is_closed:
             self._end(process)
             raise RuntimeError("the server is ending")
         return process
 
-    def _exchange(self, process: subprocess.Popen[bytes], request: str) -> bytes:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        answer = b""
-        with suppress(BrokenPipeError):
-            process.stdin.write(f"{request}\n".encode())
-            process.stdin.flush()
-            length = int.from_bytes(process.stdout.read(LENGTH_BYTES), "big")
-            answer = process.stdout.read(length)
-        if not answer:
-            self._end(process)
-            raise RuntimeError(f"{MODULE} ended with code {process.returncode}")
-        return answer
-
-    def _end(self, process: subprocess.Popen[bytes]) -> None:
-        process.kill()
-        process.communicate()
+    def _end(self, process: Child) -> None:
+        process.close()
         self._process = None
 
     def close(self) -> None:
         """End the process, whatever it makes."""
         self._is_closed = True
         if (process := self._process) is not None:
-            process.kill()
+            process.kill_group()
         # A thread that waited for its answer has none now.
         with self._lock:
             if self._process is not None:

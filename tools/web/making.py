@@ -1,9 +1,8 @@
 """Process that makes documents of runs, so that a server holds none of their rows.
 
-It reads a request a line from standard input: JSON with ``run`` and ``views``. An answer is its
-length in eight bytes, and msgpack: ``took_s``, ``lived_s`` (what the process took from its start
-on) and ``documents``, each packed, or ``error``.
-Requests are answered in their order; the process ends with its input.
+It reads a request a line: JSON with ``run`` and ``views``. An answer is a line, too, of msgpack in
+base64: ``took_s``, ``lived_s`` (what the process took from its start on) and ``documents``, each
+packed, or ``error``. Requests are answered in their order; the process ends with its input.
 
 Tests: `tests/tools/web/test_maker.py`.
 """
@@ -13,17 +12,18 @@ from __future__ import annotations
 import json
 import logging
 import os
-import queue
 import sys
-import threading
 import time
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ArenaError
+from arena.processes.child import serve
 from arena.processes.paced_log import OneASecond
+from arena.processes.parent import Child
 from populations.views.views import VIEWS
 
 from ..show.html import in_words
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 # A reader asks every few seconds.
 logger.addFilter(OneASecond())
-
-LENGTH_BYTES = 8
 
 FAILED = "failed"
 """Only key of the document of a view that could not be made: why."""
@@ -132,46 +130,32 @@ def game_document(run: Path, game: str) -> Mapping[str, object]:
     Raises:
         ArenaError: If it cannot be told, or takes too long.
     """
-    from arena.processes.questions import ask
-
-    module = f"{__package__.rpartition('.')[0]}.main"
-    command = [sys.executable, "-P", "-m", module, "replay", str(run), "--id", game, "--json"]
-    reply = ask(command, b"", timeout_s=GAME_S, variables=own_variables())
-    if reply.exit_code is None:
-        raise ArenaError(f"game {game} took more than {GAME_S:g} s to be told, and was given up")
-    if reply.exit_code:
-        raise ArenaError(reply.last_line)
-    document: Mapping[str, object] = json.loads(reply.output)
+    module, arguments = f"{__package__.rpartition('.')[0]}.main", ["replay", str(run)]
+    arguments += ["--id", game, "--json"]
+    own = own_variables()
+    with Child(module, arguments, log="temporary", talks="output", variables=own) as child:
+        lines, code = child.ask(b"", GAME_S)
+        if code is None:
+            raise ArenaError(
+                f"game {game} took more than {GAME_S:g} s to be told, and was given up"
+            )
+        if code:
+            raise ArenaError(child.last_line)
+    document: Mapping[str, object] = json.loads(b"\n".join(lines))
     return document
 
 
 def own_variables() -> dict[str, str]:
     """Return the environment variables of a process that makes documents, beside this one's."""
     # With -P it imports what this process would, and nothing from elsewhere.
-    path = os.pathsep.join(one or str(Path.cwd()) for one in sys.path)
-    # The other cores are the run's.
-    return {"OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    return {"PYTHONPATH": os.pathsep.join(one or str(Path.cwd()) for one in sys.path)}
 
 
-def main() -> None:
+def _answers(requests: Iterator[str]) -> Iterator[str]:
     """Answer requests until the input ends."""
-    # Nothing that a library prints gets among the answers.
-    output = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(requests,), daemon=True).start()
-    while True:
-        request = json.loads(requests.get())
-        answer = _answer(Path(request["run"]), request["views"])
-        output.write(len(answer).to_bytes(LENGTH_BYTES, "big") + answer)
-        output.flush()
-
-
-def _read(requests: queue.SimpleQueue[str]) -> None:
-    for line in sys.stdin:
-        requests.put(line)
-    # The server is gone: nobody waits for the document that is being made.
-    os._exit(0)
+    for line in requests:
+        request = json.loads(line)
+        yield b64encode(_answer(Path(request["run"]), request["views"])).decode()
 
 
 def _answer(run: Path, views: Sequence[str]) -> bytes:
@@ -186,4 +170,4 @@ def _answer(run: Path, views: Sequence[str]) -> bytes:
 
 
 if __name__ == "__main__":
-    main()
+    serve(_answers)

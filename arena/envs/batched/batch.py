@@ -2,11 +2,14 @@
 
 Shapes: B games, A agents, S slots of a group or population, P agents of a population, F features of
 a flattened observation, n actions, N episodes that end in one call.
+
+Tests: `tests/arena/envs/batched/test_batch.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -14,7 +17,6 @@ import torch
 from arena.envs.base import Group, Turn
 from arena.envs.batched.game import BatchedGame, StepResult
 from arena.envs.batched.scoring import BatchedScore
-from arena.envs.batched.views import View, view_of
 from arena.envs.chance import check_seeds, episode_seeds
 from arena.envs.pettingzoo.buffers import NO_DECISION
 from arena.envs.spaces.observations import (
@@ -24,7 +26,7 @@ from arena.envs.spaces.observations import (
     LARGEST_SEEN,
     num_actions,
 )
-from arena.errors import ArenaError, EnvironmentFault
+from arena.errors import ArenaError, ConfigError, EnvironmentFault
 from arena.processes.settings import SETTINGS
 from arena.users_code import is_arenas, pass_interrupt, raised
 
@@ -387,3 +389,46 @@ class GameBatch:
                 )
             if mask is not None and not bool(mask[asked].any(dim=1).all()):
                 raise EnvironmentFault(f"environment {self._id}: an action mask is empty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Population's view of the group of agents that it is part of.
+
+    Attributes:
+        name: Population's name.
+        group: Index of its group.
+        columns: Positions of its agents in the group; None if it is the whole group, in its order.
+        members: Whether an agent is in the population; the last entry, for index -1, is False. bool
+            [A + 1].
+    """
+
+    name: str
+    group: int
+    columns: torch.Tensor | None
+    members: torch.Tensor
+
+
+def view_of(game: BatchedGame, *, name: str, agents: tuple[str, ...], device: torch.device) -> View:
+    """Return the view of a population.
+
+    Raises:
+        ConfigError: If its agents have different spaces.
+    """
+    groups = [at for at, group in enumerate(game.groups) if agents[0] in group]
+    if not groups or not set(agents) <= set(game.groups[groups[0]]):
+        raise ConfigError(
+            f"populations.{name}.agents must have equal spaces, and these have not: "
+            f"{', '.join(agents)}"
+        )
+    group = game.groups[groups[0]]
+    members = torch.zeros(len(game.agents) + 1, dtype=torch.bool, device=device)
+    members[[game.agents.index(agent) for agent in agents]] = True
+    columns = torch.tensor([group.index(agent) for agent in agents], device=device)
+    return View(
+        name=name,
+        group=groups[0],
+        # None where the population is the group: its tensors pass without a copy.
+        columns=None if agents == group else columns,
+        members=members,
+    )

@@ -13,17 +13,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, Protocol
 
 import torch
 
 from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
-from arena.envs.batched.game import StepResult
+from arena.envs.batched.game import StepResult, refuse_kwargs
 from arena.envs.chance import first_uniforms
-from arena.envs.twins import openspiel_agent_spec
+from arena.envs.openspiel.game import openspiel_agent_spec
 
 AGENTS = ("player_0", "player_1")
 NOBODY = -1
@@ -32,7 +33,7 @@ Bets = tuple[int, ...]
 """All actions so far, of both agents."""
 
 
-class CardRules(Protocol):
+class CardRules(Hashable, Protocol):
     """Rules of a two-player zero-sum card game, for one deal and one line of betting."""
 
     num_cards: int
@@ -87,6 +88,7 @@ class CardTables:
     observation: torch.Tensor
 
 
+@cache
 def unroll(rules: CardRules) -> CardTables:
     """Follow every line of betting under every deal."""
     points = _points(rules)
@@ -146,16 +148,25 @@ class CardGame:
     random number of an episode picks the k-th card among the remaining ones, in their order.
 
     Args:
-        tables: Tables of the game.
         num_games: B.
         device: Device of all tensors.
+        kwargs: None.
+
+    Raises:
+        ConfigError: If there are any.
+
+    Attributes:
+        rules: Rules of the game; each has a class of its own.
     """
 
     api: Literal["aec"] = "aec"
     agents = AGENTS
     groups = (AGENTS,)
+    rules: CardRules
 
-    def __init__(self, tables: CardTables, *, num_games: int, device: torch.device) -> None:
+    def __init__(self, num_games: int, *, device: torch.device, **kwargs: object) -> None:
+        refuse_kwargs(type(self).__name__, kwargs)
+        tables = unroll(self.rules)
         num_actions, num_features = tables.legal.shape[1], tables.observation.shape[1]
         spec = openspiel_agent_spec((num_features,), num_actions)
         self.agent_specs: Mapping[str, AgentSpec] = dict.fromkeys(AGENTS, spec)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.openspiel.game import is_openspiel
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS
 from arena.errors import ConfigError
 from arena.resolve import resolve
 

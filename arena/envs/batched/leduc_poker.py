@@ -10,12 +10,8 @@ Tests: `tests/arena/envs/batched/test_card_games.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
-import torch
-
-from arena.envs.batched.cards import Bets, CardGame, CardTables, unroll
-from arena.envs.batched.game import refuse_kwargs
+from arena.envs.batched.cards import Bets, CardGame
 from arena.envs.batched.leduc_betting import CALL, FOLD, RAISE, betting_of
 
 MAX_RAISES = 2
@@ -87,22 +83,6 @@ def _hand(card: int, *, public: int) -> int:
 
 
 class LeducPoker(CardGame):
-    """Leduc poker, B games at once.
+    """Leduc poker, B games at once."""
 
-    Args:
-        num_games: B.
-        device: Device of all tensors.
-        kwargs: None.
-
-    Raises:
-        ConfigError: If there are any.
-    """
-
-    def __init__(self, num_games: int, *, device: torch.device, **kwargs: object) -> None:
-        refuse_kwargs(type(self).__name__, kwargs)
-        super().__init__(_tables(), num_games=num_games, device=device)
-
-
-@cache
-def _tables() -> CardTables:
-    return unroll(LeducRules())
+    rules = LeducRules()

@@ -15,7 +15,7 @@ from arena.envs.batched.find import find_game, names_code
 from arena.envs.checks.measure import Measured, first_difference_by_seed, measure
 from arena.envs.checks.native_play import first_difference, look
 from arena.envs.checks.native_watch import Look
-from arena.envs.checks.pettingzoo_tests import Contract, run_contract
+from arena.envs.checks.pettingzoo_tests import run_contract
 from arena.envs.checks.time_limit import TimeLimit
 from arena.envs.describe import mask_like
 from arena.envs.findings import MEND_EMPTY, MEND_SEED, Finding, finding_of, some
@@ -23,8 +23,7 @@ from arena.envs.inspect import inspect_environment
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.random_play import action_layouts, populations_of
-from arena.envs.registry import make_environment
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS, make_environment
 from arena.errors import EnvironmentFault
 from arena.processes.settings import SETTINGS
 from arena.users_code import split_lines
@@ -414,5 +413,7 @@ def _contract(subject: _Subject, report: EnvironmentReport) -> None:
         subject.single,
         api=report.spec.api,
         num_cycles=max(MIN_STEPS, min(MAX_STEPS, affordable)),
-        contract=Contract(passed=report.contract, problems=report.problems, notes=report.notes),
+        passed=report.contract,
+        problems=report.problems,
+        notes=report.notes,
     )

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.checks.turn_diff import (
     ABOUT_THE_NEXT_DECISION,
-    TurnDifference,
+    Difference,
     first_difference,
 )
 from arena.envs.describe import environment_facts
@@ -35,40 +35,6 @@ SEED = 7
 
 Progress = Callable[[int], None]
 """Callback with the number of games that have ended, after each call."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """First difference, and the way to reproduce it.
-
-    Attributes:
-        what: A tensor of `Turn` or `Group`; ``api``, ``agents``, or an agent's ``observation
-            space``, ``action space`` or ``mask`` where the specs differ.
-        one: Value in the first environment: a row of numbers (None: not a number), or a fact.
-        other: Value in the second environment.
-        position: Position of the difference in these rows.
-        also: Further tensors that differ in the same environment and call.
-        environment_index: Index in the batch; None for a fact.
-        agent: Agent concerned; None if the value belongs to no agent.
-        seed: Seed of this environment.
-        episode: Episode of this environment, from 0.
-        episode_seed: Seed that the environment's own reset got for this episode.
-        call: Call of ``step`` since this episode began; 0: the reset.
-        actions: Actions in this episode, by agent; one entry per call.
-    """
-
-    what: str
-    one: object
-    other: object
-    position: int = 0
-    also: tuple[str, ...] = ()
-    environment_index: int | None = None
-    agent: str | None = None
-    seed: int | None = None
-    episode: int | None = None
-    episode_seed: int | None = None
-    call: int | None = None
-    actions: tuple[Mapping[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,9 +224,7 @@ class _Comparison:
         if found is None:
             self.games += int(self.turn.episode_over.sum())
             return None
-        if found.environment_index is None:
-            return Difference(what=found.tensor, one=found.one, other=found.other)
-        return self._located(found, found.environment_index)
+        return found if (b := found.environment_index) is None else self._located(found, b)
 
     def report(self, difference: Difference | None) -> ConformanceReport:
         """Return the result."""
@@ -293,20 +257,14 @@ class _Comparison:
         while self._past and self._num_calls - len(self._past) < int(self._began.min()):
             self._past.popleft()
 
-    def _located(self, found: TurnDifference, b: int) -> Difference:
+    def _located(self, found: Difference, b: int) -> Difference:
         # Where an episode is over, a decision belongs to the next one, a reward to the last one.
-        is_new = found.tensor in ABOUT_THE_NEXT_DECISION and bool(self.turn.episode_over[b])
+        is_new = found.what in ABOUT_THE_NEXT_DECISION and bool(self.turn.episode_over[b])
         episode = int(self._episodes[b]) + int(is_new)
         # The reset of a new episode is its call 0, without actions.
         call = 0 if is_new else self._num_calls - int(self._began[b])
-        return Difference(
-            what=found.tensor,
-            one=found.one,
-            other=found.other,
-            position=found.position,
-            also=found.also,
-            environment_index=b,
-            agent=found.agent,
+        return replace(
+            found,
             seed=self._seeds[b],
             episode=episode,
             episode_seed=episode_seed(self._seeds[b], episode=episode),

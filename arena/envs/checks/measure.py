@@ -15,7 +15,7 @@ import torch
 
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.checks.roles import Role, roles_of
-from arena.envs.probe.stakes import ROUNDING
+from arena.envs.probe.pace import ROUNDING
 from arena.envs.random_play import random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
 

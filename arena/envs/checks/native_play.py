@@ -11,14 +11,13 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.checks.native_watch import SEED, EpisodeBroken, Look, Watch
-from arena.envs.random_actions import RandomActing
+from arena.envs.probe.play import RandomActing
 from arena.envs.value_rules import (
     Broken,
     flag_faults,
@@ -41,15 +40,10 @@ Make = Callable[[], Any]
 """Factory of a ``pettingzoo.AECEnv`` or ``ParallelEnv``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Values that an environment returned in one call, for a comparison.
-
-    Attributes:
-        parts: Values by name; not to be kept, as the environment may overwrite them.
-    """
-
-    parts: Mapping[str, object]
+Told = Mapping[str, object]
+"""Values that an environment returned in one call, by name, for a comparison; not to be kept, as
+the environment may overwrite them.
+"""
 
 
 def look(
@@ -95,8 +89,8 @@ def first_difference(
     runs = (told(make, spec=spec, seen=Look()) for _ in range(2))
     # Parts are compared at once: the environment may overwrite them in its next step.
     for call, (one, other) in enumerate(zip(*runs, strict=False)):
-        for what, part in one.parts.items():
-            if _frozen(part) != _frozen(other.parts.get(what)):
+        for what, part in one.items():
+            if _frozen(part) != _frozen(other.get(what)):
                 return f"{what}, {'after reset' if call == 0 else f'in call {call}'}"
         if call >= num_calls or time.monotonic() > until_s:
             break
@@ -285,7 +279,7 @@ def _told_parallel(
 ) -> Told:
     parts: dict[str, object] = {"agents": tuple(env.agents), **results}
     parts |= {f"the observation of {agent!r}": seen for agent, seen in observations.items()}
-    return Told(parts={**parts, **_info_masks(infos)})
+    return {**parts, **_info_masks(infos)}
 
 
 def _info_masks(infos: Mapping[str, Any]) -> dict[str, object]:
@@ -331,16 +325,14 @@ def _play_in_turns(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
         num_dead = 0
         seen, action = _decide(env, agent, acting=acting, watch=watch)
         # Before the step, which may overwrite the observation.
-        yield Told(parts={"who decides": agent, f"the observation of {agent!r}": seen})
+        yield {"who decides": agent, f"the observation of {agent!r}": seen}
         with watch.stepping(action):
             env.step(action)
         _check_turn(env, dead=dead, watch=watch)
-        yield Told(
-            parts={
-                name: dict(getattr(env, name, {}))
-                for name in ("rewards", "terminations", "truncations")
-            }
-        )
+        yield {
+            name: dict(getattr(env, name, {}))
+            for name in ("rewards", "terminations", "truncations")
+        }
 
 
 def _decide(env: Any, agent: str, *, acting: _Acting, watch: Watch) -> tuple[object, Any]:  # noqa: ANN401

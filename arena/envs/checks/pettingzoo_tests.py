@@ -10,7 +10,6 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from arena.envs.findings import MEND_CONTRACT, Finding, finding_of
@@ -35,38 +34,46 @@ MAX_SHOWN = 300
 """Length at which messages are cut off."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Contract:
-    """Results of PettingZoo's tests.
-
-    Attributes:
-        passed: Result by name of the test.
-        problems: Failures.
-        notes: Warnings, and tests that could not be run.
-    """
-
-    passed: dict[str, bool] = field(default_factory=dict)
-    problems: list[Finding] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-def run_contract(make: Callable[[], Any], *, api: Api, num_cycles: int, contract: Contract) -> None:
+def run_contract(
+    make: Callable[[], Any],
+    *,
+    api: Api,
+    num_cycles: int,
+    passed: dict[str, bool],
+    problems: list[Finding],
+    notes: list[str],
+) -> None:
     """Run PettingZoo's API test and its seed test.
 
     Args:
         make: Factory of the environment.
         api: Form of the environment.
         num_cycles: Length of each test.
-        contract: Results to add to, test by test.
+        passed: Results by name of the test, to add to test by test.
+        problems: Failures, to add to.
+        notes: Warnings, and tests that could not be run, to add to.
     """
-    num_notes = len(contract.notes)
+    num_notes = len(notes)
     for test in ("api", "seed"):
-        _run(NAMES[test, api], make, contract=contract, num_cycles=num_cycles)
+        name = NAMES[test, api]
+        error = _run(name, make, num_cycles=num_cycles, notes=notes)
+        passed[name] = error is None
+        if error is None:
+            continue
+        if name.endswith("seed_test") and not _is_difference(error):
+            # The test samples without masks where agents act at once, and expects masks of int8.
+            notes.append(f"PettingZoo's {name} could not be run: {_line(error)}")
+            continue
+        mend = MEND_CONTRACT.format(test=name)
+        problems.append(finding_of(f"PettingZoo's {name}: {_line(error)}", otherwise=mend))
     # Both tests may give the same warnings; notes of other stages stay as they are.
-    contract.notes[num_notes:] = list(dict.fromkeys(contract.notes[num_notes:]))
+    notes[num_notes:] = list(dict.fromkeys(notes[num_notes:]))
 
 
-def _run(name: str, make: Callable[[], Any], *, contract: Contract, num_cycles: int) -> None:
+def _run(
+    name: str, make: Callable[[], Any], *, num_cycles: int, notes: list[str]
+) -> BaseException | None:
+    """Run one test, note its warnings, and return its error."""
     test = _tests()[name]
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("always")
@@ -74,25 +81,14 @@ def _run(name: str, make: Callable[[], Any], *, contract: Contract, num_cycles: 
         # wrapper.
         warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
         error = _outcome(test, make, name=name, num_cycles=num_cycles)
-    contract.notes.extend(f"PettingZoo warns: {_line(warning.message)}" for warning in caught)
+    notes.extend(f"PettingZoo warns: {_line(warning.message)}" for warning in caught)
     if isinstance(error, AssertionError) and str(error).startswith(REVIVED):
-        contract.notes.append(
+        notes.append(
             f"PettingZoo's {name} stopped at a rule of its own: {REVIVED}. Here agents that "
             "come back are played and trained"
         )
-        error = None
-    contract.passed[name] = error is None
-    if error is None:
-        return
-    if name.endswith("seed_test") and not _is_difference(error):
-        # The test samples without masks where agents act at once, and expects masks of int8.
-        contract.notes.append(f"PettingZoo's {name} could not be run: {_line(error)}")
-        return
-    contract.problems.append(
-        finding_of(
-            f"PettingZoo's {name}: {_line(error)}", otherwise=MEND_CONTRACT.format(test=name)
-        )
-    )
+        return None
+    return error
 
 
 def _outcome(

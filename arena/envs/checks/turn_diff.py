@@ -18,26 +18,39 @@ ABOUT_THE_NEXT_DECISION = frozenset({"agent_index", "action_mask", "observation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnDifference:
-    """First difference of two turns: the lowest environment, then the tensors in their order.
+class Difference:
+    """First difference, and the way to reproduce it.
+
+    Of two turns it is that of the lowest environment, then of the tensors in their order.
 
     Attributes:
-        tensor: Name of a tensor of `Turn` or `Group`.
-        environment_index: Index in the batch; None where shapes or dtypes differ.
-        agent: Agent concerned; None where the tensor is not an agent's.
-        one: Row of the first turn: numbers, or None for not a number.
-        other: Row of the second turn.
-        position: First position in these rows that differs.
-        also: Further tensors that differ in this environment.
+        what: A tensor of `Turn` or `Group`; ``api``, ``agents``, or an agent's ``observation
+            space``, ``action space`` or ``mask`` where the specs differ.
+        one: Value in the first environment: a row of numbers (None: not a number), or a fact.
+        other: Value in the second environment.
+        position: Position of the difference in these rows.
+        also: Further tensors that differ in the same environment and call.
+        environment_index: Index in the batch; None for a fact, a shape or a dtype.
+        agent: Agent concerned; None if the value belongs to no agent.
+        seed: Seed of this environment.
+        episode: Episode of this environment, from 0.
+        episode_seed: Seed that the environment's own reset got for this episode.
+        call: Call of ``step`` since this episode began; 0: the reset.
+        actions: Actions in this episode, by agent; one entry per call.
     """
 
-    tensor: str
-    environment_index: int | None
-    agent: str | None
+    what: str
     one: object
     other: object
     position: int = 0
     also: tuple[str, ...] = ()
+    environment_index: int | None = None
+    agent: str | None = None
+    seed: int | None = None
+    episode: int | None = None
+    episode_seed: int | None = None
+    call: int | None = None
+    actions: tuple[Mapping[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +97,7 @@ def first_difference(
     *,
     agents: tuple[str, ...],
     populations: Mapping[str, tuple[str, ...]],
-) -> TurnDifference | None:
+) -> Difference | None:
     """Compare two turns wherever they are defined; only equal numbers are equal.
 
     Args:
@@ -94,19 +107,13 @@ def first_difference(
         populations: Agents by population.
 
     Returns:
-        The difference; None if there is none.
+        The difference, without its place in time; None if there is none.
     """
     differing = []
     for pair in _pairs(one, other, agents=agents, populations=populations):
         if not pair.is_alike():
             shapes = [f"{tensor.dtype} {tuple(tensor.shape)}" for tensor in (pair.one, pair.other)]
-            return TurnDifference(
-                tensor=pair.tensor,
-                environment_index=None,
-                agent=None,
-                one=shapes[0],
-                other=shapes[1],
-            )
+            return Difference(what=pair.tensor, one=shapes[0], other=shapes[1])
         differ = pair.differing()
         if differ is not None:
             differing.append((pair, differ))
@@ -115,9 +122,7 @@ def first_difference(
     return _lowest(differing, agents=agents)
 
 
-def _lowest(
-    differing: list[tuple[_Pair, torch.Tensor]], *, agents: tuple[str, ...]
-) -> TurnDifference:
+def _lowest(differing: list[tuple[_Pair, torch.Tensor]], *, agents: tuple[str, ...]) -> Difference:
     # The lowest environment; then `differing` is in the order of `_pairs`.
     b = min(int(differ.flatten(1).any(dim=1).nonzero()[0]) for _, differ in differing)
     here = [(pair, differ[b]) for pair, differ in differing if bool(differ[b].any())]
@@ -125,8 +130,8 @@ def _lowest(
     row, position = differ.nonzero()[0].tolist()
     column = -1 if pair.columns is None else int(pair.columns[b, row])
     further = dict.fromkeys(other.tensor for other, _ in here[1:])
-    return TurnDifference(
-        tensor=pair.tensor,
+    return Difference(
+        what=pair.tensor,
         environment_index=b,
         agent=agents[column] if column >= 0 else None,
         one=_plain(_rows(pair.one)[b, row]),

@@ -1,4 +1,4 @@
-"""B environments stepped one after the other in this process.
+"""B environments stepped one after the other in this process, and how many faults are tolerated.
 
 Tests: `tests/arena/envs/test_batched.py`, `tests/faults/test_environment_faults.py`.
 """
@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy.typing as npt
 
 from arena.envs.base import Phase
 from arena.envs.chance import episode_seed
-from arena.envs.one_by_one.faults import Faults, Moment
 from arena.envs.pettingzoo.buffers import Buffers
+from arena.envs.pettingzoo.episode import Stepper
 from arena.envs.pettingzoo.pending_decisions import DecisionFault
-from arena.envs.pettingzoo.stepper import Stepper
 from arena.errors import ArenaError, EnvironmentFault, EnvironmentNotMade
 from arena.users_code import message_of, pass_interrupt, raised
 
 logger = logging.getLogger(__name__)
+
+FREE_FAULTS = 16
+EPISODES_PER_FAULT = 10
+"""Faults tolerated since a reset: `FREE_FAULTS`, and one more per `EPISODES_PER_FAULT` episodes."""
 
 
 class OneByOne:
@@ -234,3 +237,74 @@ class OneByOne:
         # By hand, as the fault is returned and perhaps never raised.
         fault.__cause__ = error
         return fault
+
+
+class Moment(NamedTuple):
+    """Moment of a fault.
+
+    Attributes:
+        stage: Part of a call, counted from 0: every environment in the order of the batch, then
+            those that are resumed, then the decisions of all.
+        num_played: Episodes since the reset that these environments have played to their ends.
+    """
+
+    stage: int
+    num_played: int
+
+
+class Faults(Protocol):
+    """Faults since a reset."""
+
+    def clear(self) -> None:
+        """Begin anew."""
+
+    def bear(self, fault: EnvironmentFault, moment: Moment) -> None:
+        """Count a fault, after which its environment is made anew.
+
+        Raises:
+            EnvironmentFault: If it is not tolerated.
+        """
+
+
+class ToleratedFaults:
+    """Faults of which some are tolerated.
+
+    Args:
+        on_fault: Callback with each one that is. None: none is.
+
+    Attributes:
+        number: Faults since the reset.
+    """
+
+    def __init__(self, on_fault: Callable[[EnvironmentFault], None] | None) -> None:
+        self._on_fault = on_fault
+        self.number = 0
+
+    def clear(self) -> None:
+        """Begin anew."""
+        self.number = 0
+
+    def bear(self, fault: EnvironmentFault, moment: Moment) -> None:
+        """Count a fault.
+
+        Raises:
+            EnvironmentFault: If it is one too many.
+        """
+        if self._on_fault is None:
+            raise fault
+        self.number += 1
+        if self.number > most_faults(moment.num_played):
+            raise EnvironmentFault(
+                f"{self.number} episodes were void beside {moment.num_played} that were played to "
+                f"their ends; the last: {fault}"
+            ) from fault
+        self._on_fault(fault)
+
+    def most_more(self, num_played: int) -> int:
+        """Return how many faults more are tolerated if so many episodes have been played."""
+        return 0 if self._on_fault is None else most_faults(num_played) - self.number
+
+
+def most_faults(num_played: int) -> int:
+    """Return how many faults are tolerated beside so many episodes."""
+    return FREE_FAULTS + num_played // EPISODES_PER_FAULT

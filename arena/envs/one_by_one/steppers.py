@@ -1,6 +1,9 @@
 """Construction of the environments that are stepped one by one, and of the rows that they fill.
 
-Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_backends.py`.
+Those with a method ``set_phase`` are told their phase before their episodes.
+
+Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_backends.py`,
+`tests/arena/envs/test_phase.py`.
 """
 
 from __future__ import annotations
@@ -14,27 +17,28 @@ from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
 from arena.config import EnvironmentConfig
 from arena.environment_spec import EnvironmentSpec
-from arena.envs.agents import agents_of
-from arena.envs.describe import MASK_SEED, agent_spec
-from arena.envs.one_by_one.envs import OneByOne
-from arena.envs.one_by_one.faults import Faults
+from arena.envs.base import Phase
+from arena.envs.describe import MASK_SEED, agent_spec, agents_of
+from arena.envs.one_by_one.envs import Faults, OneByOne
 from arena.envs.openspiel.game import is_openspiel, load_game, openspiel_facts
 from arena.envs.openspiel.stepper import OpenSpielStepper
 from arena.envs.outcome import make_outcome, needs_infos
 from arena.envs.pettingzoo.aec import AecStepper
 from arena.envs.pettingzoo.buffers import Allocate, Buffers
-from arena.envs.pettingzoo.cycle_to_parallel import Cycle
-from arena.envs.pettingzoo.episode import EpisodeRow
-from arena.envs.pettingzoo.global_state import no_state
+from arena.envs.pettingzoo.cycle_to_parallel import Cycle, holder_of_state, strip_checking_wrappers
+from arena.envs.pettingzoo.episode import EpisodeRow, Stepper
 from arena.envs.pettingzoo.parallel import ParallelStepper
 from arena.envs.pettingzoo.reward_components import ComponentRow, ReportingAtOnce, ReportingTurns
-from arena.envs.pettingzoo.states import States
-from arena.envs.pettingzoo.stepper import Stepper
-from arena.envs.pettingzoo.strip_wrappers import holder_of_state, strip_checking_wrappers
-from arena.envs.pettingzoo.told_stepper import Phases
+from arena.envs.pettingzoo.states import States, no_state
 from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import ObservationLayout
-from arena.errors import ConfigError
+from arena.errors import ConfigError, EnvironmentFault
+from arena.users_code import pass_interrupt, raised
+
+SetPhase = Callable[[str, int | None, dict[str, str]], object]
+
+MAX_WRAPPERS = 64
+"""Wrappers that are looked through, so that one which contains itself ends the search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,3 +282,104 @@ def check_spec(
                 f"environment.id {spec.id} must have the spaces of agent {agent!r} that it had "
                 f"when it was inspected, {known}, got {found}"
             )
+
+
+def find_set_phase(env: Any) -> SetPhase | None:  # noqa: ANN401
+    """Return the outermost ``set_phase`` of an environment and its wrappers, if there is one."""
+    for _ in range(MAX_WRAPPERS):
+        method = getattr(env, "set_phase", None)
+        if callable(method):
+            found: SetPhase = method
+            return found
+        # PettingZoo's conversions pass no other attributes on.
+        inner = getattr(env, "env", None)
+        env = getattr(env, "aec_env", None) if inner is None else inner
+        if env is None:
+            return None
+    return None
+
+
+class Phases:
+    """Phase of each environment of a batch; None: told nothing yet.
+
+    Args:
+        num_envs: B.
+    """
+
+    def __init__(self, num_envs: int) -> None:
+        self.of_env: list[Phase | None] = [None] * num_envs
+
+    def post(self, phases: Sequence[Phase]) -> None:
+        """Replace the phases. Length B."""
+        self.of_env[:] = phases
+
+    def watching(self, stepper: Stepper, env: Any, *, b: int) -> Stepper:  # noqa: ANN401
+        """Return a stepper that tells its environment; the same one if that has no ``set_phase``.
+
+        Args:
+            stepper: Stepper of the environment.
+            env: The environment with all its wrappers.
+            b: Index of the environment in the batch.
+        """
+        set_phase = find_set_phase(env)
+        return stepper if set_phase is None else ToldStepper(stepper, set_phase, phases=self, b=b)
+
+
+class ToldStepper:
+    """`Stepper` that tells its environment the phase before an episode, where it has changed.
+
+    Args:
+        stepper: Stepper of the environment.
+        set_phase: Method of the environment.
+        phases: Phases of the batch.
+        b: Index of the environment in the batch.
+    """
+
+    def __init__(self, stepper: Stepper, set_phase: SetPhase, *, phases: Phases, b: int) -> None:
+        self._stepper = stepper
+        self._set_phase = set_phase
+        self._phases = phases
+        self._b = b
+        self._told: Phase | None = None
+        self._has_stepped = False
+
+    @property
+    def on_turn(self) -> str:
+        """Agent whose action is carried out, for messages."""
+        return self._stepper.on_turn
+
+    def start(self, seed: int) -> None:
+        """Tell the phase if it is another one, then reset.
+
+        Raises:
+            EnvironmentFault: If ``set_phase`` raises.
+        """
+        self._tell()
+        self._has_stepped = False
+        self._stepper.start(seed)
+
+    def step(self, actions: Mapping[str, list[Any]]) -> bool:
+        """Step as `Stepper.step` does."""
+        if not self._has_stepped:
+            # An episode that was reset by an assignment may begin in the next one.
+            self._tell()
+            self._has_stepped = True
+        return self._stepper.step(actions)
+
+    def close(self) -> None:
+        """Release everything that the environment holds."""
+        self._stepper.close()
+
+    def _tell(self) -> None:
+        phase = self._phases.of_env[self._b]
+        # By identity: each assignment brings its own.
+        if phase is None or phase is self._told:
+            return
+        try:
+            # A dictionary of its own: a user's code may change it.
+            self._set_phase(phase.name, phase.agent_steps, dict(phase.players))
+        except BaseException as error:
+            pass_interrupt(error)
+            # A user's environment may raise anything.
+            raise EnvironmentFault(raised("set_phase", error)) from error
+        self._told = phase

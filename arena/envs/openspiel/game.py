@@ -20,9 +20,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from arena.environment_spec import EnvironmentSpec
-from arena.envs.registry import KnownEnvironment
-from arena.envs.twins import TWINS, openspiel_agent_spec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.envs.registry import TWINS, KnownEnvironment
 from arena.errors import ConfigError, EnvironmentUnavailable
 
 PREFIX = "openspiel:"
@@ -285,4 +284,25 @@ def _viewed(
     is_planes = len(shape) == PLANES_RANK and layout == pyspiel.TensorLayout.CHW
     return OpenSpielGame(
         game=game, seen=seen, tensor_shape=tuple(shape), has_planes_first=is_planes
+    )
+
+
+def openspiel_agent_spec(observation_shape: tuple[int, ...], num_actions: int) -> AgentSpec:
+    """Return the spec of an agent of an OpenSpiel game.
+
+    Args:
+        observation_shape: Shape of its observations; information states are flat, (F,).
+        num_actions: n.
+    """
+    return AgentSpec(
+        observation={
+            "kind": "Box",
+            "shape": list(observation_shape),
+            "dtype": "float32",
+            # OpenSpiel declares no bounds of its tensors.
+            "low": "-inf",
+            "high": "inf",
+        },
+        action={"kind": "Discrete", "n": num_actions, "start": 0},
+        mask="observation",
     )

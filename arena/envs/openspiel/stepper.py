@@ -27,7 +27,7 @@ card.
 
 class OpenSpielStepper:
     """Stepper of one game that fills its row of the batch; an
-    `arena.envs.pettingzoo.stepper.Stepper`.
+    `arena.envs.pettingzoo.episode.Stepper`.
 
     Chance is a function of the episode's seed: its n-th event takes the n-th number of
     `arena.envs.chance.uniform`. A game that outlasts its declared length is truncated.

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from arena.envs.pettingzoo.cycle_to_parallel import holder_of_state
 from arena.envs.pettingzoo.episode import EpisodeRow
-from arena.envs.pettingzoo.strip_wrappers import holder_of_state
 from arena.errors import EnvironmentFault
 
 Actions = Mapping[str, list[Any]]

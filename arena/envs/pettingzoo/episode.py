@@ -8,7 +8,7 @@ Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/test_faults.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from arena.envs.episode_metrics import reported_figures
 from arena.envs.outcome import Score
@@ -153,3 +153,25 @@ class EpisodeRow:
         # Kept now, since PettingZoo removes the infos of dead agents.
         if self._keeps_infos and info is not None:
             self._infos[agent] = info
+
+
+class Stepper(Protocol):
+    """One environment that fills its row of the buffers."""
+
+    @property
+    def on_turn(self) -> str:
+        """Agent whose action is carried out, for messages."""
+
+    def start(self, seed: int) -> None:
+        """Reset, and set the first pending decisions."""
+
+    def step(self, actions: Mapping[str, list[Any]]) -> bool:
+        """Carry out the pending decisions; True if the episode is over.
+
+        Args:
+            actions: Actions of the whole batch by population, in the environment's own form, [B *
+                S].
+        """
+
+    def close(self) -> None:
+        """Release everything that the environment holds."""

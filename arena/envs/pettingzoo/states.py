@@ -1,5 +1,6 @@
-"""States of the environments of a batch, read by their steppers after every call. Torch-free.
+"""States of the environments of a batch, for value networks: PettingZoo's ``state()``. Torch-free.
 
+They are read by the environments' steppers after every call.
 Shapes: B environments, A agents, G numbers of a flattened state.
 
 Tests: `tests/arena/envs/spaces/test_critic_input.py`.
@@ -12,12 +13,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from gymnasium import spaces
+from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
 from arena.envs.pettingzoo.buffers import Allocate
-from arena.envs.pettingzoo.global_state import state_reader
-from arena.envs.pettingzoo.stepper import Stepper
-from arena.envs.spaces.observations import ObservationLayout
-from arena.errors import EnvironmentFault
+from arena.envs.pettingzoo.cycle_to_parallel import holder_of_state
+from arena.envs.pettingzoo.episode import Stepper
+from arena.envs.spaces.observations import NUMERIC_KINDS, UINT8, ObservationLayout, describe
+from arena.errors import ConfigError, EnvironmentFault
+from arena.users_code import pass_interrupt, raised
 
 
 class States:
@@ -111,3 +115,76 @@ class StateStepper:
     def close(self) -> None:
         """Release everything that the environment holds."""
         self._stepper.close()
+
+
+def no_state(environment_id: str, *, why: str) -> ConfigError:
+    """Return the error for a value network whose environment has no state."""
+    return ConfigError(
+        f"network.critic state needs an environment with state(): {environment_id} has none, "
+        f"{why}. network.critic joint reads what all agents of a side see"
+    )
+
+
+def describe_state(env: Any, *, environment_id: str) -> dict[str, object]:  # noqa: ANN401
+    """Return the space of a state as plain data: ``state_space``, or else the space of one state.
+
+    Args:
+        env: A PettingZoo environment that has been reset.
+        environment_id: Environment's id, for messages.
+
+    Raises:
+        ConfigError: If there is no state, or no network can read it.
+    """
+    try:
+        state = state_reader(env)()
+    except (AttributeError, NotImplementedError) as error:
+        raise no_state(environment_id, why=f"it raised {type(error).__name__}") from error
+    except BaseException as error:
+        pass_interrupt(error)
+        # A user's environment may raise anything.
+        raise no_state(environment_id, why=raised("it", error)) from error
+    # Optional in PettingZoo, and not always what state() returns.
+    declared = getattr(env, "state_space", None)
+    if isinstance(declared, spaces.Space) and _holds(declared, state):
+        space: spaces.Space[Any] = declared
+    else:
+        space = _space_around(state, environment_id=environment_id)
+    return describe(space)
+
+
+def _holds(space: spaces.Space[Any], state: object) -> bool:
+    """Return whether rows of the declared space can hold a state; bounds are ignored."""
+    try:
+        layout = ObservationLayout.from_json(describe(space))
+        # Scratch: whether the write succeeds is all that counts.
+        layout.flatten_into(np.zeros(layout.size, dtype=layout.dtype), state)
+    except (ConfigError, EnvironmentFault, LookupError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _space_around(state: object, *, environment_id: str) -> spaces.Space[Any]:
+    try:
+        values = np.asarray(state)
+    except ValueError as error:
+        raise no_state(environment_id, why=f"what it gives is no array: {error}") from None
+    if values.dtype.kind not in NUMERIC_KINDS or not values.size:
+        raise no_state(
+            environment_id,
+            why=f"it must be an array of numbers, got {values.dtype} {values.shape}",
+        )
+    if values.dtype == UINT8:
+        # Bytes keep the row four times smaller than float32.
+        return spaces.Box(0, 255, values.shape, np.uint8)
+    return spaces.Box(-np.inf, np.inf, values.shape, np.float32)
+
+
+def state_reader(env: Any) -> Callable[[], Any]:  # noqa: ANN401
+    """Return the environment's ``state``, past wrappers that would count our resets or
+    check them.
+    """
+    # Its own state() is that of the environment inside.
+    if type(env) is aec_to_parallel_wrapper:
+        env = env.aec_env
+    read: Callable[[], Any] = holder_of_state(env).state
+    return read

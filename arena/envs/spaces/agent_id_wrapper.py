@@ -16,8 +16,7 @@ import torch
 from arena.config import LearnerSetup, NetworkConfig
 from arena.environment_spec import AgentSpec
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
-from arena.envs.spaces.agent_id import with_agent_id
-from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout, with_agent_id
 
 
 def observation_layout(

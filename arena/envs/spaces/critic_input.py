@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from arena.config import NetworkConfig
 from arena.environment_spec import EnvironmentSpec
-from arena.envs.spaces.agent_id import with_agent_id
-from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout, with_agent_id
 from arena.errors import ConfigError
 
 

@@ -1,13 +1,15 @@
 """Spaces as plain data, and observations as flat rows.
 
 Torch-free. Shapes: N rows, F numbers of a flattened observation.
+
+Tests: `tests/arena/envs/spaces/test_agent_id_wrapper.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,6 +43,9 @@ something of an environment and nothing of a policy, so they are refused where t
 BOUNDED_REWARD = f"finite and at most {_REWARD} in size"
 BOUNDED_SEEN = f"finite and at most {_SEEN} in size"
 """The rules, in messages."""
+
+AGENT_ID = ("agent id",)
+"""Name of the leaf; no environment uses it."""
 
 
 def describe(space: object) -> dict[str, object]:
@@ -329,3 +334,32 @@ def unflattened(leaf: Leaf, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         # Rows are float32; integers get their dtype back.
         values = np.rint(rows) if leaf.dtype.kind in "iu" else rows
     return values.reshape(len(rows), *leaf.shape).astype(leaf.dtype)
+
+
+def is_agent_id(leaf: Leaf) -> bool:
+    """Return whether a part of a row is an agent id."""
+    return leaf.keys == AGENT_ID
+
+
+def with_agent_id(layout: ObservationLayout, *, num_agents: int) -> ObservationLayout:
+    """Return the layout of rows that end with an agent id.
+
+    Args:
+        layout: Layout of the rows without it.
+        num_agents: Number of agents of the population.
+    """
+    # A Discrete leaf, as its numbers are a one-hot.
+    leaf = Leaf(
+        keys=AGENT_ID,
+        kind="Discrete",
+        shape=(),
+        dtype=np.dtype(np.int64),
+        # Last in the row: the places of all other leaves stay.
+        offset=layout.size,
+        size=num_agents,
+        low=0,
+        high=num_agents - 1,
+        choices=(num_agents,),
+        starts=(0,),
+    )
+    return replace(layout, leaves=(*layout.leaves, leaf), size=layout.size + num_agents)

@@ -50,7 +50,7 @@ class Crew:
     @property
     def pids(self) -> list[int]:
         """Process ids."""
-        return [worker.process.pid for worker in self._workers]
+        return [worker.pid for worker in self._workers]
 
     def resident_bytes(self) -> int:
         """Return the memory that the processes have."""
@@ -112,7 +112,7 @@ class Crew:
         self._lost = self._lost or reason
         self._selector.close()
         for worker in self._workers:
-            worker.kill()
+            worker.kill_group()
 
     def _reason(self, index: int) -> str:
         """Say how a worker ended."""

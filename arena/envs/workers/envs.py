@@ -19,8 +19,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from arena.envs.base import Phase
-from arena.envs.episode_metrics import Report
-from arena.envs.one_by_one.faults import Moment, ToleratedFaults
+from arena.envs.one_by_one.envs import Moment, ToleratedFaults
 from arena.envs.one_by_one.steppers import EnvsRequest, Rows
 from arena.envs.workers.crew import Crew
 from arena.envs.workers.messages import (
@@ -251,7 +250,7 @@ class WorkerEnvs:
         answers = self._ask(commands, doing=doing)
         buffers.has_void = any(answer.has_void for answer in answers)
         buffers.figures.reports[:] = [
-            Report(share.start + one.environment, one.agent, one.figures, one.num_ignored)
+            replace(one, environment=share.start + one.environment)
             for share, answer in zip(self._shares, answers, strict=True)
             for one in answer.figures
         ]

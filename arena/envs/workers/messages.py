@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
 from typing import Any, Literal
 
 from arena.codec import from_msgpack, msgpack_bytes
 from arena.envs.base import Phase
+from arena.envs.episode_metrics import Report
 from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.errors import DecodeError
 from arena.types import Part
@@ -87,7 +87,7 @@ class Fault(Part, frozen=True, kw_only=True):
     """Fault of an environment.
 
     Attributes:
-        stage: As in `arena.envs.one_by_one.faults.Moment`.
+        stage: As in `arena.envs.one_by_one.envs.Moment`.
         num_played: As there, of the share.
         text: Text of the error.
         traceback: Its traceback.
@@ -119,28 +119,19 @@ class Error(Part, frozen=True, kw_only=True):
     traceback: str
 
 
-class Figures(Part, frozen=True, kw_only=True):
-    """An `arena.envs.episode_metrics.Report`, with the index in the share."""
-
-    environment: int
-    agent: int
-    figures: Mapping[str, float]
-    num_ignored: int
-
-
 class Answer(Part, frozen=True, kw_only=True, tag=True):
     """Answer to each command.
 
     Attributes:
         faults: Faults in the order of their discovery.
-        figures: Reports of episodes that ended.
+        figures: Reports of episodes that ended, with indices in the share.
         has_void: Whether an episode is void.
         num_played: Episodes that the share has played to their ends since the reset.
         error: Error that ended the command; None: it was carried out.
     """
 
     faults: tuple[Fault, ...] = ()
-    figures: tuple[Figures, ...] = ()
+    figures: tuple[Report, ...] = ()
     has_void: bool = False
     num_played: int = 0
     error: Error | None = None

@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.envs.base import Phase
-from arena.envs.one_by_one.envs import OneByOne
-from arena.envs.one_by_one.faults import Moment
+from arena.envs.one_by_one.envs import Moment, OneByOne
 from arena.envs.one_by_one.steppers import make_one_by_one
 from arena.envs.workers.messages import (
     Answer,
@@ -27,7 +26,6 @@ from arena.envs.workers.messages import (
     Error,
     ErrorKind,
     Fault,
-    Figures,
     Make,
     Reset,
     Step,
@@ -164,7 +162,7 @@ def _play(command: Reset | Step, share: Share) -> Answer:
         error = _error(raised)
     return Answer(
         faults=tuple(share.faults.found),
-        figures=tuple(Figures(**report._asdict()) for report in buffers.figures.reports),
+        figures=tuple(buffers.figures.reports),
         has_void=buffers.has_void,
         num_played=share.envs.num_played,
         error=error,

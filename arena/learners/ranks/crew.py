@@ -1,13 +1,17 @@
-"""The ranks of a learner, seen from rank 0, which speaks to the controller.
+"""The ranks of a learner, seen from rank 0, which speaks to the controller, and from the others.
 
-Tests: `tests/arena/learners/ranks/test_crew.py`.
+A rank's part of an assignment's result is added up with those of the others.
+
+Tests: `tests/arena/learners/ranks/test_crew.py`, `tests/arena/learners/ranks/test_weights.py`,
+`tests/arena/learners/ranks/test_results.py`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -15,18 +19,26 @@ import torch
 from msgspec.structs import replace
 
 from arena.config import LearnerSetup
+from arena.core import Algorithm, LearnsInRanks
 from arena.envs.workers.shared_arrays import anonymous_memory
+from arena.errors import ConfigError
 from arena.learners.ranks.link import MIN_BYTES, Link, RankFailed, RankLost
-from arena.learners.ranks.results import RankResult
-from arena.matches.match import Progress
+from arena.matches.play import Progress
+from arena.matches.tally import merge_tallies
+from arena.normalization import all_of
 from arena.processes.helper import Helper
-from arena.wire.messages import Train
+from arena.rollout.measured import Measures
+from arena.types import Count, Digest, Entrant, Part, PolicyId, Tally
+from arena.wire.messages import Finished, InFlight, Train
 
 MODULE = "arena.learners.rank"
 
 LOAD_S = 90.0
 """Longest time that others may take to load what they need, without progress: as long as a learner
 has until its Hello (`populations.controller.state.leases.Patience`)."""
+
+
+DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class Ranks(Protocol):
@@ -82,7 +94,7 @@ class Crew:
     @property
     def pids(self) -> list[int]:
         """Process ids of the others; none after a failure."""
-        return [helper.process.pid for helper in self._helpers]
+        return [helper.pid for helper in self._helpers]
 
     def begin(self, message: Train) -> None:
         """Begin an assignment in all ranks.
@@ -138,7 +150,7 @@ class Crew:
         """End the others at once: what they hold of an assignment that failed fits nothing."""
         self.is_busy = False
         for helper in self._helpers:
-            helper.kill()
+            helper.kill_group()
         self._helpers = []
         if self._link is not None:
             self._link.close()
@@ -205,3 +217,154 @@ class Crew:
 
     def _name(self, rank: int) -> str:
         return f"process {rank + 1} of {self.number} of this learner (learner_cores)"
+
+
+class Member:
+    """A further rank's side, an `arena.learners.ranks.crew.Ranks`; it counts progress, too.
+
+    Args:
+        link: Connection to rank 0.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.rank = link.rank
+        self.number = link.number
+        self._link = link
+
+    def begin(self, message: Train) -> None:
+        """Do nothing: rank 0 has begun it."""
+
+    def exchange(self, values: torch.Tensor) -> torch.Tensor:
+        """Give the others numbers and get theirs; see `arena.normalization.Exchange`."""
+        self.advance()
+        return self._link.exchange(values)
+
+    def results(self, own: RankResult) -> list[RankResult]:
+        """Give rank 0 this rank's part of the result; return that alone."""
+        self._link.send(0, own)
+        return [own]
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Count one turn of the loop, for the heartbeats of rank 0."""
+        self._link.count(agent_steps)
+
+
+def share_state(algorithm: Algorithm, ranks: Ranks) -> None:
+    """Give all ranks the state of rank 0's algorithm, as if they had loaded its checkpoint; from
+    now on they learn together.
+
+    Raises:
+        ConfigError: If the algorithm cannot.
+    """
+    if not isinstance(algorithm, LearnsInRanks):
+        raise ConfigError(
+            f"learner_cores must be 1 with algorithm {type(algorithm).__name__}, which has no "
+            f"method join (arena.core.LearnsInRanks), got {ranks.number}"
+        )
+    weights, optimizer = algorithm.weights(), algorithm.optimizer_state()
+    updates = int(all_of(ranks.exchange, algorithm.learner_updates)[0, 0])
+    state = ranks.exchange(_flat(weights, optimizer))[0]
+    if ranks.rank:
+        sizes = [tensor.numel() for tensor in (*weights.values(), *optimizer.values())]
+        parts = iter(torch.split(state, sizes))
+        # In the order of `_flat`.
+        weights, optimizer = (
+            {name: next(parts).view(tensor.shape) for name, tensor in tensors.items()}
+            for tensors in (weights, optimizer)
+        )
+        algorithm.load(weights, optimizer, learner_updates=updates)
+    algorithm.join(ranks.exchange)
+
+
+def is_same_state(algorithm: Algorithm, ranks: Ranks) -> bool:
+    """Return whether all ranks have the same state; the answer is the same in each of them."""
+    state = _flat(algorithm.weights(), algorithm.optimizer_state())
+    digest = hashlib.sha256(state.numpy().tobytes()).digest()
+    digests = ranks.exchange(torch.frombuffer(bytearray(digest), dtype=torch.uint8))
+    return bool((digests == digests[0]).all())
+
+
+def share_digests(own: Sequence[Digest], ranks: Ranks, *, number: int) -> tuple[Digest, ...]:
+    """Return some digests of rank 0 in all ranks.
+
+    Args:
+        own: The digests in rank 0; not read in the others.
+        ranks: The ranks.
+        number: Number of digests.
+    """
+    sent = bytes.fromhex("".join(own)) if not ranks.rank else bytes(DIGEST_BYTES * number)
+    got = ranks.exchange(torch.frombuffer(bytearray(sent), dtype=torch.uint8))[0]
+    return tuple(Digest(bytes(part.tolist()).hex()) for part in got.view(number, DIGEST_BYTES))
+
+
+def _flat(
+    weights: Mapping[str, torch.Tensor], optimizer: Mapping[str, torch.Tensor]
+) -> torch.Tensor:
+    """Return all numbers of a state, one after the other. float32 [K]."""
+    return torch.cat([tensor.flatten() for tensor in (*weights.values(), *optimizer.values())])
+
+
+class Losses(Part, frozen=True, kw_only=True):
+    """Episodes that came to nothing.
+
+    Attributes:
+        dropped: Policies whose episodes in flight are gone.
+        num_dropped: Number of episodes that were dropped for lack of memory.
+        num_void: Number of episodes whose environment broke.
+    """
+
+    dropped: tuple[PolicyId, ...]
+    num_dropped: Count
+    num_void: Count
+
+    def added_to(self, finished: Finished) -> Finished:
+        """Return a result that reports them."""
+        lost = {"episode/void": float(self.num_void), "episode/dropped": float(self.num_dropped)}
+        metrics = {**finished.metrics, **{name: count for name, count in lost.items() if count}}
+        return replace(finished, metrics=metrics, dropped=self.dropped)
+
+
+class RankResult(Part, frozen=True, kw_only=True):
+    """A rank's part of the result of a training assignment.
+
+    Attributes:
+        tallies: Matches.
+        episodes: All episodes, matches or not.
+        measures: Measurements of each trainee, in the order of the assignment.
+        in_flight: Episodes that are held to continue.
+        losses: Episodes that were lost.
+    """
+
+    tallies: tuple[Tally, ...]
+    episodes: tuple[Tally, ...]
+    measures: tuple[Measures, ...]
+    in_flight: tuple[InFlight, ...]
+    losses: Losses
+
+
+def merge_results(results: Sequence[RankResult]) -> RankResult:
+    """Return the result of all ranks, as if one process had played all environments."""
+    first = results[0]
+    for other in results[1:]:
+        for mine, theirs in zip(first.measures, other.measures, strict=True):
+            mine.merge(theirs)
+    return RankResult(
+        tallies=merge_tallies([tally for one in results for tally in one.tallies]),
+        episodes=merge_tallies([tally for one in results for tally in one.episodes]),
+        measures=first.measures,
+        in_flight=_merge_in_flight([flight for one in results for flight in one.in_flight]),
+        losses=Losses(
+            dropped=tuple(dict.fromkeys(name for one in results for name in one.losses.dropped)),
+            num_dropped=sum(one.losses.num_dropped for one in results),
+            num_void=sum(one.losses.num_void for one in results),
+        ),
+    )
+
+
+def _merge_in_flight(parts: Sequence[InFlight]) -> tuple[InFlight, ...]:
+    merged: dict[tuple[Entrant, ...], InFlight] = {}
+    for part in parts:
+        known = merged.get(part.entrants)
+        num_envs = part.num_envs + (0 if known is None else known.num_envs)
+        merged[part.entrants] = replace(part, num_envs=num_envs)
+    return tuple(merged.values())

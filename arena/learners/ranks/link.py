@@ -17,15 +17,17 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
-import torch
 
 from arena.codec import from_msgpack, msgpack_bytes
 from arena.errors import ArenaError, DecodeError
 from arena.wire.messages import Failed
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 
@@ -186,6 +188,9 @@ class Link:
 
     def _map(self, capacity: int) -> None:
         """Have slots of so many bytes. All ranks do at the same exchange, so all see the same."""
+        # Here: who only hears of ranks that failed needs no torch, which takes seconds to load.
+        import torch
+
         begin = LINE * (1 + self.number)
         num_bytes = begin + 2 * self.number * capacity
         # Each of them: it only ever grows, and to the same size.

@@ -10,11 +10,11 @@ import time
 from arena.config import LearnerSetup
 from arena.envs.random_play import action_layouts
 from arena.games.recording import GameRecorder
-from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
+from arena.learners.work.players import Equipment
 from arena.matches import openings
 from arena.matches.match import Block, Share, Stopped, play_matches, share_envs
-from arena.matches.seating import is_cooperation, num_episodes
+from arena.matches.seating import num_episodes, plays_of
 from arena.matches.seeds import environment_seeds, seed_everything
 from arena.matches.tally import merge_tallies
 from arena.types import Seat, Seating, Tally
@@ -45,8 +45,7 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
             for share in shares
         ]
         sizes = [(share.pairing, share.num_envs) for share in shares]
-        # In cooperation each environment has a game of both teams.
-        recorder.choose(sizes, num_plays=2 if is_cooperation(setup.sides) else 1)
+        recorder.choose(sizes, num_plays=len(plays_of(setup.seats)))
         try:
             tallies += play_matches(
                 env,
@@ -93,7 +92,7 @@ def _radices(setup: LearnerSetup) -> dict[str, tuple[int, ...] | None]:
 
 def _block(seating: Seating, *, share: Share, equipment: Equipment) -> Block:
     return Block(
-        entrants=tuple(player.entrant for player in seating.players),
+        entrants=seating.entrants({}),
         actors=tuple(
             equipment.players.frozen(
                 player, population=seat.population, greedy=equipment.setup.greedy_matches

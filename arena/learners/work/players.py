@@ -1,6 +1,7 @@
 """The players of an assignment: loaded from checkpoints, checked, and kept for the next one.
 
-Kept players are a cache: with or without it an assignment gives the same result.
+Kept players are a cache: with or without it an assignment gives the same result. They are a part of
+the equipment with which a worker carries out every assignment.
 
 Tests: `tests/arena/learners/work/test_worker.py`,
 `tests/arena/learners/work/test_worker_faults.py`.
@@ -9,7 +10,7 @@ Tests: `tests/arena/learners/work/test_worker.py`,
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -24,12 +25,15 @@ from arena.envs.random_play import action_layouts
 from arena.envs.spaces.agent_id_wrapper import observation_layouts
 from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.errors import ConfigError
-from arena.learners.work.environments import Team
+from arena.learners.ranks.crew import Losses, Ranks
+from arena.learners.work.environments import Environments, Team
 from arena.learners.work.faults import naming_checkpoint, naming_policy
 from arena.learning.acting import product_dtype
 from arena.learning.algorithms import make_algorithm
 from arena.matches.actors import BotActor, make_bot
+from arena.matches.play import Progress
 from arena.networks.frozen import FrozenPolicy
+from arena.processes.settings import KeptSettings
 from arena.resolve import put_first_on_path
 from arena.types import RANDOM_BOT, CheckpointRef, Entrant, Player, is_bot, population_of
 from arena.wire.messages import Published, Trainee
@@ -70,12 +74,10 @@ class RecentlyUsed(Generic[KeyT, ValueT]):
             self._values.popitem(last=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Live:
-    """An algorithm in the very state that loading its checkpoint would give."""
-
-    hyperparameters: Mapping[str, float]
-    algorithm: Algorithm
+_Live = tuple[Mapping[str, float], Algorithm]
+"""Hyperparameters of an algorithm, and the algorithm in the very state that loading its checkpoint
+would give.
+"""
 
 
 class Players:
@@ -192,13 +194,12 @@ class Players:
         if trainee.checkpoint is not None:
             # take: training changes it in place, and then it is no longer that checkpoint's.
             live = self._live.take((trainee.policy, trainee.checkpoint.digest))
-        if (
-            live is not None
-            and live.hyperparameters == trainee.hyperparameters
+        if live is not None:
+            hyperparameters, algorithm = live
             # A donor's checkpoint has the donor's count of updates, the policy keeps its own.
-            and live.algorithm.learner_updates == trainee.learner_updates
-        ):
-            return live.algorithm
+            is_own = algorithm.learner_updates == trainee.learner_updates
+            if is_own and hyperparameters == trainee.hyperparameters:
+                return algorithm
         population = population_of(trainee.policy)
         algorithm = self._make_algorithm(trainee, population=population, seed=seed)
         if trainee.checkpoint is not None:
@@ -269,7 +270,7 @@ class Players:
         return Published(policy=trainee.policy, checkpoint=reference)
 
     def _keep(self, trainee: Trainee, reference: CheckpointRef, algorithm: Algorithm) -> None:
-        live = _Live(hyperparameters=dict(trainee.hyperparameters), algorithm=algorithm)
+        live = dict(trainee.hyperparameters), algorithm
         self._live.put((trainee.policy, reference.digest), live)
 
     def _check(self, manifest: Manifest, *, population: str) -> None:
@@ -293,3 +294,30 @@ def _critics(setup: LearnerSetup) -> dict[str, CriticInput]:
         for name, population in setup.populations.items()
     }
     return {name: critic for name, critic in found.items() if critic is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """Equipment with which a worker carries out every assignment. Owned by its thread.
+
+    Attributes:
+        setup: Setup of the learner.
+        environments: Environments, made when they are first needed.
+        players: Players and algorithms that are loaded already.
+        device: Device of networks and environments.
+        progress: Counter of steps, for heartbeats.
+        should_stop: Function that returns whether the learner is to stop.
+        settings: Settings of the process for Arena's own work.
+        take_losses: Function that returns the episodes that were lost since the last call.
+        ranks: Processes that carry out training assignments together; None: this one does alone.
+    """
+
+    setup: LearnerSetup
+    environments: Environments
+    players: Players
+    device: torch.device
+    progress: Progress
+    should_stop: Callable[[], bool]
+    settings: KeptSettings
+    take_losses: Callable[[], Losses]
+    ranks: Ranks | None = None

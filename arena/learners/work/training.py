@@ -6,8 +6,10 @@ Tests: `tests/arena/learners/work/test_worker.py`, `tests/arena/learners/work/te
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,17 +18,20 @@ from msgspec.structs import replace
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Phase
 from arena.envs.phase import players_of_agents, tell_environments
-from arena.learners.ranks.crew import Ranks
-from arena.learners.ranks.results import RankResult, merge_results
-from arena.learners.ranks.state import is_same_state, share_digests, share_state
+from arena.learners.ranks.crew import (
+    RankResult,
+    Ranks,
+    is_same_state,
+    merge_results,
+    share_digests,
+    share_state,
+)
 from arena.learners.work.environments import HeldEpisodes, Team, actors_in, weights_of
-from arena.learners.work.equipment import Equipment
-from arena.learners.work.faults import AssignmentFault, naming_policy
-from arena.learners.work.mean_metrics import MeanMetrics
-from arena.learners.work.returns import ReturnSums
-from arena.learners.work.silence import Reached, Silence
+from arena.learners.work.faults import AssignmentFault, Reached, Silence, naming_policy
+from arena.learners.work.players import Equipment
 from arena.learners.work.warm_up import warm_up
 from arena.learning.hyperparameters import policy_reward_weights
+from arena.learning.update_metrics import MeanMetrics
 from arena.matches.seated import equal_blocks
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.normalization import all_of
@@ -36,16 +41,18 @@ from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import (
     Digest,
     Entrant,
-    Player,
     PolicyId,
     Seating,
     Tally,
-    trainee_entrant,
 )
 from arena.users_code import naming_network
 from arena.wire.messages import Finished, InFlight, Published, Train, Trainee
 
 logger = logging.getLogger(__name__)
+
+
+ROUNDING = 1e-9
+"""Rounding left of a sum that is 0, relative to the size of returns."""
 
 
 def train(message: Train, equipment: Equipment) -> Finished:
@@ -167,6 +174,7 @@ class _Training:
     ) -> None:
         self._ranks = ranks
         self._message = message
+        self._trainees: dict[str, Entrant] = {t.policy: t.entrant for t in message.trainees}
         self._equipment = equipment
         self._learning = learning
         self._generator = generator
@@ -231,7 +239,7 @@ class _Training:
         held.checkpoints = checkpoints
         environments.hold(self._team, held)
         return tuple(
-            InFlight(entrants=self._entrants(held.seating_of(weights)), num_envs=num_envs)
+            InFlight(entrants=held.seating_of(weights).entrants(self._trainees), num_envs=num_envs)
             for weights, num_envs in held.in_flight.items()
         )
 
@@ -376,27 +384,13 @@ class _Training:
         """Seat players; ``known`` ones need not be loaded, and may have no files any more."""
         seated: list[SeatedPlayer] = []
         for seat, player in zip(self._equipment.setup.training_seats, seating.players, strict=True):
-            if self._is_trainee(player):
+            if player.entrant in self._trainees:
                 seated.append(self._learning[PolicyId(player.player)])
                 continue
             actor = known.get((seat.population, player.entrant))
             load = self._equipment.players.frozen
             seated.append(actor or load(player, population=seat.population, team=self._team))
-        return TrainingBlock(entrants=self._entrants(seating), players=tuple(seated))
-
-    def _is_trainee(self, player: Player) -> bool:
-        return player.weights is None and PolicyId(player.player) in self._learning
-
-    def _entrants(self, seating: Seating) -> tuple[Entrant, ...]:
-        generations = {t.policy: t.generation for t in self._message.trainees}
-        return tuple(
-            trainee_entrant(
-                PolicyId(player.player), generation=generations[PolicyId(player.player)]
-            )
-            if self._is_trainee(player)
-            else player.entrant
-            for player in seating.players
-        )
+        return TrainingBlock(entrants=seating.entrants(self._trainees), players=tuple(seated))
 
     def metrics(self, result: RankResult) -> dict[str, float]:
         """Return flat, finite metrics; of several trainees each one's are below its id."""
@@ -420,8 +414,7 @@ class _Training:
         """Return metrics of all ended episodes in which the policy learned."""
         num_episodes = length_sum = 0
         returns = ReturnSums()
-        generations = {t.policy: t.generation for t in self._message.trainees}
-        entrant = trainee_entrant(policy, generation=generations[policy])
+        entrant = self._trainees[policy]
         for tally in episodes:
             if entrant in tally.entrants:
                 num_episodes += tally.matches
@@ -444,3 +437,46 @@ def seatings_that_fit(
     rng = np.random.default_rng(derived_seed(seed, Stream.BLOCKS))
     chosen = sorted(rng.permutation(len(seatings))[:num_envs].tolist())
     return tuple(seatings[index] for index in chosen)
+
+
+@dataclass(slots=True)
+class ReturnSums:
+    """Sums over the seats of one player.
+
+    A player that sits on several sides of a game in which one side's gain is the other's loss has
+    returns that cancel, however well it plays: such matches are left out.
+    """
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, tally: Tally, *, entrant: Entrant, sides: Sequence[str]) -> None:
+        """Add a tally.
+
+        Args:
+            tally: Results of some matches.
+            entrant: Entrant of the player.
+            sides: Side of each seat.
+        """
+        mine = [index for index, name in enumerate(tally.entrants) if name == entrant]
+        total = math.fsum(tally.return_sum[index] for index in mine)
+        squares = math.fsum(tally.return_sum_of_squares[index] for index in mine)
+        count = tally.matches * len(mine)
+        # Cauchy-Schwarz: |sum of x| <= sqrt(count * sum of x^2)
+        size = math.sqrt(max(squares, 0.0) * count)
+        # Mirror play of a zero-sum game: the mean is 0, however well it plays.
+        if len({sides[index] for index in mine}) > 1 and abs(total) <= ROUNDING * size:
+            return
+        self.count += count
+        self.total += total
+        self.squares += squares
+
+    def metrics(self) -> dict[str, float]:
+        """Return mean and deviation; nothing where all matches were left out."""
+        if not self.count:
+            return {}
+        mean = self.total / self.count
+        # Var = E[x^2] - E[x]^2; rounding may leave it below 0
+        variance = max(self.squares / self.count - mean * mean, 0.0)
+        return {"episode/return_mean": mean, "episode/return_deviation": math.sqrt(variance)}

@@ -9,13 +9,16 @@ from collections.abc import Mapping
 
 import torch
 
+from arena.config import NormalizerWarmUp
 from arena.core import HasNormalizers
-from arena.envs.base import BatchedEnv, Phase, Turn
+from arena.envs.base import Phase, Turn
 from arena.envs.phase import players_of_agents, tell_environments
 from arena.errors import ConfigError
-from arena.learners.work.equipment import Equipment
 from arena.learners.work.faults import AssignmentFault
+from arena.learners.work.players import Equipment
+from arena.matches.play import Play
 from arena.matches.seated import SeatedPlayers
+from arena.matches.seating import plays_of
 from arena.matches.seeds import environment_seeds
 from arena.rollout.critic_rows import CriticRows
 from arena.rollout.recorder import Learning
@@ -25,7 +28,7 @@ from arena.wire.messages import Train
 MAX_IDLE = 10_000
 """Calls of ``step`` in a row without a decision of the population after which play ends.
 
-Training, which follows, tells of somebody who never decides (`arena.learners.work.silence`).
+Training, which follows, tells of somebody who never decides (`arena.learners.work.faults`).
 """
 
 
@@ -57,94 +60,77 @@ def warm_up(
                 "update_normalizers, so there is nothing to fill"
             )
         equipment.environments.enter(message.lesson)
-        play = _Play(
-            equipment.environments.begin(),
+        _fill(
+            algorithm,
             equipment,
-            player=settings.player,
+            message=message,
             population=policy.population,
+            settings=settings,
             generator=generator,
         )
-        play.run(algorithm, message=message, agent_steps=settings.agent_steps)
         equipment.environments.release()
 
 
-class _Play:
-    """A bot in every seat, watched by the policy of one population."""
-
-    def __init__(
-        self,
-        env: BatchedEnv,
-        equipment: Equipment,
-        *,
-        player: str,
-        population: str,
-        generator: torch.Generator,
-    ) -> None:
-        setup, players = equipment.setup, equipment.players
-        self._env = env
-        self._equipment = equipment
-        self._population = population
-        self._generator = generator
-        self._player = player
-        self._block_of_env = torch.zeros(env.num_envs, dtype=torch.int64, device=equipment.device)
-        bot = Player(player=PlayerId(player))
-        self._seated = SeatedPlayers(
-            [[players.frozen(bot, population=seat.population) for seat in setup.seats]],
-            block_of_env=self._block_of_env,
-            seats=setup.seats,
+def _fill(
+    algorithm: HasNormalizers,
+    equipment: Equipment,
+    *,
+    message: Train,
+    population: str,
+    settings: NormalizerWarmUp,
+    generator: torch.Generator,
+) -> None:
+    """Let a bot play in every seat until a population has decided so often."""
+    setup, players = equipment.setup, equipment.players
+    env = equipment.environments.begin()
+    seats = [setup.seats[index] for index in plays_of(setup.seats)[0]]
+    block_of_env = torch.zeros(env.num_envs, dtype=torch.int64, device=equipment.device)
+    told = players_of_agents(seats, [settings.player] * len(seats))
+    phase = Phase(name="training", agent_steps=0, players=told)
+    tell_environments(env, [phase], block_of_env=block_of_env)
+    bot = Player(player=PlayerId(settings.player))
+    play = Play(
+        env,
+        seeds=environment_seeds(message.seed, num_envs=env.num_envs),
+        generator=generator,
+        seated=SeatedPlayers(
+            [[players.frozen(bot, population=seat.population) for seat in seats]],
+            block_of_env=block_of_env,
+            seats=seats,
             agents=env.agents,
+        ),
+    )
+    critic = None
+    if population in players.critics:
+        critic = CriticRows(
+            players.critics[population],
+            agents=env.agents,
+            populations=setup.agents_of,
+            device=equipment.device,
         )
-        critic = players.critics.get(population)
-        agents = setup.agents_of
-        self._critic = (
-            None
-            if critic is None
-            else CriticRows(critic, agents=env.agents, populations=agents, device=equipment.device)
-        )
+    seen = num_idle = 0
+    while num_idle < MAX_IDLE:
+        shown = _show(play.turn, algorithm, population=population, critic=critic)
+        seen += shown
+        num_idle = 0 if shown else num_idle + 1
+        if seen >= settings.agent_steps:
+            return
+        if equipment.should_stop():
+            raise AssignmentFault("stopped", "told to stop while normalizers were filled")
+        with torch.no_grad():
+            play.step()
+        equipment.progress.advance()
 
-    def run(self, algorithm: HasNormalizers, *, message: Train, agent_steps: int) -> None:
-        """Play until the population has decided so often."""
-        seats = self._equipment.setup.seats
-        phase = Phase(
-            name="training",
-            agent_steps=0,
-            players=players_of_agents(seats, [self._player] * len(seats)),
-        )
-        tell_environments(self._env, [phase], block_of_env=self._block_of_env)
-        turn = self._env.reset(environment_seeds(message.seed, num_envs=self._env.num_envs))
-        seen = num_idle = 0
-        while num_idle < MAX_IDLE:
-            shown = self._show(turn, algorithm)
-            seen += shown
-            num_idle = 0 if shown else num_idle + 1
-            if seen >= agent_steps:
-                return
-            if self._equipment.should_stop():
-                raise AssignmentFault("stopped", "told to stop while normalizers were filled")
-            turn = self._step(turn)
-            self._equipment.progress.advance()
 
-    def _show(self, turn: Turn, algorithm: HasNormalizers) -> int:
-        """Show the population's pending decisions to the algorithm; return their number."""
-        if self._critic is not None:
-            self._critic.show(turn)
-        group = turn.groups[self._population]
-        where = group.agent_index >= 0
-        # [B, S, F] -> [N, F], with [B, S] for the rows that are asked about
-        critic_input = None if self._critic is None else self._critic.of(group.agent_index)[where]
-        algorithm.update_normalizers(group.observation[where], critic_input=critic_input)
-        return int(where.sum())
-
-    @torch.no_grad()
-    def _step(self, turn: Turn) -> Turn:
-        actions = {}
-        for population, group in turn.groups.items():
-            action = group.new_actions()
-            owner = self._seated.owners(group.agent_index, active=None)
-            self._seated.play_frozen(
-                population, group, owner=owner, action=action, generator=self._generator
-            )
-            actions[population] = action
-        turn = self._env.step(actions)
-        self._seated.recurrent_state.reset(turn)
-        return turn
+def _show(
+    turn: Turn, algorithm: HasNormalizers, *, population: str, critic: CriticRows | None
+) -> int:
+    """Show the population's pending decisions to the algorithm; return their number."""
+    if critic is not None:
+        critic.show(turn)
+    group = turn.groups[population]
+    where = group.agent_index >= 0
+    # [B, S, F] -> [N, F], with [B, S] for the rows that are asked about
+    critic_input = None if critic is None else critic.of(group.agent_index)[where]
+    algorithm.update_normalizers(group.observation[where], critic_input=critic_input)
+    return int(where.sum())

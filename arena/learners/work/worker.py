@@ -21,21 +21,19 @@ from arena.errors import (
     EnvironmentNotMade,
     EnvWorkersLost,
 )
-from arena.learners.ranks.crew import Crew, Ranks
+from arena.learners.ranks.crew import Crew, Losses, Ranks
 from arena.learners.ranks.link import RankFailed, RankLost
-from arena.learners.ranks.results import Losses
 from arena.learners.work.environments import (
     MIB,
     Environments,
     default_max_bytes,
     own_bytes,
 )
-from arena.learners.work.equipment import Equipment
 from arena.learners.work.evaluation import evaluate
 from arena.learners.work.faults import AssignmentFault, fault_of
-from arena.learners.work.players import Players
+from arena.learners.work.players import Equipment, Players
 from arena.learners.work.training import train
-from arena.matches.match import Progress
+from arena.matches.play import Progress
 from arena.processes.settings import KeptSettings
 from arena.users_code import message_of, pass_interrupt
 from arena.wire.messages import Evaluate, Failed, Finished, Train
@@ -121,7 +119,9 @@ class Worker:
         try:
             if isinstance(assignment, Train):
                 return train(assignment, self._equipment)
-            return self._take_losses().added_to(evaluate(assignment, self._equipment))
+            finished = evaluate(assignment, self._equipment)
+            # Only now: they are those of the matches.
+            return self._take_losses().added_to(finished)
         except BaseException as error:
             # The boundary of the worker: environments, bots and algorithms are users' code and may
             # raise anything, and the controller decides what a failure means.

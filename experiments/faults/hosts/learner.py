@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from arena.learners.ack_log import DIRECTORY
+from arena.learners.loop import ACK_LOG
 from arena.learners.state import EXIT_DONE, EXIT_REFUSED
 from experiments.commands import COMMAND
 from experiments.faults.hosts.network import within
@@ -72,7 +72,7 @@ class HostLearner:
         learner = [*COMMAND, "learner", "run.yaml", "--connect", self.endpoint]
         learner += ["--keys", "learner.key", "--cache", "cache"]
         script = f"set -e; {hide}; exec {shlex.join(learner)}"
-        environment = {**os.environ, **self.environment, DIRECTORY: str(self.directory / WITNESS)}
+        environment = {**os.environ, **self.environment, ACK_LOG: str(self.directory / WITNESS)}
         while not self._stopping.is_set():
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(

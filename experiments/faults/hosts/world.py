@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from arena.learners.ack_log import DIRECTORY
+from arena.learners.loop import ACK_LOG
 from experiments.faults.hosts.learner import WITNESS, HostLearner
 from experiments.faults.hosts.network import CONTROLLER, Network, within
 from experiments.faults.hosts.sandbox import mounted_disk
@@ -138,7 +138,7 @@ def world(
         disk = directory / CONTROLLER / "disk"
         stack.enter_context(mounted_disk(disk, size_mb=run_disk_mb))
         stack.enter_context(network)
-        own = {**environment, DIRECTORY: str(directory / CONTROLLER / WITNESS)}
+        own = {**environment, ACK_LOG: str(directory / CONTROLLER / WITNESS)}
         run = stack.enter_context(killed_run(disk, environment=own, prefix=within(CONTROLLER)))
         made = World(directory, network, run, learners, minutes)
         network.start_capture(directory / "capture.pcap")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from populations.controller.assignments.turns import steps_to_end
 from populations.controller.evolution.schedules import to_next_entry
 from populations.controller.evolution.snapshots import steps_to_next
 from populations.controller.state.leases import Learner
@@ -84,8 +83,9 @@ def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
     """Return agent steps to the policy's next ghost and to its next decision of PBT."""
     pbt = state.pbt(policy.population)
     mark = next_mark(policy, pbt)
-    turn_ends = steps_to_end(state, policy)
-    if turn_ends is not None:
+    turns = state.config.matchmaking.learning_side_turns
+    if turns is not None:
+        turn_ends = turns.every_agent_steps - policy.agent_steps % turns.every_agent_steps
         mark = min(mark, turn_ends) if mark > 0 else turn_ends
     # A mark that has passed waits for something else (matches, a fit) and bounds nothing.
     return [ahead for ahead in (steps_to_next(state, policy), mark) if ahead > 0]

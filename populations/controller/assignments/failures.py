@@ -11,14 +11,14 @@ from itertools import islice
 
 from arena.types import Entrant, WeightsRef, policy_of_trainee, trainee_entrant
 from arena.wire.messages import Evaluate, Failed, Train, named_references
-from populations.controller.assignments.learner_faults import is_charged
-from populations.controller.assignments.scheduler import initial_weights
+from populations.controller.assignments.jobs import initial_weights
+from populations.controller.assignments.placement import able_places
 from populations.controller.evaluation.pairings import validated_generation_of
 from populations.controller.evolution import quarantine
 from populations.controller.evolution.resets import without_weights
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
-from populations.controller.opponents.seatings import drop_external_player
+from populations.controller.opponents import drop_external_player
 from populations.controller.state import pauses
 from populations.controller.state.leases import Learner
 from populations.controller.state.ledger import (
@@ -120,6 +120,31 @@ def lose_row(
     return outcome
 
 
+def _is_charged(state: ControllerState, learner: Learner, row: AssignmentRow, *, kind: str) -> bool:
+    """Return whether a failure is held against its learner.
+
+    It is unless another one has failed alike, or no other one can try.
+
+    Args:
+        state: State of the controller.
+        learner: Learner that failed, or was lost at it.
+        row: Assignment that failed.
+        kind: Kind of the failure (`Outcome.kind`).
+    """
+    if place_of_kind(kind).is_learners:
+        return True
+    if state.ledger.places_of(row.assignment_id) - {learner.place}:
+        return False
+    # One disk is everybody's, so what was given does not matter.
+    if kind == STORAGE and any(
+        one.is_charge and one.kind == STORAGE and one.place != learner.place
+        for one in state.ledger.outcomes
+    ):
+        return False
+    # Where no other learner could try, the assignment would wait for ever.
+    return next(able_places(state, row, without=learner.place), None) is not None
+
+
 def withdraw(state: ControllerState, tx: Transaction, outcome: Outcome) -> None:
     """Hold against nobody that a learner was lost: it has spoken again, so its line was cut."""
     state.ledger.withdraw(outcome)
@@ -158,7 +183,7 @@ def _outcome(
         suspects=_suspects(state, row, kind=kind, failed=failed),
         place=learner.place,
         learner=learner.hello.learner,
-        is_charge=kind != FINISHED and is_charged(state, learner, row, kind=kind),
+        is_charge=kind != FINISHED and _is_charged(state, learner, row, kind=kind),
         is_outside=learner.slot is None and kind == "place",
         names_weights=failed is not None and failed.key is not None,
         reason=reason,

@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import numpy as np
 
-from arena.types import LearnerId
-from arena.wire.messages import Refuse, Stop, Welcome
-from populations.controller.assignments import admission, carried_episodes, failures
-from populations.controller.assignments.learner_faults import is_at_fault, place_of
+from arena.learners.versions import Differences, differences, pip_command, told
+from arena.types import Digest, LearnerId
+from arena.wire.messages import Hello, Refuse, Stop, Welcome
+from populations.controller.assignments import carried_episodes, failures
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.state.commands import KillLearner, SendMessage, StartLearner
 from populations.controller.state.events import HeartbeatReceived, LearnerJoined, Ticked
-from populations.controller.state.leases import Fault, Learner, forgive, overdue
+from populations.controller.state.leases import Fault, Learner, forgive, overdue, slot_place
+from populations.controller.state.ledger import OWN_PLACE, STORAGE
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+
+MAX_CHARGES = 2
+"""Charges in a row after which a learner is at fault, if others do their work."""
 
 MAX_GONE = 4096
 REFUSED_EVERY_S = 1.0
 """Seconds between two events about refused learners: a thousand Hellos a second must not make as
 many commits."""
+
+
+def place_of(learner_id: LearnerId, hello: Hello, *, slot: int | None) -> str:
+    """Return where a learner runs: its slot, else the name of its key, else its host."""
+    if slot is not None:
+        return slot_place(slot)
+    holder, has_key, _ = learner_id.partition(".")
+    return holder if has_key else f"host {hello.host}"
 
 
 def staff(state: ControllerState, tx: Transaction) -> None:
@@ -62,9 +75,9 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
         state.failed_starts = 0
         if event.slot is not None:
             state.slots[event.slot].learner = event.learner
-        admission.record_group(state, tx, event.hello.proof)
-        admission.record_device(state, tx, event.learner, event.hello)
-        versions = admission.other_versions(state, event.hello)
+        record_group(state, tx, event.hello.proof)
+        record_device(state, tx, event.learner, event.hello)
+        versions = other_versions(state, event.hello)
         tx.add_event(
             "learner_joined",
             event.learner,
@@ -82,6 +95,61 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
     if state.phase == "stopping":
         stop = Stop(grace_s=state.patience.grace_s)
         tx.commands.append(SendMessage(learner=event.learner, message=stop))
+
+
+DEVICES = frozenset({"cpu", "cuda", "mps"})
+"""Kinds of devices that are told apart; all others are ``other``."""
+
+
+def other_versions(state: ControllerState, hello: Hello) -> Differences:
+    """Return the packages that a learner has in other versions than the run records."""
+    # Learners of a run that no other machine can join do not say.
+    return {} if hello.versions is None else differences(state.versions, hello.versions)
+
+
+def advice(state: ControllerState, hello: Hello) -> str:
+    """Return the end of a refusal: which versions differ, and the command that mends it."""
+    different = other_versions(state, hello)
+    if different:
+        versions = told(different, place="the learner has")
+        return f"; packages of other versions: {versions}: {pip_command(different)}"
+    return "" if hello.versions is None else "; its packages have the versions of the run"
+
+
+def group_refusal(state: ControllerState, hello: Hello) -> str | None:
+    """Return why a learner's results cannot be the run's; None: they can."""
+    group = state.tables.run.proof
+    # Other runs have none (`record_group`).
+    if not group or hello.proof == group:
+        return None
+    theirs = "this one has none" if hello.proof is None else f"this one's has {hello.proof[:8]}"
+    return (
+        f"results differ: the proof of the run's learners has digest {group[:8]}, {theirs}, and "
+        "where deterministic is true all must agree bit by bit; usually the CPU type or the "
+        f"version of torch differs, or the environment ignores its seed{advice(state, hello)}"
+    )
+
+
+def record_group(state: ControllerState, tx: Transaction, proof: Digest | None) -> None:
+    """Keep the group of a deterministic run: that of the first learner with a proof."""
+    if state.config.deterministic and proof is not None and not state.tables.run.proof:
+        tx.put(replace(state.tables.run, proof=proof))
+
+
+def record_device(
+    state: ControllerState, tx: Transaction, learner: LearnerId, hello: Hello
+) -> None:
+    """Keep the kind of a learner's device; a kind that is new at a resume is an event."""
+    # Of several GPUs, which one it is decides nothing.
+    kind, run = hello.device.partition(":")[0], state.tables.run
+    # A learner's words: others than these would let it write as many kinds as it likes.
+    kind = kind if kind in DEVICES else "other"
+    if kind in run.devices:
+        return
+    tx.put(replace(run, devices=(*run.devices, kind)))
+    # Runs of earlier releases have none yet.
+    if run.epoch > 1 and run.devices:
+        tx.add_event("device_differs", learner, device=kind, before=list(run.devices))
 
 
 def fence(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
@@ -121,13 +189,13 @@ def _refusal(state: ControllerState, event: LearnerJoined) -> str | None:
         return (
             f"environment differs: the run's has digest {state.setup.spec.digest[:8]}, "
             f"the learner's {event.hello.environment_digest[:8]}"
-            f"{admission.advice(state, event.hello)}"
+            f"{advice(state, event.hello)}"
         )
     if event.hello.config_digest != state.setup.digest:
         return (
             f"configuration differs: the run's has digest {state.setup.digest[:8]}, "
             f"the learner's {event.hello.config_digest[:8]}"
-            f"{admission.advice(state, event.hello)}"
+            f"{advice(state, event.hello)}"
         )
     # One that has no store of its own asks for checkpoints where they are served.
     is_remote = event.hello.store is None and state.config.serves_store
@@ -143,7 +211,7 @@ def _refusal(state: ControllerState, event: LearnerJoined) -> str | None:
             f"unknown populations {sorted(unknown)}: the run has {sorted(state.setup.populations)}"
         )
     # Last: other packages or another environment give other results, too, and say more.
-    return admission.group_refusal(state, event.hello)
+    return group_refusal(state, event.hello)
 
 
 def lose(
@@ -223,6 +291,23 @@ def renew(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> Non
     lose(state, tx, learner_id, reason="started anew, to see if another process fails alike")
 
 
+def _is_at_fault(state: ControllerState, learner: Learner) -> bool:
+    """Return whether a learner is to blame for its failures in a row.
+
+    It is where others do their work meanwhile, or where different policies failed on it.
+    """
+    charges = state.ledger.charges_of(learner.hello.learner)
+    if len(charges) < MAX_CHARGES:
+        return False
+    # Its own disk or line: whoever else works, a pause may help, and trying at once does not.
+    if sum(charge.kind == OWN_PLACE for charge in charges) >= MAX_CHARGES:
+        return True
+    # A full disk hits all policies alike, so a storage failure tells nothing about them.
+    about = {charge.suspects for charge in charges if charge.kind != STORAGE}
+    # Work that others have ended since the first charge shows that it can be done.
+    return len(about) > 1 or state.ledger.has_finished_elsewhere(charges[0])
+
+
 def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
     """Send a learner away that is at fault.
 
@@ -230,7 +315,7 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
     and refused for a while.
     """
     learner = state.learners[learner_id]
-    if not is_at_fault(state, learner):
+    if not _is_at_fault(state, learner):
         return
     place, charges = learner.place, state.ledger.charges_of(learner_id)
     now_s, times = tx.now.monotonic_s, 1

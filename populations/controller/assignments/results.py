@@ -24,7 +24,7 @@ from populations.controller.evolution.snapshots import mark_export, snapshot
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring import alerts
-from populations.controller.opponents.seatings import update_qualities
+from populations.controller.opponents import update_qualities
 from populations.controller.state import pauses
 from populations.controller.state.commands import RemoveCheckpoints, SendMessage
 from populations.controller.state.events import AssignmentFailed, AssignmentFinished

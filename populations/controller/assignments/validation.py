@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from arena.checkpoints.manifest import Manifest, check_manifest, checkpoint_key
 from arena.config import LearnerSetup
@@ -20,19 +21,20 @@ from arena.matches.openings import openings_problem
 from arena.matches.pair_scores import adds_up
 from arena.matches.seating import MAX_RETURN, num_episodes, problem_of
 from arena.rollout.calls import rollout_calls
+from arena.transfer.terms import Grant, grants_of
 from arena.types import (
     MAX_GAMES_BYTES,
+    AssignmentId,
     Entrant,
-    Player,
-    PolicyId,
+    LearnerId,
     Seating,
     Tally,
-    is_external,
     population_of,
-    trainee_entrant,
 )
+from arena.wire.keys import holder_of
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
+from populations.controller.state.state import ControllerState
 
 SLACK_S = 60.0
 """Seconds by which a learner's stopwatch may be ahead of the controller's clock."""
@@ -42,7 +44,7 @@ MAX_PER_S = 1e9
 
 MAX_MATCHES_PER_DECISION = 1000
 """Learners fail an assignment in which trainees decide more rarely: see
-`arena.learners.work.silence`."""
+`arena.learners.work.faults`."""
 
 MAX_UPDATES = 2**40
 """Optimizer steps in an assignment."""
@@ -53,7 +55,7 @@ MAX_ROLLOUT_LENGTH = 65536
 SPEED, LENGTH = "throughput/agent_steps_per_s", "episode/length_mean"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Asked:
     """An assignment as a learner had it, and the time that it had for it.
 
@@ -68,6 +70,11 @@ class Asked:
     setup: LearnerSetup
     waited_s: float
     up_s: float
+
+    @cached_property
+    def entrants(self) -> Mapping[tuple[Entrant, ...], Seating]:
+        """Return what `entrants_of` does."""
+        return entrants_of(self.message)
 
     @property
     def max_agent_steps(self) -> int:
@@ -155,7 +162,7 @@ def trained_steps(
 def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
     message, setup = asked.message, asked.setup
     seats = setup.training_seats if isinstance(message, Train) else setup.seats
-    entrants = entrants_of(message)
+    entrants = asked.entrants
     counts = Counter(tally.entrants for tally in finished.tallies)
     is_cooperation = len(asked.setup.sides) == 1
     # In cooperation only evaluation plays home and away; training compares nobody.
@@ -194,9 +201,8 @@ def _problems_of_matches(message: Evaluate, finished: Finished) -> Iterator[str]
     """Check that an evaluation played exactly the matches that it was asked for."""
     asked_for: Counter[tuple[Entrant, ...]] = Counter()
     for pairing in message.pairings:
-        names = tuple(_entrant(player, {}) for player in pairing.seating.players)
         # Two pairings may seat the same players.
-        asked_for[names] += pairing.num_matches
+        asked_for[pairing.seating.entrants({})] += pairing.num_matches
     played = {tally.entrants: tally.matches for tally in finished.tallies}
     for names, number in asked_for.items():
         if played.get(names, 0) != number:
@@ -220,7 +226,7 @@ def _problems_of_figures(asked: Asked, finished: Finished) -> Iterator[str]:
 
 
 def _problems_of_episodes_in_flight(asked: Asked, finished: Finished) -> Iterator[str]:
-    entrants = entrants_of(asked.message)
+    entrants = asked.entrants
     for held in finished.in_flight:
         if held.entrants not in entrants or held.num_envs < 1:
             yield f"{held.num_envs} episodes in flight are of {held.entrants}, who do not play"
@@ -288,21 +294,11 @@ def entrants_of(message: Train | Evaluate) -> dict[tuple[Entrant, ...], Seating]
     """Return the entrants that the tallies of an assignment may name, each with its seating."""
     if isinstance(message, Evaluate):
         seatings = [pairing.seating for pairing in message.pairings]
-        generations: dict[str, int] = {}
+        trainees: dict[str, Entrant] = {}
     else:
         seatings = [*message.opponents, *message.carried]
-        generations = {trainee.policy: trainee.generation for trainee in message.trainees}
-    return {
-        tuple(_entrant(player, generations) for player in seating.players): seating
-        for seating in seatings
-    }
-
-
-def _entrant(player: Player, generations: Mapping[str, int]) -> Entrant:
-    if player.weights is not None or is_external(player.player):
-        return player.entrant
-    policy = PolicyId(player.player)
-    return trainee_entrant(policy, generation=generations.get(policy, 0))
+        trainees = {trainee.policy: trainee.entrant for trainee in message.trainees}
+    return {seating.entrants(trainees): seating for seating in seatings}
 
 
 def _adds_up(tally: Tally, *, num_seats: int, compared: Sequence[Comparison]) -> bool:
@@ -321,3 +317,25 @@ def _adds_up(tally: Tally, *, num_seats: int, compared: Sequence[Comparison]) ->
         and all(abs(value) <= MAX_RETURN * matches for value in returns)
         and all(0.0 <= value <= MAX_RETURN**2 * matches for value in squares)
     )
+
+
+Leases = tuple[tuple[LearnerId, AssignmentId, int], ...]
+
+
+def open_leases(state: ControllerState) -> Leases:
+    """Return learner, assignment and attempt of all that learners hold."""
+    return tuple(
+        (name, *held.lease) for name, learner in state.learners.items() for held in learner.held
+    )
+
+
+def open_grants(state: ControllerState) -> dict[str, tuple[Grant, ...]]:
+    """Return what each learner may publish, by the name of its key."""
+    grants: dict[str, tuple[Grant, ...]] = {}
+    for name, assignment_id, _ in open_leases(state):
+        row = state.tables.assignments.get(assignment_id)
+        if row is not None and isinstance(row.message, Train):
+            asked = Asked(message=row.message, setup=state.setup, waited_s=0.0, up_s=0.0)
+            own = grants_of(row.message, max_agent_steps=asked.max_agent_steps)
+            grants[holder_of(name)] = grants.get(holder_of(name), ()) + own
+    return grants

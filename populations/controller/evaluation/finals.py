@@ -31,7 +31,7 @@ from populations.controller.evaluation.pairings import (
 from populations.controller.evaluation.share import at_most, full_size, in_time
 from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.controller.monitoring.champions import leading_entrant
-from populations.controller.state.countdown import Countdown
+from populations.controller.state.clocks import Countdown
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction

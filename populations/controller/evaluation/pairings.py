@@ -6,6 +6,7 @@ player in every seat equally often.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -13,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from arena.matches.seating import pair_seatings, team_seating
+from arena.matches.seating import pair_seatings
 from arena.types import (
     RANDOM_BOT,
     Digest,
@@ -25,10 +26,11 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Evaluate, Pairing
+from populations.config.sections import StopEvaluation
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
-from populations.controller.evaluation.goal_matches import goal_pairs
 from populations.controller.evaluation.share import at_most
 from populations.controller.indexes.player_strengths import PlayerStrength
+from populations.controller.state.goals import evaluation_bound, seekers_of_evaluation
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import frozen_team, is_whole, leader_of, team_of
@@ -210,7 +212,8 @@ def _num_seatings(state: ControllerState) -> int:
     if len(state.setup.populations) > 1:
         return 1
     # Any two players: the number follows from the seats.
-    home, away = Player(player=PlayerId("bot:home")), Player(player=PlayerId("bot:away"))
+    (name,) = state.setup.populations
+    home, away = ({name: Player(player=PlayerId(bot))} for bot in ("bot:home", "bot:away"))
     return len(pair_seatings(home, away, seats=state.setup.seats))
 
 
@@ -219,12 +222,10 @@ def seatings_of(
 ) -> tuple[Seating, ...]:
     """Seat two players in every seat equally often; random play has other populations' seats."""
     seats = state.setup.seats
-    if state.is_cooperation:
-        return (team_seating(first.team, second.team, seats=seats),)
-    if len(state.setup.populations) == 1:
+    if len(state.ranked_populations) == 1:
         # Of many sides the next ones in each evaluation.
         turn = state.tables.run.next_assignment
-        return pair_seatings(first.player, second.player, seats=seats, turn=turn)
+        return pair_seatings(first.team, second.team, seats=seats, turn=turn)
     players = {first.population: first.player, second.population: second.player}
     rest = Player(player=RANDOM_BOT)
     return (Seating(players=tuple(players.get(seat.population, rest) for seat in seats)),)
@@ -388,3 +389,60 @@ def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest)
         policy.policy,
         policy.generation,
     )
+
+
+GOAL_PART = 1.0 / 3.0
+"""Part of an evaluation's pairs that the goal has, beside its own, while it is open."""
+
+
+def goal_pairs(
+    state: ControllerState,
+    known: EvaluationPool,
+    *,
+    may_play: npt.NDArray[np.bool_],
+    num_pairs: int,
+) -> Iterator[tuple[int, int]]:
+    """Yield pairs with the player of ``stop.evaluation``, one as often as it is to have matches.
+
+    By turns they have the policy with the best bound so far and the one that is rated best: where
+    the first gets no better, another may.
+
+    Args:
+        state: The controller.
+        known: The players.
+        may_play: Whether a player's weights exist. bool [N].
+        num_pairs: Pairs that the evaluation has besides.
+    """
+    goal = state.config.stop.evaluation
+    # In finals nothing waits for it any more.
+    if goal is None or state.phase != "training":
+        return
+    seekers = seekers_of_evaluation(state)
+    rows = {
+        index: state.tables.policies[policy]
+        for index, player in enumerate(known.players)
+        if may_play[index] and (policy := PolicyId(player.player.player)) in seekers
+    }
+    # x / (x + n) = GOAL_PART, for n others.
+    number = max(round(num_pairs * GOAL_PART / (1.0 - GOAL_PART)), 1)
+    # Where there is one, it is the other's in the next evaluation.
+    turn = state.tables.run.next_assignment
+    for index, player in enumerate(known.players):
+        if player.player.player != state.config.stop.player:
+            continue
+        rivals = [
+            rival
+            for rival, row in rows.items()
+            if len(state.ranked_populations) == 1 or row.population != player.population
+        ]
+        if rivals:
+            nearest = max(rivals, key=lambda rival: _bound(state, rows[rival], goal))
+            best = max(rivals, key=lambda rival: known.field.ratings[rival])
+            for place in range(turn, turn + number):
+                yield (best if place % 2 else nearest), index
+
+
+def _bound(state: ControllerState, policy: PolicyRow, goal: StopEvaluation) -> float:
+    bound = evaluation_bound(state, policy, goal)
+    # A return's bound can be below any number that stands for none.
+    return -math.inf if bound is None else bound

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from arena.matches.seating import plays_of
 from populations.controller.state.episode_lengths import expected_length
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
@@ -38,10 +39,8 @@ def match_s(state: ControllerState, learner: Learner | None = None) -> float | N
     recent_s = own_s or state.match_times.match_s
     if recent_s is not None:
         return recent_s
-    # In cooperation home and away play an episode each.
-    episodes = 2 if state.is_cooperation else 1
     # Rather too much: training takes time beside its decisions. 0: no speed is known yet.
-    return episodes * max(_episode_s(state), default=0.0) or None
+    return len(plays_of(state.setup.seats)) * max(_episode_s(state), default=0.0) or None
 
 
 def _episode_s(state: ControllerState) -> Iterator[float]:

@@ -7,14 +7,13 @@ again, and has the same answer, because all that it depends on is in the journal
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping
 
 import numpy as np
 
 from arena.types import PolicyId
-from arena.users_code import named, own_lines, pass_interrupt
+from arena.users_code import guarded
 from populations.controller.evolution.generations import history_now
 from populations.controller.state.commands import ExploreHyperparameters
 from populations.controller.state.events import HyperparametersExplored
@@ -24,8 +23,6 @@ from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb
 from populations.records.rows import Json
 from populations.search_space import Choices, parse_search_space
-
-logger = logging.getLogger(__name__)
 
 TOLERANCE = 1e-9
 """Relative: bounds are compared after arithmetic in floating point."""
@@ -84,7 +81,8 @@ def answer(command: ExploreHyperparameters) -> HyperparametersExplored:
 
     Where the rule fails, or gives what must not be used, values are perturbed instead.
     """
-    try:
+
+    def explore() -> HyperparametersExplored:
         exploration = command.rule.explore(
             command.hyperparameters,
             command.search_space,
@@ -97,18 +95,20 @@ def answer(command: ExploreHyperparameters) -> HyperparametersExplored:
         problem = problem_of(
             exploration.new, hyperparameters=command.hyperparameters, space=command.search_space
         )
-    except BaseException as error:
-        # A rule may be a user's own, or a library's.
-        pass_interrupt(error)
-        logger.exception("exploring for %s failed", command.policy)
-        problem = f"{named(error)}{own_lines(error)}"
-    if problem is None:
+        if problem is not None:
+            return perturb(problem)
         return HyperparametersExplored(policy=command.policy, exploration=exploration)
-    # The same seed, so a repeated question has this answer, too.
-    perturbed = Perturb().explore(
-        command.hyperparameters, command.search_space, rng=_rng(command.seed)
-    )
-    return HyperparametersExplored(policy=command.policy, exploration=perturbed, problem=problem)
+
+    def perturb(problem: str) -> HyperparametersExplored:
+        # The same seed, so a repeated question has this answer, too.
+        exploration = Perturb().explore(
+            command.hyperparameters, command.search_space, rng=_rng(command.seed)
+        )
+        return HyperparametersExplored(
+            policy=command.policy, exploration=exploration, problem=problem
+        )
+
+    return guarded(explore, perturb, what=f"exploring for {command.policy}")
 
 
 def _rng(seed: tuple[int, ...]) -> np.random.Generator:

@@ -10,7 +10,7 @@ from typing import Literal
 from arena.types import Digest, Entrant, PolicyId, trainee_entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.lineage import KEPT, first_of_line, steps_since_parent
+from populations.league.lineage import first_of_line, steps_since_parent
 from populations.league.ratings import Ratings
 from populations.records.rows import GenerationRow, PolicyRow
 
@@ -25,6 +25,9 @@ Cause = Literal[
     "rewind",
     "reconfigure",
 ]
+
+KEPT = ("explore", "quarantine", "replay", "reconfigure")
+"""Causes of generations that continue from the policy's own weights."""
 
 
 def first_generations(policies: Iterable[PolicyRow]) -> list[GenerationRow]:

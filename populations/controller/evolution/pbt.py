@@ -23,7 +23,6 @@ lease is changed. A decision that needs new hyperparameters waits for them in ``
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import get_args
@@ -31,7 +30,7 @@ from typing import get_args
 import numpy as np
 
 from arena.types import PolicyId
-from arena.users_code import named, own_lines, pass_interrupt
+from arena.users_code import guarded
 from arena.wire.messages import Train
 from populations.controller.evolution import halving, schedules
 from populations.controller.evolution.changes import (
@@ -55,8 +54,6 @@ from populations.controller.state.transaction import Transaction
 from populations.decisions import Decision, ExploitDonor, ExploreOwn, NotReady
 from populations.pbt.scheduler import num_marks
 from populations.records.rows import Json, PolicyRow
-
-logger = logging.getLogger(__name__)
 
 
 def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
@@ -130,9 +127,10 @@ def _decide(
 ) -> Decision | None:
     """Ask the population's rule; None, and an event, if the rule fails."""
     population = policy.population
-    # Outside of the try: a rule that fails takes its decision number as well.
+    # A rule that fails takes its decision number as well.
     rng = state.draw(tx)
-    try:
+
+    def decide() -> Decision:
         decision: Decision = state.exploit[population].decide(
             policy.policy,
             members=members_of(state, population, role=policy.role),
@@ -150,14 +148,12 @@ def _decide(
                 decision = NotReady(reason=reason, evidence=decision.evidence)
         # Here, not when it is carried out: evidence that is none is the rule's fault.
         _numbers_of(decision)
-    except BaseException as error:
-        # The rule may be a user's own.
-        pass_interrupt(error)
-        logger.exception("deciding about %s failed", policy.policy)
-        reason = f"{named(error)}{own_lines(error)}"
-        tx.add_event("exploit_failed", policy.policy, reason=reason, marks=marks)
-        return None
-    return decision
+        return decision
+
+    def fail(problem: str) -> None:
+        tx.add_event("exploit_failed", policy.policy, reason=problem, marks=marks)
+
+    return guarded(decide, fail, what=f"deciding about {policy.policy}")
 
 
 def _check_donor(state: ControllerState, policy: PolicyRow, donor_id: PolicyId) -> None:

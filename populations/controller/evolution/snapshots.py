@@ -10,13 +10,13 @@ import numpy as np
 from arena.checkpoints.manifest import ghost_key
 from arena.types import ghost_id
 from populations.controller.evolution.resets import try_reset
-from populations.controller.opponents.seatings import make_request, quality_of_new
+from populations.controller.opponents import make_request, quality_of_new
 from populations.controller.state.commands import LinkGhosts
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import FloatArray
 from populations.league.pairs import JEFFREYS
-from populations.matchmaking.alphastar import AlphastarSettings
+from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.records.rows import CheckpointRow, GhostRow, Json, PolicyRow
 from populations.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exploiters
 from populations.rule_kinds import read_settings
@@ -122,7 +122,7 @@ def _rule(state: ControllerState, population: str) -> SnapshotRule | None:
         phase_agent_steps=config.ghosts.every_agent_steps,
         timeout_phases=config.roles.timeout_phases,
         win_rate=config.roles.win_rate,
-        constants=read_settings(AlphastarSettings, config.matchmaking).constants,
+        constants=read_settings(AlphastarMatchmaker, config.matchmaking).constants,
     )
 
 

@@ -57,9 +57,6 @@ class Curves:
             elif row.player in self._counted and row.doomed:
                 self._counted.remove(row.player)
                 self.ghosts[row.policy] -= 1
-        elif row.copies is not None:
+        else:
             # In any order: a generation has no more than the next one.
             self.copies[row.policy] = max(self.copies[row.policy], row.copies)
-        elif row.cause == "exploit" and row.entrant not in self._counted:
-            self._counted.add(row.entrant)
-            self.copies[row.policy] += 1

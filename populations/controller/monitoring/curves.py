@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from arena.metrics.sink import RUN
-from arena.types import BOT_PREFIX, Digest, Entrant, trainee_entrant
+from arena.types import BOT_PREFIX, Digest, Entrant
 from arena.wire.messages import Train, Trainee
 from populations.controller.indexes.curve_counts import Curves
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
@@ -107,8 +107,7 @@ def _lineage_metrics(curves: Curves, trainee: Trainee) -> dict[str, float]:
 
 def _factor_metrics(state: ControllerState, trainee: Trainee) -> dict[str, float]:
     """Return the factors of the schedules that a policy was trained with."""
-    entrant = trainee_entrant(trainee.policy, generation=trainee.generation)
-    row = state.tables.generations.get(entrant)
+    row = state.tables.generations.get(trainee.entrant)
     factors = {} if row is None else row.factors
     return {f"hyperparameter/{name}_factor": factor for name, factor in factors.items()}
 

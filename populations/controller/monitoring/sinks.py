@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from arena.metrics.sink import Sink
-from arena.users_code import named, pass_interrupt
-from populations.controller.state.events import SinkTold
+from arena.users_code import guarded, split_lines
+from populations.controller.indexes.raised_alerts import Finding
+from populations.controller.state.events import TroubleReported
 
 logger = logging.getLogger(__name__)
 
@@ -61,56 +62,62 @@ class Sinks:
     ) -> None:
         self._clock = clock
         self._sinks = [_Guarded(name=name, make=make) for name, make in makers.items()]
-        self._told: list[SinkTold] = []
-        for guarded in self._sinks:
+        self._told: list[TroubleReported] = []
+        for one in self._sinks:
             # Made at the start, so that a wrong setting is told before anything is trained.
-            self._try(guarded, lambda sink: None)
+            self._try(one, lambda sink: None)
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
         """Hand points of curves to every sink; see `arena.metrics.sink.Sink.write`."""
-        for guarded in self._sinks:
+        for one in self._sinks:
             # A copy for each: a user's own sink may change what it is given.
-            done = self._try(guarded, lambda sink: sink.write(policy, agent_steps, dict(metrics)))
-            if done and guarded.is_failing:
-                guarded.is_failing, guarded.wait_s = False, WAIT_S
-                self._told.append(SinkTold(sink=guarded.name, problem=""))
-                logger.warning("sink %s works again", guarded.name)
+            done = self._try(one, lambda sink: sink.write(policy, agent_steps, dict(metrics)))
+            if done and one.is_failing:
+                one.is_failing, one.wait_s = False, WAIT_S
+                self._report(one, "")
+                logger.warning("sink %s works again", one.name)
 
     def flush(self) -> None:
         """Let every sink hand on what was written."""
-        for guarded in self._sinks:
-            self._try(guarded, lambda sink: sink.flush())
+        for one in self._sinks:
+            self._try(one, lambda sink: sink.flush())
 
     def close(self) -> None:
         """Close every sink that was made; what it raises is in the log."""
-        for guarded in self._sinks:
-            if guarded.sink is not None:
+        for one in self._sinks:
+            if one.sink is not None:
                 # A sink that is left alone for now is closed all the same.
-                guarded.retry_at_s = float("-inf")
-                self._try(guarded, lambda sink: sink.close())
+                one.retry_at_s = float("-inf")
+                self._try(one, lambda sink: sink.close())
 
-    def told(self) -> list[SinkTold]:
+    def told(self) -> list[TroubleReported]:
         """Return the sinks that failed or work again since the last call."""
         told, self._told = self._told, []
         return told
 
-    def _try(self, guarded: _Guarded, call: Callable[[Sink], None]) -> bool:
+    def _try(self, one: _Guarded, call: Callable[[Sink], None]) -> bool:
         """Call a sink unless it is left alone; whether it did what it was told."""
         now_s = self._clock()
-        if now_s < guarded.retry_at_s:
+        if now_s < one.retry_at_s:
             return False
-        try:
-            if guarded.sink is None:
-                guarded.sink = guarded.make()
-            call(guarded.sink)
-        except BaseException as error:
-            # It may be a user's own and raise anything.
-            pass_interrupt(error)
-            logger.exception("metrics could not be written: sink %s", guarded.name)
-            guarded.is_failing = True
-            guarded.retry_at_s = now_s + guarded.wait_s
-            guarded.wait_s = min(2.0 * guarded.wait_s, LONGEST_WAIT_S)
-            problem = named(error)[:MAX_CHARS]
-            self._told.append(SinkTold(sink=guarded.name, problem=problem))
+
+        def attempt() -> bool:
+            if one.sink is None:
+                one.sink = one.make()
+            call(one.sink)
+            return True
+
+        def leave(problem: str) -> bool:
+            one.is_failing = True
+            one.retry_at_s = now_s + one.wait_s
+            one.wait_s = min(2.0 * one.wait_s, LONGEST_WAIT_S)
+            self._report(one, f"raised {split_lines(problem)[0][:MAX_CHARS]}")
             return False
-        return True
+
+        what = f"writing metrics to sink {one.name}"
+        return guarded(attempt, leave, what=what)
+
+    def _report(self, one: _Guarded, problem: str) -> None:
+        name = one.name
+        what = f"{name} {problem}" if problem else ""
+        self._told.append(TroubleReported(finding=Finding("sink_failed", name, name, what)))

@@ -18,8 +18,7 @@ from arena.metrics.sink import JSONL, METRICS_FILE, find_sinks
 from arena.resolve import NO_CODE
 from arena.types import PolicyId, WeightsRef
 from populations.choices import with_names
-from populations.config.resume.differences import Change
-from populations.config.resume.secrets import without_secrets
+from populations.config.resume import Change, without_secrets
 from populations.config.run_config import RunConfig
 from populations.config.run_file import (
     RUN_FILE,

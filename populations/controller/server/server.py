@@ -25,9 +25,9 @@ from arena.wire.messages import (
     Train,
 )
 from arena.wire.transport import ControllerTransport
-from populations.controller.assignments.grants import Leases, open_grants, open_leases
+from populations.controller.assignments.validation import Leases, open_grants, open_leases
 from populations.controller.evolution.exploration import answer
-from populations.controller.indexes.raised_alerts import document
+from populations.controller.indexes.raised_alerts import Finding, document
 from populations.controller.machine import handle
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.rating_fit import Snapshot, fit_input, fit_ratings
@@ -54,7 +54,6 @@ from populations.controller.state.events import (
     ControllerStarted,
     Event,
     HeartbeatReceived,
-    HookTold,
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
@@ -64,6 +63,7 @@ from populations.controller.state.events import (
     StopRequested,
     StrangerSpoke,
     Ticked,
+    TroubleReported,
 )
 from populations.controller.state.state import ControllerState
 from populations.core import Launcher
@@ -220,7 +220,8 @@ class Server:
             self._handle([Ticked(deaf_s=deaf_s, waiting=waiting)])
             for hooks in self._hooks:
                 for told in hooks.poll():
-                    self._inbox.expect(_done(HookTold(**told._asdict())))
+                    finding = Finding(told.alert, told.subject, told.subject, told.problem)
+                    self._inbox.expect(_done(TroubleReported(finding=finding)))
         self._work()
         for slot, code in exited:
             self._handle([LearnerExited(slot=slot, code=code)])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from arena.checkpoints.manifest import Manifest
 from arena.types import LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Finished, Heartbeat, Hello
-from populations.config.sections import AlertKind
+from populations.controller.indexes.raised_alerts import Finding
 from populations.core import Exploration
 from populations.league.ratings import Ratings
 
@@ -172,31 +172,10 @@ class CheckpointsRemoved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkTold:
-    """A sink raised, or works again.
+class TroubleReported:
+    """A sink, a hook or an export failed, or works again."""
 
-    Attributes:
-        sink: As ``metrics.sinks`` names it.
-        problem: Exception that it raised; empty: it took what it was given.
-    """
-
-    sink: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookTold:
-    """A hook or an export failed, or works again.
-
-    Attributes:
-        alert: Kind of the alert.
-        subject: Name of the hook; empty: all of them.
-        problem: Trouble in words; empty: there is none any more.
-    """
-
-    alert: AlertKind
-    subject: str
-    problem: str
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,8 +223,7 @@ Event = (
     | HyperparametersExplored
     | GhostsLinked
     | CheckpointsRemoved
-    | SinkTold
-    | HookTold
+    | TroubleReported
     | StopRequested
     | Ticked
 )

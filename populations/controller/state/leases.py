@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 
 from arena.types import AssignmentId, LearnerId, PlayerId, PolicyId, Seating
 from arena.wire.messages import Heartbeat, Hello
-from populations.controller.state.match_times import MatchTimes
+from populations.config.run_config import RunConfig
+from populations.controller.state.clocks import MatchTimes
 
 # A learner goes on with it before the controller has heard that the one before ended.
 QUEUED_PER_LEARNER = 1
@@ -139,12 +140,14 @@ class CarriedEpisodes:
     """Episodes in flight of policies that learn together, on one learner.
 
     Attributes:
+        learner: Learner that holds them.
         team: Policies that learn in them.
         checkpoints: Keys of the team's checkpoints after which they go on.
         seatings: Players in them, seat by seat.
         lesson: Lesson that they are in.
     """
 
+    learner: LearnerId
     team: tuple[PolicyId, ...]
     checkpoints: tuple[str, ...]
     seatings: tuple[Seating, ...]
@@ -158,7 +161,7 @@ class Learner:
     Attributes:
         hello: First message of the learner.
         slot: Slot of the launcher; None: a learner from elsewhere.
-        place: Place in which it runs (`populations.controller.assignments.learner_faults`).
+        place: Place in which it runs: its slot, else the name of its key, else its host.
         last_heard_s: Controller's clock.
         held: Assignments that it was given and has not ended, oldest first.
         progress: The last progress counter.
@@ -171,7 +174,6 @@ class Learner:
             most; only what is known.
         match_times: Time of its last evaluations.
         longest_gap_s: Between two changes of the progress counter while it worked.
-        episodes: Episodes that it holds to go on with, by each policy that learns in them.
     """
 
     hello: Hello
@@ -188,7 +190,6 @@ class Learner:
     speeds: dict[str, float] = field(default_factory=dict)
     match_times: MatchTimes = field(default_factory=MatchTimes)
     longest_gap_s: float = 0.0
-    episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
 
     @property
     def credit(self) -> int:
@@ -386,3 +387,21 @@ def forgive(
     for slot in slots:
         if slot.started_s is not None:
             slot.started_s += gap_s
+
+
+def make_slots(config: RunConfig) -> list[Slot]:
+    """Return one slot per learner; bound to a population where the configuration counts them apart.
+
+    In deterministic mode one learner does everything in one order, unless populations are bound to
+    learners of their own; then each has one.
+    """
+    learners = config.learners
+    if isinstance(learners, dict):
+        return [
+            Slot(populations=(population,))
+            for population, count in learners.items()
+            for _ in range(1 if config.deterministic else count)
+        ]
+    # Of several learners without populations of their own, speed would decide who does what.
+    count = 1 if config.deterministic or learners is None else learners
+    return [Slot(populations=()) for _ in range(count)]

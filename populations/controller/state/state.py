@@ -28,23 +28,22 @@ from populations.controller.indexes.rated_pins import RatedPins
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.indexes.training_queue import TrainingQueue
 from populations.controller.rating_fit import snapshot
+from populations.controller.state.clocks import Countdown, FitPace, MatchTimes
 from populations.controller.state.commands import FitRatings, SendMessage
-from populations.controller.state.countdown import Countdown
 from populations.controller.state.events import Now
-from populations.controller.state.fit_pace import FitPace
 from populations.controller.state.leases import (
     CLUSTER_LIVENESS_S,
     MAX_CRASHES,
+    CarriedEpisodes,
     Fault,
     Learner,
     Patience,
     Pause,
     Slot,
+    make_slots,
     slot_place,
 )
 from populations.controller.state.ledger import Ledger, Outcome
-from populations.controller.state.match_times import MatchTimes
-from populations.controller.state.slots import make_slots
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker, Thinning
 from populations.hyperparameter_schedules import ScheduledValues
@@ -127,7 +126,7 @@ class ControllerState:
         elapsed_before_s: Seconds of the run before this epoch.
         last_event_s: When the controller last took an event in.
         holders: Which learner has which assignment.
-        episode_holders: Which learner holds episodes in flight, by each policy that learns in them.
+        episodes: Episodes in flight that learners hold, by each policy that learns in them.
         match_times: Time of the last evaluations of all learners.
         spent_before_s: Learner seconds of training and of evaluation before this epoch.
         share_reached: Evaluation's share when training ended; None before.
@@ -178,7 +177,7 @@ class ControllerState:
     elapsed_before_s: float = 0.0
     last_event_s: float = 0.0
     holders: dict[AssignmentId, LearnerId] = field(default_factory=dict)
-    episode_holders: dict[PolicyId, LearnerId] = field(default_factory=dict)
+    episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
     match_times: MatchTimes = field(default_factory=MatchTimes)
     spent_before_s: tuple[float, float] = (0.0, 0.0)
     share_reached: float | None = None
@@ -317,7 +316,7 @@ class ControllerState:
         # The counter is durable: a resumed run goes on with the next number.
         number = self.tables.run.decisions
         tx.count(decisions=1)
-        # Stream 0 of the run's seed (`scheduler.assignment_seed` has the others).
+        # Stream 0 of the run's seed (`jobs.assignment_seed` has the others).
         return [self.config.seed, 0, number]
 
     def pbt(self, population: str) -> PbtConfig:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from arena.types import AssignmentId
@@ -25,6 +25,18 @@ from populations.records.rows import (
     TallyRow,
 )
 from populations.records.tables import Tables
+
+KEYS: Mapping[type[Row], tuple[str, str]] = {
+    PolicyRow: ("policies", "policy"),
+    CheckpointRow: ("checkpoints", "key"),
+    GhostRow: ("ghosts", "player"),
+    GenerationRow: ("generations", "entrant"),
+    RecordRow: ("records", "key"),
+    PairRow: ("pairs", "key"),
+    RatingsRow: ("ratings", "population"),
+    GameRow: ("games", "game"),
+}
+"""Table of each kind of row that is kept, and the row's key in it."""
 
 
 @dataclass(slots=True)
@@ -65,47 +77,21 @@ class Transaction:
         | RunRow,
     ) -> None:
         """Add or replace a row."""
-        match row:
-            case RunRow():
-                self.tables.run = row
-                # None is the run's place: assignments have numbers.
-                self._put_last(None, row)
-                return
-            case PolicyRow():
-                self.tables.policies[row.policy] = row
-            case CheckpointRow():
-                self.tables.checkpoints[row.key] = row
-            case GhostRow():
-                self.tables.ghosts[row.player] = row
-            case GenerationRow():
-                self.tables.generations[row.entrant] = row
-            case RecordRow():
-                self.tables.records[row.key] = row
-            case PairRow():
-                self.tables.pairs[row.key] = row
-            case RatingsRow():
-                self.tables.ratings[row.population] = row
-            case GameRow():
-                self.tables.games[row.game] = row
+        if isinstance(row, RunRow):
+            self.tables.run = row
+            # None is the run's place: assignments have numbers.
+            self._put_last(None, row)
+            return
+        table, key = KEYS[type(row)]
+        getattr(self.tables, table)[getattr(row, key)] = row
         self._append(row)
 
     def delete(
         self, row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
     ) -> None:
         """Remove a row from its table."""
-        match row:
-            case CheckpointRow():
-                del self.tables.checkpoints[row.key]
-            case GhostRow():
-                del self.tables.ghosts[row.player]
-            case GenerationRow():
-                del self.tables.generations[row.entrant]
-            case RecordRow():
-                del self.tables.records[row.key]
-            case PairRow():
-                del self.tables.pairs[row.key]
-            case GameRow():
-                del self.tables.games[row.game]
+        table, key = KEYS[type(row)]
+        del getattr(self.tables, table)[getattr(row, key)]
         self._append(Deletion(row=row))
 
     def put_assignment(self, row: AssignmentRow) -> None:

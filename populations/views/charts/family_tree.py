@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from arena.drawings.svg import tag
+from arena.drawings.picture import tag
 from populations.league.names import compact
 
 from .curves import with_ends

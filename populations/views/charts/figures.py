@@ -114,10 +114,7 @@ def ratings(documents: Documents, reader: Reader) -> list[Section]:
 def payoff(documents: Documents, reader: Reader) -> list[Section]:
     """Draw who scores how much against whom, a map for each pair of populations, the best first."""
     cells = {
-        (
-            (str(cell["population"]), str(cell["player"])),
-            (str(cell["opponent_population"]), str(cell["opponent"])),
-        ): cell
+        results.sides_of(cell): cell
         for cell in documents["payoff"]["payoff"]
         # Of a pair of seats each has a cell of its own, which a map has no place for.
         if "seat" not in cell

@@ -46,6 +46,14 @@ MAX_WIDTH = 0.5
 """Width of a score's 95% interval from which on the score says nothing."""
 
 
+def sides_of(cell: Row) -> tuple[Key, Key]:
+    """Return the player of a cell of the payoff table, and its opponent."""
+    return (
+        (str(cell["population"]), str(cell["player"])),
+        (str(cell.get("opponent_population")), str(cell["opponent"])),
+    )
+
+
 def standings(lines: Sequence[Row], reader: Reader) -> Spec:
     """Return the rated players of a population, the best on top, with 95% intervals.
 

@@ -17,8 +17,7 @@ from arena.config import LearnerSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.spaces.leaves import leaf_spaces
 from arena.types import RANDOM_BOT
-from populations.config.resume.differences import Change, compare
-from populations.config.resume.secrets import without_secrets
+from populations.config.resume import Change, compare, without_secrets
 from populations.config.run_file import learner_setup
 from populations.league.standings import RATING, Standing
 from populations.records.rows import Json

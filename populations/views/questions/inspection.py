@@ -295,8 +295,13 @@ class Inspection:
 
     def standings(self, population: str | None = None) -> dict[str, list[Standing]]:
         """Return the standings of all populations, or of one."""
-        found = standings(self.tables, self.league)
+        found = self._standings
         return {name: found[name] for name in found if population in (None, name)}
+
+    @cached_property
+    def _standings(self) -> dict[str, list[Standing]]:
+        # A document asks several times, and there may be ten thousands of ghosts.
+        return standings(self.tables, self.league)
 
     def names(self) -> Names:
         """Return the names of the standings' players, by population and entrant."""

@@ -182,7 +182,7 @@ KINDS = (
     *BEGINNINGS,
     *("promoted", "retired", "quarantined"),
     *("exploit_abandoned", "exploit_failed", "explore_failed", "fell_back"),
-    *("checkpoint_corrupt", "checkpoint_restored", "policy_restored", "counters_lowered"),
+    *("checkpoint_corrupt", "checkpoint_restored", "policy_restored"),
     *(GHOST, "ghosts_thinned", "ghost_corrupt", "ghost_restored", "ghost_adopted"),
     *("champion", "pinned", "unpinned", "export_due"),
 )

@@ -5,7 +5,7 @@ Cross-play is from training matches, in which partners and rivals are drawn apar
 are mixed: against the same rivals, what differs between two partners of one policy is the partner.
 
 Tests: `tests/populations/views/test_cells.py`, `tests/populations/views/test_calibration.py`,
-`tests/populations/controller/opponents/test_teammates.py`.
+`tests/populations/controller/test_mixed_teammates.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from arena.errors import ConfigError
 from arena.matches.comparisons import comparisons, is_tally_by_seats
 from arena.matches.pair_scores import mean_score, num_scored, points
-from arena.matches.seating import HOME, seat_teams
+from arena.matches.seating import plays_of
 from arena.matches.teammates import members
 from arena.types import (
     Digest,
@@ -173,7 +173,7 @@ def calibrations(
     }
     # Populations are fitted together: any of their rows has all advantages.
     advantages = next((row.advantages for row in ratings.values()), ())
-    is_cooperation = len({seat.side for seat in seats}) == 1
+    is_cooperation = len(plays_of(seats)) > 1
     found: dict[tuple[Rated, Rated], Calibration] = {}
     for row in pairs:
         first = (seats[row.first_seat].population, row.first)
@@ -251,13 +251,10 @@ def cross_play(tallies: Iterable[TallyRow], *, tables: Tables, league: League) -
     ]
 
 
-def _beside(tally: Tally, seats: Sequence[Seat]) -> Iterator[tuple[range, int, int]]:
+def _beside(tally: Tally, seats: tuple[Seat, ...]) -> Iterator[tuple[range, int, int]]:
     """Yield each side that a trainee is on, and the positions of the trainee and of a partner."""
-    sides = members(seats)
-    if len({seat.side for seat in seats}) == 1:
-        # In cooperation away repeats home, who alone plays.
-        sides = sides[: seat_teams(seats).count(HOME)]
-    for side in sides:
+    # Training is one play.
+    for side in members(seats)[: len(plays_of(seats)[0])]:
         learning = [index for index in side if is_trainee(tally.entrants[index])]
         for index in learning[:1]:
             yield from ((side, index, partner) for partner in side if partner != index)

@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 
 from arena.drawings.draw import draw_game
-from arena.drawings.picture import Game
-from arena.drawings.svg import check_svg
+from arena.drawings.picture import Game, check_svg
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.resolve import NO_CODE
 from tests.arena.drawings.conftest import ASSETS, PlayRandomly
@@ -55,6 +54,15 @@ def test_pixels_arrive_as_they_were_rendered(monkeypatch: pytest.MonkeyPatch) ->
         expected[:5, : 5 + step] = (200, 10, 0)
         assert np.array_equal(frame, expected)
     assert len(frames) == 5
+
+
+def test_actions_have_the_names_by_which_people_play_them(play_randomly: PlayRandomly) -> None:
+    played, _ = play_randomly("classic/connect_four-v3", most=3)
+    named = ({"player_0": (0, 6)}, {"player_1": (3,)})
+    drawn = draw_game(replace(played, named=named))
+    assert drawn.names == ({"player_0": {0: "1", 6: "7"}}, {"player_1": {3: "4"}}, {}, {})
+    # Without names of its own a game has numbers, which are not told here.
+    assert draw_game(replace(game(2), named=({"a": (0,)},))).names == ({"a": {}}, {}, {})
 
 
 def test_text_arrives_without_what_a_terminal_carries_out() -> None:

@@ -128,7 +128,7 @@ def test_a_state_with_hidden_information_shows_what_the_viewer_observes() -> Non
 
     from dataclasses import replace
 
-    from arena.drawings.openspiel import draw_text
+    from arena.drawings.boards import draw_text
 
     one = moment("openspiel:liars_dice", Hidden())
     seen = replace(one, viewer="player_1")

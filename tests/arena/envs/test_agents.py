@@ -12,8 +12,7 @@ from gymnasium import spaces
 
 from arena.config import EnvironmentConfig
 from arena.environment_spec import EnvironmentRequest
-from arena.envs.agents import named_agents
-from arena.envs.describe import agent_spec, environment_facts
+from arena.envs.describe import agent_spec, environment_facts, named_agents
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout

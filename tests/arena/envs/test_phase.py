@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from arena.envs.base import Phase
-from arena.envs.pettingzoo.told_stepper import Phases, find_set_phase
+from arena.envs.one_by_one.steppers import Phases, find_set_phase
 from arena.envs.phase import players_of_agents
 from arena.types import Seat
 from arena.wire.messages import Failed

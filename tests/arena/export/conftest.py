@@ -19,13 +19,14 @@ from arena.export.card import (
     Card,
     CardAction,
     CardEnvironment,
+    CardLevel,
     CardObservation,
     CardRating,
     CardSeat,
     RecordLine,
 )
 from arena.export.write import Written, write_export
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import make_actor_critic
 from arena.types import Digest, Seat
 
 NETWORK = NetworkConfig(hidden_sizes=(16, 16))
@@ -110,6 +111,14 @@ def make_policy(
         versions={"arena-league": "0.1.0"},
     )
     return card, weights
+
+
+def level(number: int, card: Card, **values: Any) -> CardLevel:
+    """A level of a card: its own weights, unless they are given."""
+    given: dict[str, Any] = {"player": card.player, "graph": "policy.onnx", "temperature": 1.0}
+    given |= {"agent_steps": 1, "weights_digest": card.weights_digest, "rating": 100.0 * number}
+    given |= {"rating_low": 50.0 * number, "rating_high": 150.0 * number} | values
+    return CardLevel(level=number, **given)
 
 
 @pytest.fixture(scope="session")

@@ -119,17 +119,6 @@ def test_it_takes_pettingzoos_dictionary(board_export: Written) -> None:
     assert champion.act({"observation": row, "action_mask": mask}, only) == 5
 
 
-def test_actions_start_where_the_environment_starts(
-    number_policy: Policy, number_export: Written
-) -> None:
-    champion = Champion(str(number_export.directory))
-    card, weights = number_policy
-    policy = frozen_policy(card, weights)
-    expected = policy.logits(torch.eye(16)).argmax(dim=1) + 10
-    assert [champion.act(number) for number in range(3, 19)] == expected.tolist()
-    assert all(10 <= champion.act(5, sample=True) <= 13 for _ in range(20))
-
-
 @pytest.mark.slow
 def test_samples_follow_the_policy_and_never_break_the_mask(
     board_policy: Policy, board_export: Written
@@ -160,30 +149,6 @@ def test_a_seed_fixes_the_stream(board_export: Written) -> None:
 
     assert stream(champion, 1) == stream(other, 1) == stream(champion, 1)
     assert stream(champion, 1) != stream(champion, 2)
-
-
-def test_a_batch_of_boards_is_played_at_once(board_policy: Policy, board_export: Written) -> None:
-    champion = Champion(board_export.directory)
-    rows, masks = boards(64, seed=8)
-    expected = [champion.act(row, mask) for row, mask in zip(rows, masks, strict=True)]
-    assert champion.act(rows, masks).tolist() == expected
-    together = {"observation": rows, "action_mask": masks}
-    assert champion.act(together).tolist() == expected
-    assert champion.act(rows[:1], masks[:1]).tolist() == expected[:1]
-    card, weights = board_policy
-    network = frozen_policy(card, weights).network
-    flat, legal = torch.from_numpy(rows.reshape(64, 84)).float(), torch.from_numpy(masks).bool()
-    with torch.inference_mode():
-        values, logits = network.value(flat), network.logits(flat, legal)
-    np.testing.assert_allclose(champion.value(rows), values, rtol=1e-4, atol=1e-5)
-    assert champion.value(together["observation"][3]) == pytest.approx(float(values[3]), rel=1e-4)
-    found = champion.probabilities(together)
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, logits.softmax(dim=1), rtol=1e-4, atol=1e-6)
-    assert (found[masks == 0] == 0.0).all()
-    drawn = champion.act(rows, masks, sample=True, seed=3)
-    assert masks[np.arange(64), drawn].all()
-    assert drawn.tolist() != expected
 
 
 def test_an_export_of_an_earlier_release_plays_and_has_no_value(

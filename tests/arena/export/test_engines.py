@@ -18,8 +18,7 @@ from arena.environment_spec import MaskPlace
 from arena.errors import ConfigError
 from arena.export.card import Card
 from arena.export.engines import Engine, check_engine
-from arena.export.inputs import random_feeds
-from arena.export.outputs import action_names
+from arena.export.graph import action_names, random_feeds
 from arena.export.write import write_export
 from tests.arena.export.conftest import make_policy
 

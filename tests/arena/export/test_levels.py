@@ -21,12 +21,11 @@ from arena.checkpoints.tensors import serialize
 from arena.codec import from_json
 from arena.core import ActorInput
 from arena.errors import ConfigError, DecodeError
-from arena.export.actor import ExportedActor, load_export_weights
+from arena.export.actor import ExportedActor, load_export_weights, tempered
 from arena.export.card import Card, CardLevel, read_card
 from arena.export.champion import Champion, NoLevel, at_temperature
-from arena.export.temperature import tempered
 from arena.export.write import Written, write_export
-from tests.arena.export.conftest import make_policy
+from tests.arena.export.conftest import level, make_policy
 from tests.layouts import frozen_policy
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
@@ -73,13 +72,6 @@ def test_an_illegal_choice_stays_at_the_minimum() -> None:
         assert found[0].tolist() == pytest.approx(
             [1.0 / temperature, float(least), -200.0 / temperature]
         )
-
-
-def level(number: int, card: Card, **values: Any) -> CardLevel:
-    given: dict[str, Any] = {"player": card.player, "graph": "policy.onnx", "temperature": 1.0}
-    given |= {"agent_steps": 1, "weights_digest": card.weights_digest, "rating": 100.0 * number}
-    given |= {"rating_low": 50.0 * number, "rating_high": 150.0 * number} | values
-    return CardLevel(level=number, **given)
 
 
 @pytest.fixture(scope="module")

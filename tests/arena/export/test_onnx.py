@@ -4,37 +4,22 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import numpy.typing as npt
 import onnx
 import onnxruntime
 import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.core import ActorInput
 from arena.envs.spaces.observations import ObservationLayout, describe
 from arena.errors import ExportError
 from arena.export.card import Card
-from arena.export.inputs import Flatten, random_feeds
+from arena.export.graph import Flatten, random_feeds
 from arena.export.onnx import check_onnx, export_onnx, opset_version
 from arena.export.write import Written
-from arena.networks.actor_critic import ActorCritic
-from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from tests.layouts import discrete, flat_observation, frozen_policy
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
-
-
-def run(written: Written, **feeds: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    session = onnxruntime.InferenceSession(written.directory / "policy.onnx")
-    logits, action = session.run(["logits", "action"], feeds)
-    return logits, action
-
-
-def frozen(policy: Policy) -> FrozenPolicy:
-    card, weights = policy
-    return frozen_policy(card, weights, greedy=True)
 
 
 def fresh_network(observation_size: int, num_actions: int, *, seed: int = 1) -> ActorCritic:
@@ -46,46 +31,14 @@ def fresh_network(observation_size: int, num_actions: int, *, seed: int = 1) -> 
     ).eval()
 
 
-def test_the_graph_of_a_masked_game_plays_like_the_frozen_policy(
-    board_policy: Policy, board_export: Written
-) -> None:
-    rng = np.random.default_rng(1)
-    planes = rng.integers(0, 2, (64, 6, 7, 2)).astype(np.float32)
-    mask = rng.random((64, 7)) < 0.4
-    mask[:, 3] = True
-    logits, action = run(board_export, observation=planes, action_mask=mask)
-    policy = frozen(board_policy)
-    flat, legal = torch.from_numpy(planes.reshape(64, 84)), torch.from_numpy(mask)
-    expected = policy.logits(flat, legal).numpy()
-    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
-    assert (logits[~mask] == np.finfo(np.float32).min).all()
-    greedy = policy.act(
-        ActorInput(observation=flat, action_mask=legal),
-        agent="player_0",
-        generator=torch.Generator(),
-    ).action
-    assert action.tolist() == greedy.tolist()
-    assert len(set(action.tolist())) > 1
-
-
-def test_a_number_becomes_one_hot_inside_the_graph(
-    number_policy: Policy, number_export: Written
-) -> None:
-    numbers = np.arange(3, 19, dtype=np.float32)
-    logits, action = run(number_export, observation=numbers)
-    expected = frozen(number_policy).logits(torch.eye(16)).numpy()
-    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
-    # Counted from 0 although the action space starts at 10.
-    assert action.tolist() == expected.argmax(axis=1).tolist()
-
-
 @pytest.mark.parametrize("num_rows", [1, 3, 200])
 def test_any_batch_size_works(board_export: Written, num_rows: int) -> None:
-    logits, action = run(
-        board_export,
-        observation=np.zeros((num_rows, 6, 7, 2), dtype=np.float32),
-        action_mask=np.ones((num_rows, 7), dtype=np.bool_),
-    )
+    session = onnxruntime.InferenceSession(board_export.directory / "policy.onnx")
+    feeds = {
+        "observation": np.zeros((num_rows, 6, 7, 2), dtype=np.float32),
+        "action_mask": np.ones((num_rows, 7), dtype=np.bool_),
+    }
+    logits, action = session.run(["logits", "action"], feeds)
     assert (logits.shape, action.shape) == ((num_rows, 7), (num_rows,))
 
 

@@ -114,7 +114,7 @@ def test_an_export_with_a_memory_takes_part_in_matches(tmp_path: Path) -> None:
         for observation in observations:
             group = Group(torch.tensor([[0, 1]] * 3), observation, None)
             action = group.new_actions()
-            owner = seated.owners(group.agent_index, active=None)
+            owner = seated.owners(group.agent_index)
             seated.play_frozen("player", group, owner=owner, action=action, generator=generator)
             played.append(action.tolist())
     assert played[:LENGTH] == played[LENGTH:]

@@ -20,11 +20,10 @@ from msgspec import structs
 from pettingzoo.classic import chess_v6
 
 from arena.codec import plain
-from arena.export.card import CardLevel
 from arena.export.champion import Champion
 from arena.export.uci import Engine, Position
 from arena.export.write import Written, write_export
-from tests.arena.export.conftest import make_policy
+from tests.arena.export.conftest import level, make_policy
 
 pytestmark = pytest.mark.xdist_group("exports")
 
@@ -41,18 +40,9 @@ def chess_export(tmp_path_factory: pytest.TempPathFactory) -> Written:
         observation, actions=env.action_space("player_0"), mask="observation"
     )
     environment = structs.replace(card.environment, id="classic/chess-v6")
-    level = CardLevel(
-        level=1,
-        player=card.player,
-        graph="policy.onnx",
-        temperature=50.0,
-        agent_steps=0,
-        weights_digest=card.weights_digest,
-        rating=0.0,
-        rating_low=0.0,
-        rating_high=0.0,
+    card = structs.replace(
+        card, environment=environment, levels=(level(1, card, temperature=50.0),)
     )
-    card = structs.replace(card, environment=environment, levels=(level,))
     directory = tmp_path_factory.mktemp("chess") / "champion"
     return write_export(directory, card=card, weights=weights)
 

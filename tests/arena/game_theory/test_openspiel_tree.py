@@ -18,9 +18,8 @@ from arena.game_theory.exploitability import (
     exploitability,
     mixture,
 )
-from arena.game_theory.find_tree import find_tree
 from arena.game_theory.game_tree import NoGameTree, grow_tree
-from arena.game_theory.openspiel_tree import grow_openspiel_tree
+from arena.game_theory.openspiel_tree import find_tree, grow_openspiel_tree
 from tests.arena.game_theory.seat_values import best_response_value, policy_value
 
 pyspiel: Any = pytest.importorskip("pyspiel")

@@ -15,8 +15,7 @@ from msgspec import structs
 
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.games import recording
-from arena.games.recording import GameRecorder, recorded_environments
-from arena.games.replay import GameParted, replay
+from arena.games.recording import GameParted, GameRecorder, recorded_environments, replay
 from arena.types import SHOWN_BYTES, Game
 from tests.recorded_games import play
 from tools.players import game as games
@@ -64,9 +63,9 @@ def test_games_are_played_again_exactly(known: tuple[games.Game, list[Game]]) ->
     with closing(of.make_env(1)) as env:
         for game in recorded:
             moments = list(replay(env, game))
-            assert [moment.step for moment in moments] == list(range(game.steps + 1))
-            assert moments[-1].actions is None
-            last = moments[-1].turn
+            assert len(moments) == game.steps + 1
+            last, actions = moments[-1]
+            assert actions is None
             assert bool(last.episode_over[0])
             if not is_cooperation:
                 assert tuple(last.score[0].tolist()) == game.points
@@ -77,9 +76,9 @@ def test_returns_are_those_of_the_matches(known: tuple[games.Game, list[Game]]) 
     with closing(of.make_env(1)) as env:
         for game in recorded:
             returns = torch.zeros(len(env.agents), dtype=torch.float64)
-            for moment in replay(env, game):
+            for step, (turn, _) in enumerate(replay(env, game)):
                 # The turn before the first step pays nothing.
-                returns += moment.turn.reward[0] * (moment.step > 0)
+                returns += turn.reward[0] * (step > 0)
             by_agent = dict(zip(env.agents, returns.tolist(), strict=True))
             for seat, expected in zip(game.seats, game.returns, strict=True):
                 agents = of.seats[seat].agents
@@ -219,8 +218,8 @@ def test_chance_is_part_of_a_game() -> None:
     dealt: set[tuple[float, ...]] = set()
     with closing(of.make_env(1)) as env:
         for game in recorder.games:
-            first = next(iter(replay(env, game)))
-            (group,) = first.turn.groups.values()
+            first, _ = next(iter(replay(env, game)))
+            (group,) = first.groups.values()
             dealt.add(tuple(group.observation[0, 0].tolist()))
     # Three cards of the first player.
     assert len(dealt) == 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -17,12 +16,12 @@ from arena.environment_spec import EnvironmentSpec
 from arena.learners import process
 from arena.learners.loop import Progress
 from arena.learners.spawn import spawn_learner
-from arena.processes.parent import ChildProcess
+from arena.processes.parent import Child
 from arena.types import AssignmentId
 from arena.wire.messages import Assignment, Evaluate, Failed, Finished
 from tests.arena.wire.examples import RUN
 
-FINISH, UNTIL_STOPPED, RAISE, EXIT, HANG, NON_FINITE, WITH_CHILD = range(7)
+FINISH, UNTIL_STOPPED, RAISE, EXIT, HANG, NON_FINITE = range(6)
 RELEASE = threading.Event()
 """Lets work that hangs in this process go on."""
 
@@ -87,9 +86,6 @@ class StubWork:
                 RELEASE.wait()
             case 5:  # NON_FINITE
                 return replace(finished, metrics={"stub/loss": math.nan})
-            case 6:  # WITH_CHILD
-                child = subprocess.Popen(["sleep", "600"])
-                return replace(finished, metrics={"stub/pid": float(child.pid)})
         return finished
 
     def close(self) -> None:
@@ -102,7 +98,7 @@ def spawn_stub(
     *,
     populations: tuple[str, ...] = (),
     device: str | None = None,
-) -> ChildProcess:
+) -> Child:
     """Start this file as a learner's process."""
     setup_path = directory / "setup.json"
     setup_path.write_text(setup().model_dump_json())
@@ -112,7 +108,7 @@ def spawn_stub(
         populations=populations,
         device=device,
         log_path=directory / "logs" / "learner.log",
-        command=("-m", "tests.arena.learners.stub"),
+        module="tests.arena.learners.stub",
     )
 
 

@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from arena.learners.events import (
+from arena.learners.state import (
     Command,
     Event,
     Exit,
+    LearnerState,
+    Patience,
     Received,
     Send,
     SendHeartbeat,
@@ -15,9 +17,7 @@ from arena.learners.events import (
     StopRequested,
     StopWork,
     Ticked,
-    WorkDone,
 )
-from arena.learners.state import LearnerState, Patience
 from arena.types import AssignmentId
 from arena.wire.messages import (
     Acknowledge,
@@ -139,7 +139,7 @@ def test_nothing_is_taken_before_the_welcome_or_from_another_epoch() -> None:
 def test_one_assignment_runs_and_one_waits(learner: Learner) -> None:
     learner.start()
     assert learner.hear(NEXT) == []
-    assert learner.tell(WorkDone(result=FINISHED)) == [
+    assert learner.tell(FINISHED) == [
         Send(message=FINISHED),
         StartWork(assignment=NEXT),
         beat(NEXT),
@@ -163,7 +163,7 @@ def test_repeated_and_older_attempts_are_ignored(learner: Learner) -> None:
     learner.start(second)
     assert learner.hear(second) == []
     assert learner.hear(TRAIN) == []
-    learner.tell(WorkDone(result=result_of(second)))
+    learner.tell(result_of(second))
     assert learner.hear(second) == []
     learner.hear(acknowledge(result_of(second)))
     assert learner.hear(second) == []
@@ -179,13 +179,13 @@ def test_a_newer_attempt_replaces_what_runs(learner: Learner) -> None:
     assert learner.hear(second) == [StopWork()]
     assert learner.wait(10.0) == [IDLE]
     # The result of the first attempt is nobody's any more.
-    assert learner.tell(WorkDone(result=FINISHED)) == [StartWork(assignment=second), beat(second)]
-    assert learner.tell(WorkDone(result=result_of(second))) == [Send(message=result_of(second))]
+    assert learner.tell(FINISHED) == [StartWork(assignment=second), beat(second)]
+    assert learner.tell(result_of(second)) == [Send(message=result_of(second))]
 
 
 def test_results_are_sent_with_growing_pauses_until_acknowledged(learner: Learner) -> None:
     learner.start()
-    assert learner.tell(WorkDone(result=FINISHED)) == [Send(message=FINISHED)]
+    assert learner.tell(FINISHED) == [Send(message=FINISHED)]
     assert learner.times_of(Send(message=FINISHED), duration_s=30.0) == [
         2.0,
         6.0,
@@ -201,10 +201,10 @@ def test_results_are_sent_with_growing_pauses_until_acknowledged(learner: Learne
 
 def test_the_next_assignment_does_not_wait_for_the_acknowledgement(learner: Learner) -> None:
     learner.start()
-    learner.tell(WorkDone(result=FINISHED))
+    learner.tell(FINISHED)
     learner.start(NEXT)
     assert learner.wait(2.0) == [Send(message=FINISHED)]
-    assert learner.tell(WorkDone(result=result_of(NEXT))) == [Send(message=result_of(NEXT))]
+    assert learner.tell(result_of(NEXT)) == [Send(message=result_of(NEXT))]
     learner.hear(acknowledge(FINISHED))
     assert set(learner.state.results) == {(13, 1)}
 
@@ -246,7 +246,7 @@ def test_a_stopped_learner_finishes_is_acknowledged_and_leaves(learner: Learner)
     learner.hear(NEXT)
     assert learner.hear(Stop(grace_s=20.0)) == [StopWork()]
     assert learner.hear(THIRD) == []
-    assert learner.tell(WorkDone(result=FINISHED)) == [Send(message=FINISHED)]
+    assert learner.tell(FINISHED) == [Send(message=FINISHED)]
     assert learner.wait(2.0) == [Send(message=FINISHED)]
     reason = "the controller said so"
     assert learner.hear(acknowledge(FINISHED)) == [
@@ -262,7 +262,7 @@ def test_a_stopped_learner_does_not_wait_longer_than_it_was_told(
     learner.start()
     learner.hear(Stop(grace_s=20.0))
     if has_result:
-        learner.tell(WorkDone(result=FINISHED))
+        learner.tell(FINISHED)
     assert not any(isinstance(command, Exit) for command in learner.wait(19.9))
     reason = "the controller said so; the time to finish is over"
     assert learner.wait(0.1)[-2:] == [
@@ -303,7 +303,7 @@ def test_a_silent_controller_is_asked_again_and_work_goes_on(learner: Learner) -
 
 def test_a_new_epoch_takes_nothing_over_from_the_old_one(learner: Learner) -> None:
     learner.start()
-    learner.tell(WorkDone(result=FINISHED))
+    learner.tell(FINISHED)
     learner.start(NEXT)
     learner.hear(THIRD)
     assert learner.hear(Welcome(heartbeat_s=10.0), epoch=2) == [StopWork(), IDLE]
@@ -311,7 +311,7 @@ def test_a_new_epoch_takes_nothing_over_from_the_old_one(learner: Learner) -> No
     # The same assignment, given out again, waits until the worker is free.
     again = replace(TRAIN, attempt=2)
     assert learner.hear(again, epoch=2) == []
-    assert learner.tell(WorkDone(result=result_of(NEXT))) == [
+    assert learner.tell(result_of(NEXT)) == [
         StartWork(assignment=again),
         beat(again),
     ]
@@ -337,7 +337,7 @@ def test_the_next_tick_is_due_when_something_is() -> None:
     learner.hear(Welcome(heartbeat_s=10.0), epoch=1)
     assert learner.state.due_s() == 1010.0
     learner.start()
-    learner.tell(WorkDone(result=FINISHED))
+    learner.tell(FINISHED)
     assert learner.state.due_s() == 1002.0
     learner.hear(Stop(grace_s=0.5))
     assert learner.state.due_s() == 1000.5

@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
+from arena.learning.ppo import AveragedNetwork, with_prefix, without_prefix
 
 
 def test_follows_and_restarts_without_sharing_memory() -> None:

@@ -12,13 +12,13 @@ from arena.config import NetworkConfig
 from arena.core import ActorInput
 from arena.errors import CheckpointCorrupt
 from arena.experience import Rollout, Transitions
+from arena.learning.advantages import vtrace
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.ppo_loss import Batch, PpoLoss, ppo_loss
-from arena.learning.vtrace import vtrace
-from arena.networks import heads
+from arena.networks import distributions
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.distributions import Distribution
-from arena.networks.make import make_actor_critic
 from tests.layouts import discrete, flat_observation
 
 SIZE, NUM_ACTIONS, NUM_DECISIONS = 4, 3, 40
@@ -124,8 +124,8 @@ def test_vtrace_sees_a_rollout_of_an_older_policy_with_the_eyes_of_now() -> None
     )
     network.load_state_dict(now.weights())
     with torch.no_grad():
-        log_probs = heads.masked_log_probs(network.logits(rollout.observation), None)
-        log_prob = heads.action_log_probs(log_probs, rollout.action)
+        log_probs = distributions.masked_log_probs(network.logits(rollout.observation), None)
+        log_prob = distributions.action_log_probs(log_probs, rollout.action)
         value = network.value(rollout.observation)
     ratio = (log_prob - rollout.log_prob).exp()
     assert float(ratio.max()) > 1.1

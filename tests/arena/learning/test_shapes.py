@@ -9,10 +9,16 @@ import torch
 
 from arena.experience import Rollout, Transitions
 from arena.learning import ppo_loss
-from arena.learning.advantages import Decisions, generalized_advantages, successors
+from arena.learning.advantages import (
+    Decisions,
+    check_equal_shapes,
+    clamped_log_ratio,
+    generalized_advantages,
+    successors,
+    vtrace,
+    with_vtrace_targets,
+)
 from arena.learning.hyperparameters import PpoHyperparameters
-from arena.learning.shapes import check_equal_shapes
-from arena.learning.vtrace import vtrace, with_vtrace_targets
 from arena.networks.distributions import Categorical
 
 ROWS, COLUMN = torch.ones(4), torch.ones(4, 1)
@@ -29,7 +35,7 @@ def test_the_message_has_every_shape() -> None:
 
 
 LOSSES: tuple[tuple[Callable[..., object], int, dict[str, float]], ...] = (
-    (ppo_loss.clamped_log_ratio, 2, {}),
+    (clamped_log_ratio, 2, {}),
     (ppo_loss.clipped_surrogate, 2, {"clip_coef": 0.2}),
     (ppo_loss.squared_value_loss, 2, {}),
     (ppo_loss.clipped_value_loss, 3, {"value_clip": 0.2}),

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from arena.experience import Transitions
-from arena.learning.vtrace import vtrace
+from arena.learning.advantages import vtrace
 
 
 def transitions(reward: list[float], successor: list[int], next_value: list[float]) -> Transitions:

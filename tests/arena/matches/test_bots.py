@@ -253,7 +253,7 @@ def decide_once(seated: SeatedPlayers[Any]) -> None:
         observation=torch.zeros(2, 1, 84),
         action_mask=torch.ones(2, 1, 7, dtype=torch.bool),
     )
-    owner = seated.owners(group.agent_index, active=None)
+    owner = seated.owners(group.agent_index)
     seated.play_frozen(
         "player", group, owner=owner, action=group.new_actions(), generator=torch.Generator()
     )
@@ -299,7 +299,7 @@ def test_a_seat_of_several_agents_is_told_once() -> None:
         observation=torch.zeros(2, 2, 1),
         action_mask=torch.ones(2, 2, 2, dtype=torch.bool),
     )
-    owner = seated.owners(group.agent_index, active=None)
+    owner = seated.owners(group.agent_index)
     seated.play_frozen(
         "player", group, owner=owner, action=group.new_actions(), generator=torch.Generator()
     )

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from arena.core import Actor, ActorInput, ActorOutput
-from arena.matches.mixture import ActorMixture, draw_lineups
+from arena.matches.tournament import ActorMixture, draw_lineups
 
 
 @dataclass(frozen=True)

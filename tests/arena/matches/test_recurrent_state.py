@@ -9,8 +9,8 @@ from arena.envs.base import Group, Turn
 from arena.game_theory.exploitability import PolicyIsRecurrent, sampling
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from tests.layouts import discrete, flat_observation
 
 AGENTS = ("a", "b", "c")
@@ -63,7 +63,7 @@ def test_every_agent_of_every_environment_has_a_memory_of_its_own() -> None:
         )
         group.agent_index[torch.rand(NUM_ENVS, 2, generator=rng) < 0.2] = -1
         action = group.new_actions()
-        owner = seated.owners(group.agent_index, active=None)
+        owner = seated.owners(group.agent_index)
         seated.play_frozen("player", group, owner=owner, action=action, generator=unused)
         for env in range(NUM_ENVS):
             for slot, agent in enumerate(group.agent_index[env].tolist()):

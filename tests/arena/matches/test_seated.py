@@ -13,8 +13,8 @@ from arena.matches.match import Block, play_matches
 from arena.matches.seated import NOBODY, Seatable, SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
 from arena.matches.tournament import Contender, TournamentResult, play_tournament
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack
 from arena.types import Entrant
 from tests.layouts import discrete, flat_observation
@@ -72,7 +72,7 @@ def make_group(num_envs: int, *, seed: int = 0) -> Group:
 
 
 def play(seated: SeatedPlayers[Seatable], group: Group) -> torch.Tensor:
-    owner = seated.owners(group.agent_index, active=None)
+    owner = seated.owners(group.agent_index)
     action = torch.full_like(owner, -7)
     seated.play_frozen(
         "player", group, owner=owner, action=action, generator=torch.Generator().manual_seed(1)
@@ -144,7 +144,7 @@ def test_populations_have_stacks_of_their_own() -> None:
     for population, agent, policies in (("wolf", 0, wolves), ("sheep", 1, sheep)):
         group = make_group(8, seed=agent)
         group.agent_index.fill_(agent)
-        owner = seated.owners(group.agent_index, active=None)
+        owner = seated.owners(group.agent_index)
         action = torch.zeros_like(owner)
         generator = torch.Generator()
         seated.play_frozen(population, group, owner=owner, action=action, generator=generator)
@@ -167,9 +167,9 @@ def test_populations_have_stacks_of_their_own() -> None:
 def test_nobody_decides_where_an_environment_stands_still() -> None:
     seated = seat((make_policy(0), make_policy(1)), (make_policy(2), make_policy(3)), sizes=[3, 3])
     group = make_group(6)
-    group.agent_index.fill_(1)
     active = torch.tensor([True, False, True, False, False, True])
-    owner = seated.owners(group.agent_index, active=active)
+    group.agent_index[:] = torch.where(active, 1, NOBODY)[:, None]
+    owner = seated.owners(group.agent_index)
     assert (owner == NOBODY).flatten().tolist() == (~active).tolist()
     action = torch.full_like(owner, -7)
     seated.play_frozen("player", group, owner=owner, action=action, generator=torch.Generator())

@@ -9,14 +9,13 @@ from arena.errors import ConfigError
 from arena.matches.comparisons import result_weights, rival_seats
 from arena.matches.seating import (
     SIDES_ALONE,
-    is_cooperation,
     make_seats,
     pair_seatings,
+    plays_of,
     seat_teams,
-    seatings_for,
     seats_in_turn,
-    team_seating,
 )
+from arena.matches.teammates import Cast, training_seatings
 from arena.types import Player, PlayerId, Seat, Seating
 from experiments.ratings.many_sides import seats_of
 
@@ -25,6 +24,10 @@ TRAINEE = Player(player=PlayerId("player/p000"))
 
 def players(*names: str) -> tuple[Player, ...]:
     return tuple(Player(player=PlayerId(name)) for name in names)
+
+
+def teams(*names: str) -> list[dict[str, Player]]:
+    return [dict.fromkeys(("p", "p0", "player"), player) for player in players(*names)]
 
 
 def names(seating: Seating) -> list[str]:
@@ -82,7 +85,6 @@ def test_a_side_of_two_populations_has_two_seats_named_after_both() -> None:
 def test_cooperation_has_home_and_away_with_the_same_agents() -> None:
     sides = {"all": ("a", "b")}
     seats = make_seats(agents=("a", "b"), sides=sides, populations={"team": ("a", "b")})
-    assert is_cooperation(sides)
     assert [(seat.name, seat.side, seat.agents) for seat in seats] == [
         ("home", "all", ("a", "b")),
         ("away", "all", ("a", "b")),
@@ -104,7 +106,8 @@ def test_two_populations_that_cooperate_have_a_seat_each_at_home_and_away() -> N
         Seat(name="away/p", side="all", population="p", agents=("a1", "a2")),
         Seat(name="away/q", side="all", population="q", agents=("b",)),
     )
-    assert seat_teams(duet_seats()) == ("home", "home", "away", "away")
+    assert plays_of(duet_seats()) == ((0, 1), (2, 3))
+    assert seat_teams(duet_seats()) == ((0, "all"), (0, "all"), (1, "all"), (1, "all"))
     assert rival_seats(duet_seats()) == ((0, 2), (1, 3))
 
 
@@ -114,25 +117,24 @@ def test_on_several_sides_a_team_is_a_side_and_all_others_are_rivals() -> None:
         sides={"heroes": ("tank", "healer"), "foes": ("boss",), "imps": ("imp",)},
         populations={"front": ("tank", "boss", "imp"), "back": ("healer",)},
     )
-    assert seat_teams(seats) == ("heroes", "heroes", "foes", "imps")
+    assert plays_of(seats) == ((0, 1, 2, 3),)
+    assert [side for _, side in seat_teams(seats)] == ["heroes", "heroes", "foes", "imps"]
     assert rival_seats(seats) == ((0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
 
 
 def test_who_cooperates_learns_beside_its_mate() -> None:
     p, q = players("p/p001", "q/p001")
-    (seating,) = seatings_for(p, seats=duet_seats(), population="p", opponents={}, mates={"q": q})
+    (seating,) = training_seatings([((p,), {"q": (q,)})], seats=duet_seats(), population="p")
     assert names(seating) == ["p/p001", "q/p001", "p/p001", "q/p001"]
     with pytest.raises(ValueError, match="no player of population 'q'"):
-        seatings_for(p, seats=duet_seats(), population="p", opponents={})
+        training_seatings([((p,), {})], seats=duet_seats(), population="p")
 
 
 def test_two_teams_play_one_after_the_other() -> None:
     one, other, bot = players("p/p001", "q/p001", "bot:random")
-    seating = team_seating({"p": one, "q": other}, {"p": bot, "q": bot}, seats=duet_seats())
+    home, away = {"p": one, "q": other}, {"p": bot, "q": bot}
+    (seating,) = pair_seatings(home, away, seats=duet_seats())
     assert names(seating) == ["p/p001", "q/p001", "bot:random", "bot:random"]
-    home, away = players("bot:a", "bot:b")
-    (pair,) = pair_seatings(home, away, seats=duet_seats())
-    assert names(pair) == ["bot:a", "bot:a", "bot:b", "bot:b"]
 
 
 @pytest.mark.parametrize(
@@ -149,9 +151,9 @@ def test_sides_must_partition_the_agents(sides: dict[str, tuple[str, ...]], text
 
 
 def test_mirror_gives_the_trainee_every_seat_of_its_population() -> None:
-    seatings = seatings_for(
-        TRAINEE, seats=duel_seats(), population="player", opponents={}, num_mirrors=2
-    )
+    mirror: Cast = ((TRAINEE,), {"player": (TRAINEE,)})
+    seatings = training_seatings([mirror], seats=duel_seats(), population="player")
+    # As many as with any other opponent: one for each of its seats.
     assert [names(seating) for seating in seatings] == [["player/p000"] * 2] * 2
 
 
@@ -164,30 +166,25 @@ def test_trainee_meets_each_opponent_in_each_seat_once(
         agents=agents, sides={agent: (agent,) for agent in agents}, populations={"player": agents}
     )
     rivals = players(*(f"player/p{index:03d}@0" for index in range(1, num_opponents + 1)))
-    seatings = seatings_for(
-        TRAINEE,
-        seats=seats,
-        population="player",
-        opponents={"player": rivals},
-        num_mirrors=num_mirrors,
-    )
+    casts: list[Cast] = [
+        ((TRAINEE,), {"player": (rival,)}) for rival in (*[TRAINEE] * num_mirrors, *rivals)
+    ]
+    seatings = training_seatings(casts, seats=seats, population="player")
     played = Counter(
         (next(name for name in seated if name != TRAINEE.player), seated.index(TRAINEE.player))
         for seated in map(names, seatings)
         if set(seated) != {TRAINEE.player}
     )
     assert played == {(rival.player, seat): 1 for rival in rivals for seat in range(num_sides)}
-    assert len(seatings) == num_mirrors + num_opponents * num_sides
+    assert len(seatings) == (num_mirrors + num_opponents) * num_sides
 
 
-def test_other_populations_are_filled_by_frozen_players_in_turn() -> None:
+def test_other_populations_are_filled_by_their_players() -> None:
     wolf = Player(player=PlayerId("wolf/p000"))
-    seatings = seatings_for(
-        wolf,
-        seats=tag_seats(),
-        population="wolf",
-        opponents={"hare": players("hare/p000@0", "hare/p001@0", "bot:random")},
-    )
+    casts: list[Cast] = [
+        ((wolf,), {"hare": (hare,)}) for hare in players("hare/p000@0", "hare/p001@0", "bot:random")
+    ]
+    seatings = training_seatings(casts, seats=tag_seats(), population="wolf")
     assert [names(seating) for seating in seatings] == [
         ["wolf/p000", "hare/p000@0"],
         ["wolf/p000", "hare/p001@0"],
@@ -197,19 +194,17 @@ def test_other_populations_are_filled_by_frozen_players_in_turn() -> None:
 
 def test_a_seat_of_another_population_without_players_is_refused() -> None:
     with pytest.raises(ValueError, match="no player of population 'hare'"):
-        seatings_for(TRAINEE, seats=tag_seats(), population="wolf", opponents={})
+        training_seatings([((TRAINEE,), {})], seats=tag_seats(), population="wolf")
 
 
 def test_in_cooperation_the_trainee_has_all_agents() -> None:
     seats = make_seats(agents=("a",), sides={"all": ("a",)}, populations={"player": ("a",)})
-    seatings = seatings_for(
-        TRAINEE, seats=seats, population="player", opponents={"player": players("bot:random")}
-    )
+    seatings = training_seatings([((TRAINEE,), {})], seats=seats, population="player")
     assert [names(seating) for seating in seatings] == [["player/p000", "player/p000"]]
 
 
 def test_two_players_swap_seats() -> None:
-    home, away = players("A", "B")
+    home, away = teams("A", "B")
     assert [names(s) for s in pair_seatings(home, away, seats=duel_seats())] == [
         ["A", "B"],
         ["B", "A"],
@@ -221,7 +216,7 @@ def test_two_players_on_three_sides_have_every_seat_alone_and_with_themselves() 
     seats = make_seats(
         agents=agents, sides={agent: (agent,) for agent in agents}, populations={"p": agents}
     )
-    home, away = players("A", "B")
+    home, away = teams("A", "B")
     seatings = ["".join(names(s)) for s in pair_seatings(home, away, seats=seats)]
     assert seatings == ["ABB", "BAB", "BBA", "BAA", "ABA", "AAB"]
 
@@ -231,7 +226,7 @@ def test_two_players_on_many_sides_have_every_seat_equally_often_and_alone_in_tu
     num_sides: int,
 ) -> None:
     seats = seats_of((num_sides, 1))
-    home, away = players("A", "B")
+    home, away = teams("A", "B")
     alone: Counter[int] = Counter()
     for turn in range(num_sides):
         seatings = [names(one) for one in pair_seatings(home, away, seats=seats, turn=turn)]
@@ -250,13 +245,8 @@ def test_the_trainee_has_its_seats_in_turn_where_not_all_can_be_played() -> None
     assert seats_in_turn(many, num_seatings=88, **arguments) == ()
     turns = seats_in_turn(many, num_seatings=14, **arguments)
     assert turns == ((20, 21, 0), (1, 2, 3), (4, 5, 6), (7, 8, 9))
-    seatings = seatings_for(
-        TRAINEE,
-        seats=many,
-        population="p0",
-        opponents={"p0": players("w", "x", "y", "z")},
-        turns=turns,
-    )
+    casts: list[Cast] = [((TRAINEE,), {"p0": (rival,)}) for rival in players("w", "x", "y", "z")]
+    seatings = training_seatings(casts, seats=many, population="p0", turns=turns)
     assert [
         (names(one).index("player/p000"), names(one)[10], names(one).count("player/p000"))
         for one in seatings

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from arena.envs.base import Turn
 from arena.matches.seating import make_seats
-from arena.matches.tally import TallyBook, merge_tallies
+from arena.matches.tally import OpenEpisodes, TallyBook, merge_tallies
 from arena.types import Entrant, PairScore, Tally
 
 DUEL = make_seats(
@@ -43,25 +43,34 @@ def duel_book(*entrants: tuple[str, str], block_of_env: list[int]) -> TallyBook:
     )
 
 
+def record(book: TallyBook, *turns: Turn, void: tuple[int, ...] = ()) -> None:
+    num_envs, num_agents = turns[0].reward.shape
+    episodes = OpenEpisodes(num_envs=num_envs, num_agents=num_agents, device=torch.device("cpu"))
+    episodes.void[list(void)] = True
+    for one in turns:
+        episodes.add(one)
+        book.add(one, episodes)
+        episodes.forget(one.episode_over)
+
+
 NAN = float("nan")
 
 
 def test_returns_lengths_and_results_are_summed_per_entrants() -> None:
     book = duel_book(("A", "B"), ("B", "A"), block_of_env=[0, 0, 1])
-    book.record(turn(reward=[[1, 0], [0, 2], [5, 0]], over=[False] * 3))
-    book.record(
+    record(
+        book,
+        turn(reward=[[1, 0], [0, 2], [5, 0]], over=[False] * 3),
         turn(
             reward=[[1, -1], [0, 1], [0, 0]],
             over=[True, True, False],
             score=[[1, 0], [0.5, 0.5], [NAN, NAN]],
-        )
-    )
-    book.record(
+        ),
         turn(
             reward=[[4, 4], [0, 0], [1, 1]],
             over=[True, False, True],
             score=[[0, 1], [NAN, NAN], [0, 1]],
-        )
+        ),
     )
     assert book.tallies() == (
         # Seat x: returns 2, 0 and 4; seat o: -1, 3 and 4. Lengths 2, 2 and 1.
@@ -88,7 +97,7 @@ def test_scores_between_win_and_draw_are_summed_beside_them() -> None:
     book = duel_book(("A", "B"), block_of_env=[0, 0, 0])
     # Points of 1/2 + u / 8: returns of 1, -2 and 0 in a game of at most 4.
     score = [[0.625, 0.375], [0.25, 0.75], [0.5, 0.5]]
-    book.record(turn(reward=[[1, -1], [-2, 2], [0, 0]], over=[True] * 3, score=score))
+    record(book, turn(reward=[[1, -1], [-2, 2], [0, 0]], over=[True] * 3, score=score))
     (tally,) = book.tallies()
     scores = (0.625, 0.25, 0.5)
     expected = PairScore(
@@ -113,23 +122,27 @@ def test_a_seats_return_is_the_mean_over_its_agents() -> None:
         sides=("a", "b"),
         seats=TEAMS,
     )
-    book.record(turn(reward=[[1, 10, 3, 30]], over=[True], score=[[0, 1]]))
+    record(book, turn(reward=[[1, 10, 3, 30]], over=[True], score=[[0, 1]]))
     assert book.tallies()[0].return_sum == (2.0, 20.0)
 
 
 def test_blocks_with_equal_entrants_are_one_tally_and_idle_ones_are_left_out() -> None:
     book = duel_book(("A", "B"), ("C", "D"), ("A", "B"), block_of_env=[0, 1, 2])
-    book.record(
-        turn(reward=[[0, 0]] * 3, over=[True, False, True], score=[[1, 0], [NAN, NAN], [1, 0]])
+    record(
+        book,
+        turn(reward=[[0, 0]] * 3, over=[True, False, True], score=[[1, 0], [NAN, NAN], [1, 0]]),
     )
     assert [(tally.entrants, tally.matches) for tally in book.tallies()] == [(("A", "B"), 2)]
 
 
 def test_a_void_episode_is_no_match_but_the_next_one_is() -> None:
     book = duel_book(("A", "B"), block_of_env=[0, 0])
-    book.void(torch.tensor([True, False]))
-    book.record(turn(reward=[[7, 0], [1, 0]], over=[True, True], score=[[1, 0], [1, 0]]))
-    book.record(turn(reward=[[2, 0], [3, 0]], over=[True, False], score=[[1, 0], [NAN, NAN]]))
+    record(
+        book,
+        turn(reward=[[7, 0], [1, 0]], over=[True, True], score=[[1, 0], [1, 0]]),
+        turn(reward=[[2, 0], [3, 0]], over=[True, False], score=[[1, 0], [NAN, NAN]]),
+        void=(0,),
+    )
     (tally,) = book.tallies()
     assert (tally.matches, tally.return_sum, tally.length_sum) == (2, (3.0, 0.0), 2)
     (episodes,) = book.episodes()
@@ -147,7 +160,7 @@ def test_cooperation_while_training_compares_nobody() -> None:
     )
     over = turn(reward=[[2.0]], over=[True])
     over.score = torch.tensor([[NAN]])
-    book.record(over)
+    record(book, over)
     (tally,) = book.tallies()
     assert (tally.pairs, tally.return_sum) == ((), (2.0, 2.0))
 
@@ -169,8 +182,9 @@ def test_every_finished_episode_is_counted_once(
     book = duel_book(("A", "B"), ("B", "A"), block_of_env=[0, 0, 1, 1])
     open_returns = [0.0] * 4
     expected = {0: [0, 0.0, 0], 1: [0, 0.0, 0]}
+    turns = []
     for step in steps:
-        book.record(
+        turns.append(
             turn(
                 reward=[[float(reward), 0.0] for _, _, reward in step],
                 over=[over for over, _, _ in step],
@@ -185,6 +199,7 @@ def test_every_finished_episode_is_counted_once(
                 sums[1] += open_returns[env]
                 sums[2] += score == 1.0
                 open_returns[env] = 0.0
+    record(book, *turns)
     tallies = {tally.entrants: tally for tally in book.tallies()}
     for block, entrants in enumerate([("A", "B"), ("B", "A")]):
         matches, return_sum, wins = expected[block]
@@ -199,7 +214,7 @@ def test_every_finished_episode_is_counted_once(
 
 def test_merging_adds_up() -> None:
     book = duel_book(("A", "B"), block_of_env=[0])
-    book.record(turn(reward=[[3, 1]], over=[True], score=[[1, 0]]))
+    record(book, turn(reward=[[3, 1]], over=[True], score=[[1, 0]]))
     once = book.tallies()
-    book.record(turn(reward=[[3, 1]], over=[True], score=[[1, 0]]))
+    record(book, turn(reward=[[3, 1]], over=[True], score=[[1, 0]]))
     assert merge_tallies([*once, *once]) == book.tallies()

@@ -7,11 +7,11 @@ import pytest
 from arena.matches.comparisons import rival_seats
 from arena.matches.seating import make_seats
 from arena.matches.teammates import (
-    Lineup,
+    Cast,
     between_rivals,
     members,
-    mixed_seatings,
     seats_per_agent,
+    training_seatings,
 )
 from arena.types import Entrant, PairScore, Player, PlayerId, Seat, Seating, Tally
 
@@ -71,17 +71,17 @@ def test_two_sides_have_one_result_whoever_is_on_them() -> None:
 
 
 def test_a_trainee_has_every_place_of_every_side_equally_often_and_faces_its_rival() -> None:
-    lineups = [
-        Lineup(
-            beside=(player(f"beside{n}"),),
-            against={"player": (player(f"rival{n}"), player(f"mate{n}"))},
+    casts: list[Cast] = [
+        (
+            (TRAINEE, player(f"beside{n}")),
+            {"player": (player(f"rival{n}"), player(f"mate{n}"))},
         )
         for n in range(4)
     ]
-    seatings = mixed_seatings(
-        TRAINEE, seats=squads(), population="player", lineups=lineups, first_turn=1
+    seatings = training_seatings(
+        casts, seats=squads(), population="player", is_mixed=True, first_turn=1
     )
-    # By hand: the first lineup has the trainee at the second place, on red and then on blue.
+    # By hand: the first one has the trainee at the second place, on red and then on blue.
     assert names(seatings[0]) == ["beside0", "player/p000", "mate0", "rival0"]
     assert names(seatings[1]) == ["mate0", "rival0", "beside0", "player/p000"]
     assert names(seatings[2]) == ["player/p000", "beside1", "rival1", "mate1"]
@@ -91,27 +91,26 @@ def test_a_trainee_has_every_place_of_every_side_equally_often_and_faces_its_riv
 
 def test_a_side_of_another_size_has_its_rival_and_a_lone_player_all_agents() -> None:
     wolves = (player("wolf"), player("x"), player("y"))
-    lineup = Lineup(beside=(), against={"wolf": wolves})
     hare = player("hare/p000")
-    (seating,) = mixed_seatings(hare, seats=hunt(), population="hare", lineups=[lineup])
-    assert names(seating) == ["wolf", "x", "y", "hare/p000"]
-    bot = Lineup(beside=(), against={"wolf": (player("bot:random"),)})
-    (seating,) = mixed_seatings(hare, seats=hunt(), population="hare", lineups=[bot])
-    assert names(seating) == ["bot:random"] * 3 + ["hare/p000"]
+
+    def seated(*against: Player, population: str = "hare") -> list[str]:
+        cast: Cast = ((hare,), {"wolf": against})
+        (seating,) = training_seatings([cast], seats=hunt(), population=population, is_mixed=True)
+        return names(seating)
+
+    assert seated(*wolves) == ["wolf", "x", "y", "hare/p000"]
+    assert seated(player("bot:random")) == ["bot:random"] * 3 + ["hare/p000"]
     with pytest.raises(ValueError, match="2 players for a side of 3 agents"):
-        mixed_seatings(
-            hare,
-            seats=hunt(),
-            population="hare",
-            lineups=[Lineup(beside=(), against={"wolf": wolves[:2]})],
-        )
+        seated(*wolves[:2])
+    with pytest.raises(ValueError, match="no player of population 'wolf' for seat 'wolves'"):
+        seated()
     with pytest.raises(ValueError, match="'fox' has no seat"):
-        mixed_seatings(hare, seats=hunt(), population="fox", lineups=[bot])
+        seated(*wolves, population="fox")
 
 
 def test_in_cooperation_away_repeats_home_and_there_are_no_rivals() -> None:
-    lineup = Lineup(beside=(player("x"), player("y")), against={})
-    seatings = mixed_seatings(TRAINEE, seats=choir(), population="one", lineups=[lineup] * 3)
+    cast: Cast = ((TRAINEE, player("x"), player("y")), {})
+    seatings = training_seatings([cast] * 3, seats=choir(), population="one", is_mixed=True)
     assert [names(seating)[:3] for seating in seatings] == [
         ["player/p000", "x", "y"],
         ["y", "player/p000", "x"],

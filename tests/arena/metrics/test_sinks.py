@@ -18,11 +18,10 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
 
 from arena.errors import ConfigError
-from arena.metrics.event_records import scalars_record, version_record
 from arena.metrics.jsonl import LINES_PER_FILE, JsonlSink, NumberedLines, is_sealed
 from arena.metrics.rotation import Rotation
 from arena.metrics.sink import find_sinks
-from arena.metrics.tensorboard import TensorboardSink
+from arena.metrics.tensorboard import TensorboardSink, scalars_record, version_record
 
 
 def lines(path: Path) -> list[dict[str, object]]:

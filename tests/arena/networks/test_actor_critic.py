@@ -6,8 +6,7 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.envs.spaces.actions import ActionLayout
-from arena.networks.actor_critic import ActorCritic
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from tests.layouts import branching, discrete, flat_observation, squashed
 
 

@@ -10,9 +10,8 @@ from arena.config import NetworkConfig
 from arena.core import ActorInput
 from arena.experience import Sequences
 from arena.learning.sequences import pack
-from arena.networks.actor_critic import ActorCritic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack
 from tests.layouts import discrete, flat_observation
 

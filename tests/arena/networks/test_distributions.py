@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.envs.spaces.actions import ActionLayout
-from arena.networks import heads
+from arena.networks import distributions
 from arena.networks.distributions import Distribution, make_distribution
 from tests.layouts import branching, discrete, squashed
 
@@ -54,14 +54,14 @@ def test_a_single_choice_is_bit_for_bit_what_heads_computes() -> None:
     mask[:, 2] = True
     for legal in (mask, None):
         found = make(discrete(5), logits, legal)
-        log_probs = heads.masked_log_probs(logits, legal)
-        drawn = heads.sample(
-            heads.mask_logits(logits, legal), generator=torch.Generator().manual_seed(3)
+        log_probs = distributions.masked_log_probs(logits, legal)
+        drawn = distributions.sample(
+            distributions.mask_logits(logits, legal), generator=torch.Generator().manual_seed(3)
         )
         assert torch.equal(found.sample(torch.Generator().manual_seed(3)), drawn)
-        assert torch.equal(found.greedy(), heads.greedy(logits, legal))
-        assert torch.equal(found.log_prob(drawn), heads.action_log_probs(log_probs, drawn))
-        assert torch.equal(found.entropy(), heads.entropy(log_probs))
+        assert torch.equal(found.greedy(), distributions.greedy(logits, legal))
+        assert torch.equal(found.log_prob(drawn), distributions.action_log_probs(log_probs, drawn))
+        assert torch.equal(found.entropy(), distributions.entropy(log_probs))
         assert found.greedy().dtype == torch.int64
 
 

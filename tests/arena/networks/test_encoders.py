@@ -9,16 +9,15 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.envs.spaces.observations import ObservationLayout
-from arena.networks.actor_critic import ActorCritic
-from arena.networks.convolutions import (
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
+from arena.networks.encoders import (
     MAX_CELLS,
+    PartsEncoder,
     ResidualBlock,
     make_cnn,
     make_residual_cnn,
     strided_layers,
 )
-from arena.networks.encoders import PartsEncoder
-from arena.networks.make import make_actor_critic
 from tests.layouts import discrete, flat_observation
 
 

@@ -8,9 +8,8 @@ import torch
 from arena.config import NetworkConfig
 from arena.core import Actor, ActorInput
 from arena.errors import CheckpointCorrupt
-from arena.networks.actor_critic import ActorCritic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from tests.layouts import discrete, flat_observation
 
 CPU = torch.device("cpu")

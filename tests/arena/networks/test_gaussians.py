@@ -8,8 +8,7 @@ import torch
 from scipy import integrate, stats
 
 from arena.envs.spaces.actions import ActionLayout
-from arena.networks.distributions import Distribution, make_distribution
-from arena.networks.gaussians import log_tanh_slope
+from arena.networks.distributions import Distribution, log_tanh_slope, make_distribution
 
 LOW, HIGH = -1.0, 3.0
 

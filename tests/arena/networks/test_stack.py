@@ -12,10 +12,9 @@ from scipy import stats
 from arena.config import NetworkConfig
 from arena.core import ActorInput
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.agent_id import with_agent_id
-from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout, with_agent_id
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack, stack_key
 from tests.layouts import branching, discrete, flat_observation, squashed
 

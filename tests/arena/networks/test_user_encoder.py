@@ -8,9 +8,8 @@ import torch
 from arena.config import NetworkConfig
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
-from arena.networks.actor_critic import ActorCritic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from arena.processes.settings import SETTINGS
 from tests.layouts import discrete
 

@@ -6,22 +6,19 @@ import os
 import signal
 import subprocess
 import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from arena.processes.parent import ChildProcess, spawn
-from experiments.faults.simulators import VARIABLE, simulators
+from experiments.faults.simulators import simulators
+from tests.arena.processes.snippet import started
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
 TIMEOUT_S = 30.0
 SORTS = 3
-ROOT = Path(__file__).parents[3]
 START = "from experiments.faults.simulators import start_simulators; start_simulators();"
 FOR_EVER = f"{START} import time; time.sleep(1e6)"
 
@@ -45,22 +42,11 @@ guard.main(sys.argv[1:])
 """
 
 PARENT = f"""
-import sys, time
-from arena.processes.parent import spawn
-child = spawn([sys.executable, "-c", {FOR_EVER!r}])
+import time
+from tests.arena.processes.snippet import started
+child = started({FOR_EVER!r})
 time.sleep(1e6)
 """
-
-
-@pytest.fixture
-def token(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """What the simulators of one test are known by."""
-    token = str(uuid.uuid4())
-    monkeypatch.setenv(VARIABLE, token)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    yield token
-    for process in simulators(token):
-        process.kill()
 
 
 def await_simulators(token: str) -> None:
@@ -69,10 +55,6 @@ def await_simulators(token: str) -> None:
 
 def await_nobody(token: str) -> None:
     wait_until(lambda: not simulators(token), timeout_s=TIMEOUT_S)
-
-
-def started(code: str) -> ChildProcess:
-    return spawn([sys.executable, "-c", code])
 
 
 @pytest.mark.slow
@@ -88,16 +70,6 @@ def test_nothing_is_left_of_a_process_when_it_or_a_guard_is_killed(
         _, left = psutil.wait_procs(family, timeout=TIMEOUT_S)
         assert not left
         await_nobody(token)
-
-
-def test_nothing_is_left_when_the_parent_is_killed(token: str) -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT]) as parent:
-        await_simulators(token)
-        family = psutil.Process(parent.pid).children(recursive=True)
-        parent.kill()
-    _, left = psutil.wait_procs(family, timeout=TIMEOUT_S)
-    assert not left
-    await_nobody(token)
 
 
 def test_nothing_is_left_when_the_parent_and_a_guard_are_killed_at_once(token: str) -> None:
@@ -125,7 +97,7 @@ def test_what_its_own_children_left_behind_lives_as_long_as_it(token: str) -> No
         assert inner is not None
         assert len(below) == 2
         assert len(inner.children()) == 2
-        child.kill()
+        child.kill_group()
         assert not simulators(token)
 
 
@@ -154,7 +126,7 @@ def test_signals_are_passed_on_once(tmp_path: Path) -> None:
         "time.sleep(0.2)\n"
         "sys.exit(40 + len(told))\n"
     )
-    with spawn([sys.executable, "-c", code], log_path=tmp_path / "log") as child:
+    with started(code, log=tmp_path / "log") as child:
         wait_until(lambda: "ready" in (tmp_path / "log").read_text(), timeout_s=TIMEOUT_S)
         child.terminate()
         assert child.wait(TIMEOUT_S) == 41
@@ -253,7 +225,6 @@ time.sleep(1e6)
 def test_without_subreapers_a_group_ends_with_its_guard(
     victim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     process, death_fd, pid = without_reapers(CHILD)
     child = psutil.Process(pid)
     wait_until(child.children, timeout_s=TIMEOUT_S)
@@ -267,7 +238,6 @@ def test_without_subreapers_a_group_ends_with_its_guard(
 
 
 def test_without_subreapers_it_ends_as_its_child_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     process, death_fd, _ = without_reapers("raise SystemExit(5)")
     assert process.wait(TIMEOUT_S) == 5
     os.close(death_fd)

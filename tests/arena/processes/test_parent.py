@@ -1,4 +1,4 @@
-"""Processes below guards, as their parent sees them."""
+"""Children: what they say, when they are late, and that nothing of them is left."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -14,16 +15,19 @@ import pytest
 
 from arena.processes import parent
 from arena.processes.bounded_log import MAX_BYTES
-from arena.processes.parent import ChildProcess, spawn
+from arena.processes.parent import Child
+from experiments.faults.simulators import simulators
+from tests.arena.processes.snippet import started
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
 TIMEOUT_S = 30.0
-CAT = "import sys; sys.stdout.write(sys.stdin.read().upper()); sys.stderr.write('said')"
+WAIT = "import time; time.sleep(1e6)"
+ECHO = "for line in sys.stdin: print(line.upper(), end='', flush=True)"
 
 FLOOD = """
-import faulthandler, os, sys
+import faulthandler, os
 faulthandler.enable()
 print("the beginning", flush=True)
 for _ in range(40):
@@ -32,13 +36,12 @@ print("the last line", flush=True)
 faulthandler._sigsegv()
 """
 
-
 MANY_DESCRIPTORS = """
-import os, resource, sys
+import os, resource
+from tests.arena.processes.snippet import started
 resource.setrlimit(resource.RLIMIT_NOFILE, (1200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
-from arena.processes.parent import spawn
-with spawn([sys.executable, "-c", "import time; time.sleep(1e6)"]) as child:
+with started("import time; time.sleep(1e6)", talks="output") as child:
     assert child.pid
     child.terminate()
     print(child.wait(30))
@@ -49,11 +52,70 @@ LATE = """#!/bin/sh
 exec {python} "$@"
 """
 
+WITH_SIMULATORS = "from experiments.faults.simulators import start_simulators; start_simulators();"
+
+PARENT = """
+import os, sys, time
+os.set_inheritable(os.open(sys.argv[1], os.O_RDONLY), True)
+from pathlib import Path
+{}
+time.sleep(1e6)
+"""
+USERS = {
+    "arena.learners.process": (
+        "from arena.learners.spawn import spawn_learner\n"
+        "path = Path(sys.argv[1]); log = path.with_name('learner.log')\n"
+        "held = spawn_learner(path, 'ipc:///nowhere', populations=(), log_path=log)"
+    ),
+    "arena.envs.workers.process": "from arena.envs.workers.crew import Crew; held = Crew(1)",
+    "arena.envs.inspect": (
+        "from arena.envs.inspect import EnvironmentRequest, inspect_environment\n"
+        "asked = EnvironmentRequest('environments:Endless', launch_directory='tests/assets')\n"
+        "inspect_environment(asked)"
+    ),
+    "populations.hooks.process": (
+        "from populations.hooks.supervisor import HookProcess, ProcessSettings\n"
+        "settings = ProcessSettings(run_dir='.', launch_directory='.', time_limit_s=1.0)\n"
+        "log = Path(sys.argv[1]).with_name('hooks.log')\n"
+        "held = HookProcess(settings=settings, log=log); held.poll()"
+    ),
+    "tools.web.making": "from tools.web.maker import Maker; held = Maker(); held._started()",
+    "tools.play.child": (
+        "from tools.play.tables import Tables; held = Tables({}, seed=1); held.new()"
+    ),
+}
+"""What starts a child, by the module that it runs."""
+
+
+@pytest.mark.parametrize("module", USERS)
+def test_a_child_ends_with_its_parent_and_inherits_no_descriptor(
+    module: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "open"
+    path.touch()
+    code = PARENT.format(USERS[module])
+    found: list[psutil.Process] = []
+
+    def is_there() -> bool:
+        assert process.poll() is None
+        found[:] = psutil.Process(process.pid).children(recursive=True)
+        return any(one.cmdline()[1:4] == ["-P", "-m", module] for one in found)
+
+    with subprocess.Popen([sys.executable, "-c", code, path]) as process:
+        wait_until(is_there, timeout_s=TIMEOUT_S)
+        assert len(found) >= 3, "two guards"
+        held = [file.path for one in found for file in one.open_files()]
+        process.kill()
+    assert str(path) not in held
+    _, left = psutil.wait_procs(found, timeout=TIMEOUT_S)
+    assert not left
+
 
 def test_a_flood_is_bounded_and_the_last_words_of_a_crash_are_there(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "flood.log"
-    with spawn([sys.executable, "-c", FLOOD], log_path=log) as child:
+    with started(FLOOD, log=log) as child:
         assert child.wait(TIMEOUT_S) == -signal.SIGSEGV
+        assert child.ending.startswith("(SIGSEGV): yyy")
     text = log.read_text()
     assert len(text) <= MAX_BYTES
     assert text.startswith("the beginning\n")
@@ -67,57 +129,127 @@ def test_a_flood_is_bounded_and_the_last_words_of_a_crash_are_there(tmp_path: Pa
 def test_what_two_processes_in_turn_write_is_one_log(tmp_path: Path) -> None:
     log = tmp_path / "two.log"
     for word in ("one", "two"):
-        with spawn([sys.executable, "-c", f"print({word!r})"], log_path=log) as child:
+        with started(f"print({word!r})", log=log) as child:
             assert child.wait(TIMEOUT_S) == 0
     assert log.read_text() == "one\ntwo\n"
 
 
-def test_it_answers_on_its_pipes() -> None:
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with spawn([sys.executable, "-c", CAT], **pipes) as child:  # type: ignore[arg-type]
-        assert child.communicate(b"question", timeout_s=TIMEOUT_S) == (b"QUESTION", b"said")
-        assert child.poll() == 0
+def test_it_answers_line_by_line_whatever_their_length() -> None:
+    with started(ECHO, talks="output") as child:
+        for message in (b"a", b"b" * (1 << 20), b""):
+            assert child.call(message, TIMEOUT_S) == message.upper()
+        child.tell(b"c")
+        child.end_input()
+        assert list(child.events(TIMEOUT_S)) == [b"C"]
+        with pytest.raises(EOFError, match="snippet has ended"):
+            child.call(b"d", TIMEOUT_S)
+        assert child.wait(TIMEOUT_S) == 0
 
 
-def test_one_that_takes_too_long_can_be_ended_and_what_it_said_is_there() -> None:
-    code = "import time; print('facts', flush=True); time.sleep(1e6)"
-    with spawn([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:
+def test_one_that_does_not_read_or_answer_is_late(tmp_path: Path) -> None:
+    with started(WAIT, talks="output") as child:
+        for message in (b"a", b"b" * (1 << 20)):
+            with pytest.raises(TimeoutError, match=r"has not answered for 0\.05 s"):
+                child.call(message, 0.05)
+
+
+def test_all_that_one_says_is_its_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = (
+        "print(sys.stdin.readline(), end=''); print('torn', end='')\n"
+        "print('arena: by the way', file=sys.stderr); exit(3)"
+    )
+    with started(code, talks="output", log="temporary") as child:
+        assert child.ask(b"a", TIMEOUT_S) == ([b"a", b"torn"], 3)
+        assert child.ending == "(exit code 3): arena: by the way"
+        assert child.last_line == "by the way"
+    with started("exit()", talks="output", log="temporary") as child:
+        assert child.ask(b"", TIMEOUT_S) == ([], 0)
+        assert child.last_line == "(exit code 0): it said nothing"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("code", [WAIT, "while True: os.write(1, 99999 * b'x')"])
+def test_one_that_is_late_is_ended_and_what_it_said_stands(
+    code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parent, "LINE_BYTES", 1 << 20)
+    code = f"import os; print('facts', flush=True); {code}" if "while" not in code else code
+    with started(f"import os\n{code}", talks="output", log="temporary") as child:
+        lines, exit_code = child.ask(b"", 2.0)
+        assert (exit_code, child.poll()) == (None, -signal.SIGKILL)
+    # A line without an end comes in pieces.
+    assert lines == [b"facts"] or {len(line) >> 20 for line in lines} == {1}
+
+
+@pytest.mark.parametrize("dies_with_parent", [True, False])
+def test_one_that_ignores_signals_is_ended_with_its_group(
+    dies_with_parent: bool, tmp_path: Path
+) -> None:
+    code = (
+        "import signal, subprocess, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print(subprocess.Popen(['sleep', '100000']).pid, flush=True); time.sleep(1e6)"
+    )
+    with started(code, talks="output", dies_with_parent=dies_with_parent) as child:
+        below = psutil.Process(int(next(child.events(TIMEOUT_S))))
+        child.terminate()
         with pytest.raises(subprocess.TimeoutExpired):
-            child.communicate(timeout_s=0.5)
-        child.kill()
-        assert child.communicate()[0] in (b"facts\n", b"")
+            child.wait(0.1)
+        child.kill_group()
         assert child.poll() == -signal.SIGKILL
+        child.kill_group()
+    wait_until(lambda: not below.is_running() or below.status() == "zombie", timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.parametrize("dies_with_parent", [True, False])
+def test_nothing_of_it_stays_open_here(dies_with_parent: bool, tmp_path: Path) -> None:
+    before = psutil.Process().num_fds()
+    log = tmp_path / "log"
+    with started(ECHO, log=log, talks="output", dies_with_parent=dies_with_parent) as child:
+        assert child.call(b"a", TIMEOUT_S) == b"A"
+    assert psutil.Process().num_fds() == before
+    with pytest.raises(NotADirectoryError):
+        started("", directory=str(log), dies_with_parent=dies_with_parent)
+    assert psutil.Process().num_fds() == before
+
+
+def test_one_that_stands_alone_outlives_its_parent(token: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = (
+        "from tests.arena.processes.snippet import started\n"
+        "from pathlib import Path\n"
+        f"child = started({WITH_SIMULATORS + WAIT!r}, log=Path({str(log)!r}),"
+        " dies_with_parent=False)\n"
+        "print(child.pid)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout
+    child = psutil.Process(int(said))
+    assert os.getsid(child.pid) == child.pid
+    wait_until(lambda: len(simulators(token)) == 3, timeout_s=TIMEOUT_S)
+    child.kill()
 
 
 def test_it_outlives_the_thread_that_started_it() -> None:
-    started: list[ChildProcess] = []
-    thread = threading.Thread(
-        target=lambda: started.append(spawn([sys.executable, "-c", "import time; time.sleep(1e6)"]))
-    )
+    children: list[Child] = []
+    thread = threading.Thread(target=lambda: children.append(started(WAIT)))
     thread.start()
     thread.join()
-    with started[0] as child:
+    with children[0] as child:
         process = psutil.Process(child.pid)
         assert child.poll() is None
-        assert process.is_running()
+        assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
     assert not process.is_running()
 
 
-def test_guards_that_are_stopped_do_not_save_it(tmp_path: Path) -> None:
-    with spawn([sys.executable, "-c", "import time; time.sleep(1e6)"]) as child:
+@pytest.mark.parametrize("who", ["child", "inner guard"])
+def test_one_that_is_stopped_can_be_ended(who: str) -> None:
+    with started(WAIT) as child:
         process = psutil.Process(child.pid)
-        inner = process.parents()[0]
-        inner.suspend()
-        child.kill()
+        (process if who == "child" else process.parents()[0]).suspend()
+        child.kill_group()
         assert child.poll() == -signal.SIGKILL
     wait_until(lambda: not process.is_running(), timeout_s=TIMEOUT_S)
-
-
-def test_a_command_that_cannot_be_run_says_so_in_its_log(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    with spawn([sys.executable, "/no/such/file"], log_path=log) as child:
-        assert child.wait(TIMEOUT_S) == 2
-    assert "/no/such/file" in log.read_text()
 
 
 def test_a_parent_may_have_more_descriptors_than_select_takes() -> None:
@@ -126,32 +258,31 @@ def test_a_parent_may_have_more_descriptors_than_select_takes() -> None:
 
 
 @pytest.fixture
-def late(tmp_path: Path) -> tuple[Path, Path]:
-    """An interpreter whose guard begins when something is written to a pipe; the pipe."""
+def late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Pipe that the guards of this test wait for before they begin."""
     python, fifo = tmp_path / "python", tmp_path / "fifo"
     os.mkfifo(fifo)
     python.write_text(LATE.format(fifo=fifo, python=sys.executable))
     python.chmod(0o700)
-    return python, fifo
+    monkeypatch.setattr(sys, "executable", str(python))
+    return fifo
 
 
 def test_a_guard_that_begins_late_has_its_process_all_the_same(
-    late: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    late: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parent, "START_S", 0.02)
-    python, fifo = late
-    stacks = fifo.with_name("stacks")
-    with spawn([str(python), "-c", "import time; time.sleep(1e6)"], stacks=stacks) as child:
+    with started(WAIT, stacks=late.with_name("stacks")) as child:
         assert (child.pid, child.known_pid) == (0, 0)
         # It would end the guard.
         child.dump_stacks()
-        fifo.write_text("begin\n")
+        late.write_text("begin\n")
         wait_until(lambda: child.known_pid != 0, timeout_s=TIMEOUT_S)
         assert psutil.Process(child.known_pid).is_running()
         assert child.poll() is None
 
 
-def test_one_that_has_not_begun_can_be_told_to_end(late: tuple[Path, Path]) -> None:
-    with spawn([str(late[0]), "-c", "pass"]) as child:
+def test_one_that_has_not_begun_can_be_told_to_end(late: Path) -> None:
+    with started("pass") as child:
         child.terminate()
         assert child.wait(TIMEOUT_S) == -signal.SIGTERM

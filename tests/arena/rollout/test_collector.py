@@ -12,8 +12,8 @@ from arena.core import Actor, ActorInput, ActorOutput, AlgorithmOutput
 from arena.envs.spaces.actions import ActionLayout
 from arena.experience import Rollout
 from arena.matches.seating import make_seats
+from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.networks.make import make_actor_critic
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId, Seat

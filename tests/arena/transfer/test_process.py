@@ -19,7 +19,7 @@ import zmq
 from arena.checkpoints.files import encode_manifest
 from arena.checkpoints.publish import publish
 from arena.errors import AddressInUse, StoreUnreachable
-from arena.processes.parent import ChildProcess, spawn
+from arena.processes.parent import Child
 from arena.transfer.cache import Cache, take_directory
 from arena.transfer.process import MAX_WAITING
 from arena.transfer.remote_store import RemoteStore
@@ -217,16 +217,16 @@ def test_a_process_that_cannot_be_started_for_a_while_is_tried_again(
     monkeypatch.setattr(store_keeper, "AGAIN_S", 0.01)
     refusals = itertools.count()
 
-    def refuse(*_: object, **__: object) -> ChildProcess:
+    def refuse(*_: object, **__: object) -> Child:
         next(refusals)
         raise OSError(errno.EAGAIN, "no processes are left")
 
     with place.keeper() as keeper, place.connection(keeper.endpoint) as connection:
-        monkeypatch.setattr(store_keeper, "spawn", refuse)
+        monkeypatch.setattr(store_keeper, "Child", refuse)
         (process,) = children()
         process.kill()
         wait_until(lambda: next(refusals) > 5, timeout_s=TIMEOUT_S)
-        monkeypatch.setattr(store_keeper, "spawn", spawn)
+        monkeypatch.setattr(store_keeper, "Child", Child)
         wait_until(lambda: is_answered(connection), timeout_s=TIMEOUT_S)
 
 

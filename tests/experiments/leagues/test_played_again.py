@@ -12,7 +12,7 @@ import pytest
 
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.checks.check import check_environment
-from arena.games.replay import GameParted
+from arena.games.recording import GameParted
 from experiments.leagues.played_again import CASES, USERS, keep_games, played_again
 from tools.replay.retelling import retold
 

@@ -11,7 +11,7 @@ import torch
 from arena.types import RANDOM_BOT
 from experiments.learning import mirror
 from experiments.learning.in_process import MirrorLearner, Record, prepare
-from populations.config.overrides.cli_overrides import apply_overrides
+from populations.config.overrides import apply_overrides
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile
 

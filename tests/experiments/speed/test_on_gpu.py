@@ -15,6 +15,7 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_parts_write_what_they_measure(tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
     main(["device", "wide", "--device", "cpu", "--scale", "0.001", "--out", str(out)])
@@ -26,6 +27,7 @@ def test_parts_write_what_they_measure(tmp_path: Path) -> None:
     assert all(float(str(line["update_us_per_decision"])) > 0.0 for line in shares)
 
 
+@pytest.mark.slow
 def test_a_part_that_fails_is_named_and_costs_no_other(tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
     # Tensors of meta have no numbers to draw: there are products, but no generator.

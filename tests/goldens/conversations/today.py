@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from arena.checkpoints.files import STORE_ID, file_records, sha256_file, store_digest
@@ -54,7 +55,7 @@ from populations.config.run_file import RunFile
 from populations.controller import rating_fit, result_merging
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server
-from populations.records.plain import default_of, fields_of
+from populations.records.plain import fields_of
 from populations.storage.lock import RunLock
 from tests.goldens.conversations.rule import files_of
 from tests.goldens.decisions import run_of
@@ -144,8 +145,8 @@ def plain(value: Any) -> Any:
         return value
     found = {}
     for field in fields_of(kind):
-        own = getattr(value, field.name)
-        if own != default_of(field):
+        own, made = getattr(value, field.name), field.default_factory
+        if own != (field.default if made is msgspec.NODEFAULT else made()):
             found[field.name] = plain(own)
     return found
 

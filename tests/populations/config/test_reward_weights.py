@@ -6,7 +6,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.wire.messages import Train
-from populations.config.overrides.cli_overrides import apply_overrides
+from populations.config.overrides import apply_overrides
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.league.lineage import schedule_of

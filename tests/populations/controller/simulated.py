@@ -30,6 +30,7 @@ from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import learner_setup, new_run_file
 from populations.controller.evolution.exploration import answer
+from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.commands import (
     Command,
     ExploreHyperparameters,
@@ -46,7 +47,6 @@ from populations.controller.state.events import (
     Ticked,
 )
 from populations.controller.state.leases import Learner
-from populations.controller.state.match_times import MatchTimes
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import EventRow, Row, TallyRow

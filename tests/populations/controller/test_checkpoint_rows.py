@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from arena.types import Digest, Entrant
-from populations.audit.detail_sums import add_assignments, add_events
+from populations.audit.verify import add_assignments, add_events
 from populations.controller import checkpoint_rows, result_merging
 from populations.controller.evolution.generations import _rated
 from populations.controller.rating_fit import fit_input, snapshot

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
 from arena.types import Entrant, trainee_entrant
-from populations.audit.detail_sums import add_events
 from populations.audit.evolution_checks import check_evolution
 from populations.audit.tally_checks import differences, refold
+from populations.audit.verify import add_events
 from populations.controller import generation_rows, result_merging
-from populations.controller.opponents.statistics import OpponentStatistics
-from populations.controller.state.events import Now
+from populations.controller.opponents import OpponentStatistics
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.league.lineage import History, first_of_line, line_of, schedule_of
@@ -199,33 +198,3 @@ def test_verification_reads_events_and_rows(watched: Watched) -> None:
     assert list(check_evolution(world.state.tables)) != []
     some = dict(list(removed.items())[1:])
     assert list(check_evolution(world.state.tables, some)) != []
-
-
-def test_a_run_of_an_earlier_release_closes_up() -> None:
-    world = make_world(WORLDS["evaluating"])
-    world.learning = lambda trainee: 2e4 * trainee.hyperparameters["learning_rate"]
-    world.join()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generation_rows, "KEPT_ROWS", 10**6)
-        merge_from(patch, ENTRANTS)
-        run(world)
-        tables = world.state.tables
-        copies = Counter(
-            row.policy for row in tables.generations.values() if row.cause == "exploit"
-        )
-        for name, row in tables.generations.items():
-            tables.generations[name] = replace(row, line_begin=None, copies=None)
-        old = anew(world.state)
-        before = known(old)
-        assert +old.curves.copies == copies
-        patch.setattr(generation_rows, "KEPT_ROWS", 8)
-        patch.setattr(generation_rows, "BATCH", 1)
-        num_before = len(tables.generations)
-        generation_rows.remove(old, old.begin(Now(monotonic_s=0.0, utc="")), ["player"])
-        assert len(tables.generations) < num_before / 2
-    after, resumed = known(old), known(anew(old))
-    assert isinstance(before, tuple)
-    assert isinstance(after, tuple)
-    assert isinstance(resumed, tuple)
-    # Of what rules of exploring learn from fewer are left.
-    assert after[:4] == resumed[:4] == before[:4]

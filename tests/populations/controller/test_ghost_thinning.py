@@ -15,7 +15,7 @@ from populations.controller.state.events import CheckpointsRemoved, ControllerSt
 from populations.controller.state.state import make_state
 from populations.core import ThinningRequest
 from populations.records.rows import Deletion, GhostRow
-from populations.thinning.oldest import Oldest
+from populations.thinning.kinds import Oldest
 from tests.populations.controller.simulated import DUEL, World, make_world
 from tests.populations.controller.state.test_state import fold
 

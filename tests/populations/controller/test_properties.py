@@ -317,17 +317,14 @@ class Rivals(Controller):
             assert len(row.message.opponents) <= self.world.setup.num_envs
 
     @invariant()
-    def held_episodes_are_known_in_one_place(self) -> None:
+    def all_of_a_team_have_one_record_of_episodes_on_a_learner_that_is_there(self) -> None:
         if not hasattr(self, "world"):
             return
-        state = self.world.state
-        known = {
-            policy: learner for learner, held in state.learners.items() for policy in held.episodes
-        }
-        assert known == state.episode_holders
-        for policy, learner in known.items():
-            episodes = state.learners[learner].episodes[policy]
-            assert all(state.learners[learner].episodes[mate] is episodes for mate in episodes.team)
+        known = self.world.state.episodes
+        for policy, episodes in known.items():
+            assert policy in episodes.team
+            assert episodes.learner in self.world.state.learners
+            assert all(known[mate] is episodes for mate in episodes.team)
 
 
 TestRivals = Rivals.TestCase

@@ -19,7 +19,7 @@ import pytest
 
 from arena.types import RANDOM_BOT, PolicyId
 from arena.wire.messages import Train
-from populations.config.resume.rules import is_under, why_not
+from populations.config.resume import is_under, why_not
 from populations.config.run_config import validate_config
 from populations.config.run_file import (
     RunFile,
@@ -35,8 +35,9 @@ from populations.controller.evolution.exploration import answer, ask
 from populations.controller.evolution.snapshots import steps_to_next
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.indexes.stop_goals import StopGoals
+from populations.controller.lineups import draw_lineup
 from populations.controller.monitoring.alerts import record
-from populations.controller.opponents.seatings import draw_seatings, make_request
+from populations.controller.opponents import make_request
 from populations.controller.state.commands import (
     Command,
     ExploreHyperparameters,
@@ -156,7 +157,7 @@ def drawn(world: World, index: int = 2, *, times: int = 25) -> Counter[str]:
     met: Counter[str] = Counter()
     policy = policy_of(world, index)
     for _ in range(times):
-        for seating in draw_seatings(world.state, transaction(world), policy):
+        for seating in draw_lineup(world.state, transaction(world), (policy,)).seatings:
             names = [str(player.player) for player in seating.players]
             names.remove(policy.policy)
             met.update(names)

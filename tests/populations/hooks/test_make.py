@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from populations.config.run_config import RunConfig, validate_config
-from populations.hooks.calls import Place
+from populations.hooks.calls import Place, read_place, write_place
 from populations.hooks.make import make_hook_processes
-from populations.hooks.place_file import read_place, write_place
 from populations.hooks.process import HookSettings
 from populations.hooks.supervisor import HookProcess
 

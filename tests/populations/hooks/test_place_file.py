@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from populations.hooks.calls import Place
-from populations.hooks.place_file import read_place, write_place
+from populations.hooks.calls import Place, read_place, write_place
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

@@ -13,10 +13,9 @@ import pytest
 
 from arena.errors import ConfigError
 from populations.config.hooks import Hook
-from populations.hooks.calls import Place
-from populations.hooks.place_file import begin_place, write_place
+from populations.hooks.calls import HookTold, Place, begin_place, write_place
 from populations.hooks.process import HookSettings
-from populations.hooks.supervisor import HookProcess, Told, check_hooks
+from populations.hooks.supervisor import HookProcess, check_hooks
 from populations.records.rows import EventRow, RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
@@ -81,9 +80,9 @@ def kept(run_dir: Path) -> list[int]:
     return [json.loads(line)["sequence"] for line in lines]
 
 
-def served(process: HookProcess, until: Callable[[], bool]) -> list[Told]:
+def served(process: HookProcess, until: Callable[[], bool]) -> list[HookTold]:
     """Poll until something is so; what was told meanwhile, but for what was well from the start."""
-    told: list[Told] = []
+    told: list[HookTold] = []
 
     def look() -> bool:
         told.extend(process.poll())
@@ -222,11 +221,14 @@ def test_a_killed_process_is_started_anew_and_goes_on(
     assert process.pid is not None
     os.kill(process.pid, 9)
     told = served(process, lambda: process.pid is None)
-    assert Told("hook_failed", "", "the process of hooks ended with code -9") in told
+    assert (
+        HookTold(alert="hook_failed", subject="", problem="the process of hooks ended with code -9")
+        in told
+    )
     commit(journal, 3, 3)
     told = served(process, lambda: kept(tmp_path) == [1, 2, 3])
     told += process.finish()
-    assert Told("hook_failed", "", "") in told
+    assert HookTold(alert="hook_failed", subject="", problem="") in told
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ class Spawned:
 
     pid = 1
 
-    def kill(self) -> None:
+    def kill_group(self) -> None:
         """There is nothing to end."""
 
 

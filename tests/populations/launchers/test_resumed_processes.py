@@ -75,7 +75,7 @@ class Boundary:
 
     def _spawn(self, *_: object, **asked: object) -> object:
         self.asked |= asked
-        return SimpleNamespace(kill=lambda: None, known_pid=1)
+        return SimpleNamespace(kill_group=lambda: None, known_pid=1)
 
     @contextmanager
     def _store(self, **asked: object) -> Iterator[object]:

@@ -9,7 +9,7 @@ from scipy import optimize
 from arena.types import RANDOM_BOT, AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.league.elimination import Link
 from populations.league.league import League
-from populations.league.meetings import meetings, settled_points
+from populations.league.merging import meetings, settled_points
 from populations.league.pairs import link_row
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Literal
 
@@ -112,16 +111,6 @@ def test_a_league_without_a_player_by_hand() -> None:
     assert (link.wins, link.losses) == pytest.approx((2.0 * tie.weight, 2.0 * tie.weight))
     half = 2.0 * tie.weight
     assert link.score_sum == pytest.approx(half + tie.weight * tie.difference)
-    # A row of earlier releases: matches won and lost, near what they show.
-    earlier = replace(link, wins=30.0, losses=10.0, score_sum=None, square_sum=None)
-    league.put(earlier)
-    counts = league.links[("player", Entrant("x")), ("player", Entrant("y")), (0, 0)]
-    converted = Link.from_counts(counts)
-    share = 30.5 / 41.0
-    assert converted.weight == pytest.approx(40.0 * share * (1.0 - share))
-    slope = 30.0 - 40.0 * share
-    difference = math.log(30.5 / 10.5) + slope / converted.weight
-    assert converted.difference == pytest.approx(difference)
     assert {row.key for row in changed.gone} == {
         ("player", "b"),
         ("evaluate", "b", "x", 0, 1),

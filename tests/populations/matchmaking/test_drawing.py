@@ -16,7 +16,7 @@ from populations.matchmaking.drawing import (
     draw_indices,
     normalized,
 )
-from populations.matchmaking.uniform import UniformRule
+from populations.matchmaking.window import UniformRule
 from tests.populations.matchmaking.toy_league import by_player, ghost, latest, request, shares
 
 

@@ -8,7 +8,7 @@ import pytest
 from populations.matchmaking.drawing import Rule
 from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.settings import MatchmakingConfig
-from populations.matchmaking.window import WindowSettings
+from populations.matchmaking.window import WindowRule
 from tests.populations.matchmaking.toy_league import request
 
 
@@ -16,7 +16,7 @@ from tests.populations.matchmaking.toy_league import request
 def test_a_kind_is_listed_by_its_name_and_answers(name: str) -> None:
     kind = KINDS[name]
     assert kind.name == name
-    made = kind.from_sections(MatchmakingConfig(), ghosts=WindowSettings())
+    made = kind.from_sections(MatchmakingConfig(), ghosts=WindowRule())
     rng = np.random.default_rng(0)
     if isinstance(made, Rule):
         weights = made.weights(request(), rng=rng)

@@ -28,7 +28,7 @@ def weights(
     max_players: int = 32,
 ) -> list[float]:
     asked = request(ghosts=ghosts, scores=scores, rates=rates, ratings=ratings)
-    rule = PsroRule(meta_solver=solver, max_players=max_players)
+    rule = PsroRule(meta_solver=solver, psro_players=max_players)
     found: list[float] = rule.weights(asked, rng=np.random.default_rng(0)).tolist()
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from populations.matchmaking.uniform import KIND, UniformRule
+from populations.matchmaking.window import UNIFORM, UniformRule
 from tests.populations.matchmaking.toy_league import ghost, probabilities, request
 
 
@@ -23,4 +23,4 @@ def test_it_draws_nothing_and_reads_no_setting() -> None:
     rng = np.random.default_rng(3)
     UniformRule().weights(request(), rng=rng)
     assert rng.random() == np.random.default_rng(3).random()
-    assert not KIND.settings.model_fields
+    assert not UNIFORM.settings.model_fields

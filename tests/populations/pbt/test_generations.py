@@ -58,7 +58,7 @@ def test_believed_rates_lie_between_the_measured_ones(drawn: list[tuple[float, f
 def test_generations_whose_gain_is_not_known_are_left_out() -> None:
     known = generation({"a": 0.5}, rate=5.0)
     unknown = [
-        generation({"a": 0.5}, rate=5.0, deviation=None),  # as older releases wrote them
+        generation({"a": 0.5}, rate=5.0, deviation=None),
         replace(known, gain_agent_steps=None),
         replace(known, gain_agent_steps=0),
         replace(known, rating_begin=None),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arena.types import PolicyId
 from populations.core import CommonScores, Member, Score
 from populations.decisions import Decision, ExploitDonor, ExploreOwn, Keep, NotReady
-from populations.pbt.exploit import BinaryTournament, Gate, PredictedWin, SignificantlyBetter
+from populations.pbt.exploit import BinaryTournament, PredictedWin, SignificantlyBetter
 from populations.pbt.selection import Rule, Selection
 
 A, B = PolicyId("player/p000"), PolicyId("player/p001")
@@ -58,7 +58,7 @@ def decide(
 
 
 def test_a_tournament_copies_who_is_ahead_by_much_and_surely() -> None:
-    rule = BinaryTournament(gate=Gate(min_rating_gap=30.0, confidence=0.9))
+    rule = BinaryTournament(min_rating_gap=30.0, confidence=0.9)
     decision = decide(rule, pair(100, 130))
     assert isinstance(decision, ExploitDonor)
     assert (decision.donor, decision.gap, decision.num_donors) == (B, 30.0, 1)

@@ -16,7 +16,7 @@ import pytest
 from arena.types import PolicyId
 from populations.core import Member, SearchSpace
 from populations.decisions import ExploitDonor, ExploreOwn
-from populations.pbt.exploit import BinaryTournament, Gate, Truncation
+from populations.pbt.exploit import BinaryTournament, Truncation
 from populations.pbt.explore import Perturb
 from populations.pbt.selection import Rule, Selection
 
@@ -49,10 +49,10 @@ def make_workers() -> dict[PolicyId, Worker]:
     }
 
 
-GATE = Gate(min_rating_gap=0.0, confidence=0.5)
+GATE = {"min_rating_gap": 0.0, "confidence": 0.5}
 
 
-@pytest.mark.parametrize("rule", [Truncation(fraction=0.5, gate=GATE), BinaryTournament(gate=GATE)])
+@pytest.mark.parametrize("rule", [Truncation(fraction=0.5, **GATE), BinaryTournament(**GATE)])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_population_based_training_gets_to_the_top_of_the_surrogate(rule: Rule, seed: int) -> None:
     workers = make_workers()

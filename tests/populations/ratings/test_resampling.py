@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from populations.ratings.resampling import intervals
+from populations.ratings.bootstrap import intervals
 
 
 def test_intervals_are_percentiles_and_hold_the_rating() -> None:

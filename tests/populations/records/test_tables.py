@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 
 from arena.types import (
     CheckpointRef,
-    Entrant,
     PairScore,
     Player,
     Seating,
@@ -294,28 +291,3 @@ def test_what_is_loaded_is_what_was_committed(commits: list[list[Row]]) -> None:
             for read, written in zip(reader.assignments(), history, strict=True):
                 assert exactly(read.message) == exactly(written.message)
                 assert exactly(dict(read.metrics)) == exactly(dict(written.metrics))
-
-
-def test_a_journal_that_lacks_a_later_column_is_read_and_written(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-    later = {"records": ("score_sum",), "pairs": ("score_sum", "square_sum")}
-    run = RunRow(run="r")
-    old = PairRow(
-        kind="train", first=Entrant("a"), second=Entrant("b"), first_seat=0, second_seat=1
-    )
-    with Journal.create(path, [run, old, RecordRow(population="p", entrant=Entrant("a"))]):
-        pass
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        for table, columns in later.items():
-            for column in columns:
-                connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.commit()
-    with contextlib.closing(JournalReader(path)) as reader:
-        tables = reader.load()
-        assert list(tables.pairs.values()) == [old]
-        assert reader.pairs(kind="train") == [old]
-    with Journal.open(path) as journal:
-        assert journal.load() == tables
-        new = replace(old, second=Entrant("c"), score_sum=1.5, square_sum=1.25)
-        journal.commit([new])
-        assert list(journal.load().pairs.values()) == [old, new]

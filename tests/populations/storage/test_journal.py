@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import shutil
@@ -16,9 +15,8 @@ from typing import Any
 import pytest
 
 from arena.failpoints import armed
-from arena.types import Entrant, PolicyId
 from populations.errors import JournalCorrupt, StorageError, StorageUnavailable
-from populations.records.rows import EventRow, GenerationRow, PolicyRow, RatingsRow, Row, RunRow
+from populations.records.rows import EventRow, PolicyRow, RatingsRow, Row, RunRow
 from populations.storage.database import SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
 
@@ -43,36 +41,6 @@ def test_integers_among_hyperparameters_stay_integers(path: Path) -> None:
     with JournalReader(path) as reader:
         loaded = reader.load().policies[policy(0).policy].hyperparameters
     assert repr(loaded) == repr({"learning_rate": 3e-4, "num_epochs": 4})
-
-
-def test_a_journal_without_a_later_optional_column_is_read_and_written(path: Path) -> None:
-    """A release that knows of more about a generation goes on with the journal of one before."""
-    old = GenerationRow(
-        entrant=Entrant("player/p000#0"),
-        policy=PolicyId("player/p000"),
-        population="player",
-        generation=0,
-        cause="start",
-        parent=None,
-        hyperparameters={"gamma": 0.9},
-        agent_steps_begin=0,
-        agent_steps_end=100,
-        rating_end=7.0,
-    )
-    with Journal.open(path) as journal:
-        journal.commit([old])
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        for column in ("gain_deviation", "gain_agent_steps"):
-            connection.execute(f"ALTER TABLE generations DROP COLUMN {column}")
-        connection.commit()
-    with JournalReader(path) as reader:
-        assert list(reader.load().generations.values()) == [old]
-    new = replace(old, gain_deviation=3.0, gain_agent_steps=50)
-    with Journal.open(path) as journal:
-        assert list(journal.load().generations.values()) == [old]
-        journal.commit([new])
-    with JournalReader(path) as reader:
-        assert list(reader.load().generations.values()) == [new]
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
@@ -305,31 +273,6 @@ def test_a_journal_gives_pages_back_step_by_step(path: Path) -> None:
     with JournalReader(path) as reader:
         reader.integrity_check()
         assert reader.events() == rows[400:]
-
-
-def test_a_journal_of_an_older_release_keeps_its_size(tmp_path: Path, path: Path) -> None:
-    old = tmp_path / "old.db"
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = DELETE")
-        connection.execute("PRAGMA auto_vacuum = 0")
-        connection.execute("DROP TABLE archives")
-        connection.execute("VACUUM INTO ?", (str(old),))
-    with contextlib.closing(sqlite3.connect(old)) as connection:
-        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (0,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
-    with JournalReader(old) as reader:
-        assert not any([reader.archives(), reader.events(), list(reader.all_tallies())])
-    with Journal.open(old) as journal:
-        assert journal.archives() == []
-        journal.commit(
-            [
-                EventRow(sequence=number, time="", kind="k", subject="x" * 3000, data={})
-                for number in range(1, 501)
-            ]
-        )
-        journal._connection.execute("DELETE FROM events WHERE sequence <= 400")
-        assert not journal.shrink(pages=10)
-        assert journal.load().num_events == 500
 
 
 def test_a_backup_that_fails_leaves_the_old_one(path: Path) -> None:

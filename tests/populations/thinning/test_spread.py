@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from populations.core import ThinningRequest
-from populations.thinning.kinds import THINNINGS
-from populations.thinning.oldest import Oldest
-from populations.thinning.spread import ELO_PER_SHARE, LEAST_ELO, Spread, SpreadSettings
+from populations.thinning.kinds import THINNINGS, Oldest
+from populations.thinning.spread import ELO_PER_SHARE, LEAST_ELO, Spread
 
 NONE = Spread(newest_ratio=0.0, strongest_ratio=0.0)
 
@@ -93,7 +92,7 @@ def test_as_many_go_as_asked_and_none_that_is_needed(
 def test_a_pool_that_is_thinned_again_and_again_keeps_its_beginning_and_an_even_spread() -> None:
     # A policy that gains ever less: 64 stay of 2,000.
     steps, ratings = [], []
-    rule = THINNINGS["spread"].from_sections(SpreadSettings())
+    rule = THINNINGS["spread"].from_sections(Spread())
     for age in range(2000):
         steps.append(age)
         ratings.append(1000.0 * (1.0 - 0.998**age))

@@ -22,9 +22,9 @@ from arena.types import (
     trainee_entrant,
 )
 from populations.audit.tally_checks import refold
-from populations.config.resume.differences import compare
+from populations.config.resume import compare
 from populations.config.run_config import validate_config
-from populations.config.run_file import RunFile, learner_setup, new_run_file
+from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.records.rows import (
     CheckpointRow,
     EventRow,
@@ -149,7 +149,9 @@ def write(run_dir: Path, file: RunFile, *rows: Row) -> Path:
         half_life_matches=file.config.payoffs.half_life_matches,
     )
     aggregates: list[Row] = [*folded.records.values(), *folded.pairs.values()]
-    Journal.create(run_dir / "journal.db", [*rows, *aggregates]).close()
+    run = next(row for row in rows if isinstance(row, RunRow))
+    recorded = replace(run, configuration=content_digest(run_dir / "run.yaml"))
+    Journal.create(run_dir / "journal.db", [*rows, recorded, *aggregates]).close()
     return run_dir
 
 

@@ -201,7 +201,6 @@ def test_points_are_a_policys_evaluated_checkpoints_in_order() -> None:
     own, other = (line["points"] for line in found["player"])
     assert [point["agent_steps"] for point in own] == [100, 300]
     assert [point["time"] for point in own] == [None, "later"]
-    # Older releases recorded no generations.
     assert [point["cause"] for point in own] == [None, None]
     (copied,) = other
     assert (copied["generation"], copied["cause"]) == (1, "exploit")

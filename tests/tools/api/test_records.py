@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import arena
-from tools.api.records import Records, records_of
+from tools.api.runs import Records, records_of
 
 
 def test_records_are_a_list_of_copies() -> None:

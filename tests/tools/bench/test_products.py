@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tools.bench.products import Products, UpdateProducts
+from tools.bench.stages import Products, UpdateProducts
 
 SIZES = (5, 4, 3)
 

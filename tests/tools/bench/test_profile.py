@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.bench.profile import Stopwatch, Timed, stage_shares, timed_calls
+from tools.bench.profile import Stopwatch, stage_shares, timed_calls
 
 
 class Clock:
@@ -35,9 +35,9 @@ class Child(Parent):
 
 
 METHODS = [
-    Timed(stage="update", owner=Child, method="outer"),
-    Timed(stage="inference", owner=Child, method="inherited"),
-    Timed(stage="environment", owner=Child, method="fails"),
+    ("update", Child, "outer"),
+    ("inference", Child, "inherited"),
+    ("environment", Child, "fails"),
 ]
 
 

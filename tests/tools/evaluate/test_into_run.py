@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-into_run: Any = importlib.import_module("populations.commands.evaluate.into_run")
+into_run: Any = importlib.import_module("populations.commands.evaluate.command")
 main: Any = importlib.import_module("populations.commands.main").main
 
 

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
-import io
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from arena.checkpoints.files import sha256_bytes
 from arena.export.actor import load_export_weights
 from arena.export.card import read_card
 from arena.export.champion import Champion, play_record
+from tests.tools.export.conftest import export
 
 pytestmark = pytest.mark.xdist_group("exports")
 
@@ -29,13 +27,7 @@ def exported(
 ) -> tuple[dict[str, Any], Path]:
     """What the command says, and the export: tests share it and change nothing in it."""
     directory = tmp_path_factory.mktemp("out") / "champion"
-    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    arguments = ["export", str(board_run), "--to", str(directory), "--matches", "4", "--json"]
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output), pytest.raises(SystemExit) as ended:
-        script.load()(arguments)
-    assert not ended.value.code
-    return json.loads(output.getvalue())["exports"]["player"], directory
+    return export(board_run, directory, "--matches", 4)["exports"]["player"], directory
 
 
 @pytest.mark.slow
@@ -89,15 +81,6 @@ def test_a_page_of_another_game_is_refused_before_anything_is_played(
 
 
 @pytest.mark.slow
-def test_the_exported_champion_plays(exported: tuple[dict[str, Any], Path]) -> None:
-    import numpy as np
-
-    champion = Champion(exported[1])
-    mask = np.array([0, 0, 0, 0, 1, 0, 0], dtype=np.int8)
-    assert champion.act(np.zeros((6, 7, 2), dtype=np.int8), mask) == 4
-
-
-@pytest.mark.slow
 def test_an_export_is_a_player_and_is_not_overwritten(
     exported: tuple[dict[str, Any], Path], command: Command, board_run: Path
 ) -> None:
@@ -147,6 +130,16 @@ def test_a_kept_checkpoint_is_exported_by_name(
     assert (document["agent_steps"], document["rating"]) == (120_000, 300.0)
 
 
+def changed(export: Path, copy: Path, **sections: Mapping[str, object]) -> Path:
+    """A copy of an export whose card says something else."""
+    shutil.copytree(export, copy)
+    card = json.loads((copy / "card.json").read_text())
+    for name, values in sections.items():
+        card[name] |= values
+    (copy / "card.json").write_text(json.dumps(card))
+    return copy
+
+
 @pytest.mark.parametrize(
     ("key", "reference"), [("id", "os:system"), ("outcome", "some.module:function")]
 )
@@ -158,11 +151,7 @@ def test_code_that_a_foreign_card_names_is_not_imported(
     key: str,
     reference: str,
 ) -> None:
-    directory = tmp_path / "foreign"
-    shutil.copytree(exported[1], directory)
-    card = json.loads((directory / "card.json").read_text())
-    card["environment"][key] = reference
-    (directory / "card.json").write_text(json.dumps(card))
+    directory = changed(exported[1], tmp_path / "foreign", environment={key: reference})
     error = command("evaluate", directory, "bot:random", code=2)["error"]
     assert reference in error
     assert "add --trust" in error
@@ -172,13 +161,9 @@ def test_code_that_a_foreign_card_names_is_not_imported(
 def test_ones_own_environment_replaces_a_foreign_outcome(
     exported: tuple[dict[str, Any], Path], command: Command, tmp_path: Path
 ) -> None:
-    directory = tmp_path / "foreign"
-    shutil.copytree(exported[1], directory)
-    card = json.loads((directory / "card.json").read_text())
-    card["environment"]["outcome"] = "no.such:function"
     # What it is called with is data: an environment of other arguments would be another one.
-    card["environment"]["kwargs"] = {"screen_scaling": 5}
-    (directory / "card.json").write_text(json.dumps(card))
+    given = {"outcome": "no.such:function", "kwargs": {"screen_scaling": 5}}
+    directory = changed(exported[1], tmp_path / "foreign", environment=given)
     shutil.copytree(directory, tmp_path / "twin")
     players = (directory, tmp_path / "twin", "bot:random")
     arguments = ("--environment", "classic/connect_four-v3", "--matches", 1, "--json")
@@ -259,11 +244,7 @@ champion.main(["--games", "2", "--seed", "3", *sys.argv[2:]])
 def steering(steering_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export of who steers by continuous actions and is told who decides."""
     directory = tmp_path_factory.mktemp("steering") / "champion"
-    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    arguments = ["export", str(steering_run), "--to", str(directory), "--matches", "2", "--json"]
-    with contextlib.redirect_stdout(io.StringIO()), pytest.raises(SystemExit) as ended:
-        script.load()(arguments)
-    assert not ended.value.code
+    export(steering_run, directory, "--matches", 2)
     return directory
 
 
@@ -315,11 +296,7 @@ def test_who_reads_or_writes_other_numbers_is_refused(
     value: object,
     complaint: str,
 ) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(steering, other)
-    card = json.loads((other / "card.json").read_text())
-    card[section][key] = value
-    (other / "card.json").write_text(json.dumps(card))
+    other = changed(steering, tmp_path / "other", **{section: {key: value}})
     assert complaint in command("evaluate", steering, other, code=2)["error"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-import io
 import json
 import math
 import shutil
@@ -22,6 +21,7 @@ from arena.export.champion import Champion, play_record
 from populations.records.tables import seal_rows
 from populations.views.notices import cyclic_warnings
 from populations.views.questions.inspection import Inspection
+from tests.tools.export.conftest import export
 from tools.export.mixture import find_mixtures
 
 pytestmark = pytest.mark.xdist_group("exports")
@@ -60,13 +60,7 @@ def exported(
 ) -> tuple[dict[str, Any], Path]:
     """What the command says, and the export: tests share it and change nothing in it."""
     directory = tmp_path_factory.mktemp("out") / "champion"
-    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    arguments = ["export", cyclic_run, "--mixture", "--to", directory, "--matches", 300, "--json"]
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output), pytest.raises(SystemExit) as ended:
-        script.load()([str(argument) for argument in arguments])
-    assert not ended.value.code
-    document: dict[str, Any] = json.loads(output.getvalue())
+    document = export(cyclic_run, directory, "--mixture", "--matches", 300)
     assert document["schema"] == 1
     return document["exports"]["player"], directory
 
@@ -225,9 +219,9 @@ def test_two_populations_have_mixtures_side_by_side(
     arguments = ("--mixture", "--to", tmp_path / "out", "--matches", 1, "--json")
     document = command("export", tag_run, *arguments)
     assert set(document["exports"]) == {"predator", "prey"}
-    for name, export in document["exports"].items():
-        assert export["directory"] == str(tmp_path / "out" / name)
-        assert sum(member["probability"] for member in export["members"]) == pytest.approx(1.0)
+    for name, made in document["exports"].items():
+        assert made["directory"] == str(tmp_path / "out" / name)
+        assert sum(member["probability"] for member in made["members"]) == pytest.approx(1.0)
     players = (tmp_path / "out", "bot:random", "--matches", 2, "--json")
     assert len(command("evaluate", *players)["pairs"]) == 2
 

@@ -12,12 +12,12 @@ from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Heartbeat, Train
 from populations.controller.evaluation.finals import final_countdown
 from populations.controller.server.live_status import LiveFigures
-from populations.controller.state.countdown import Countdown
+from populations.controller.state.clocks import Countdown
 from populations.controller.state.events import HeartbeatReceived, StopRequested, Ticked
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 headline: Any = importlib.import_module("populations.commands.launch.display")
-quantities: Any = importlib.import_module("populations.commands.terminal.quantities")
+quantities: Any = importlib.import_module("populations.commands.terminal.output")
 
 WIDTH = 80
 

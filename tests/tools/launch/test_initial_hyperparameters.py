@@ -15,7 +15,7 @@ from tests.populations.controller.simulated import duel_spec
 
 start: Any = importlib.import_module("populations.commands.launch.origin")
 imported: Any = importlib.import_module("populations.commands.launch.imported_weights")
-players: Any = importlib.import_module("populations.commands.players.trained_with")
+players: Any = importlib.import_module("populations.commands.players.in_run")
 
 SCHEDULE = {"linear": [1e-3, 1e-4], "over_agent_steps": 1000}
 

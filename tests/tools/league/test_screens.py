@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from tools.league.keys import Keys
-    from tools.league.query import Query
+    from tools.league.watch import Query
 
 
 def draw(

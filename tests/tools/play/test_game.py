@@ -78,16 +78,6 @@ def test_a_move_that_is_taken_back_leaves_nothing(environment: str) -> None:
         assert game.problem == ""
 
 
-def test_there_is_nothing_to_take_back_at_the_start() -> None:
-    with game_of("bot:random", environment="classic/tictactoe-v3") as game:
-        with pytest.raises(Refused, match="no move of yours"):
-            game.undo()
-        game.play(game.read("2,2"))
-        game.undo()
-        with pytest.raises(Refused, match="no move of yours"):
-            game.undo()
-
-
 def test_an_environment_that_does_not_follow_its_seed_cannot_go_back(
     code_of_assets: None,
 ) -> None:
@@ -189,14 +179,6 @@ def test_a_cold_player_plays_its_likeliest_move(board_run: Path) -> None:
             assert first == f"player_0: {mine.name_of(mine.thought['likeliest'])}"
 
 
-def test_a_bot_tells_no_probabilities() -> None:
-    with (
-        game_of("bot:random", environment="classic/tictactoe-v3") as game,
-        pytest.raises(Refused, match="bot:random has no probabilities"),
-    ):
-        _ = game.thought
-
-
 def test_numbers_are_typed_where_actions_are_numbers(steering_run: Path) -> None:
     with game_of(str(steering_run)) as game:
         assert game.moves == {}
@@ -239,22 +221,6 @@ def test_a_person_plays_what_the_player_cannot(tag_run: Path) -> None:
     assert sit_down(f"{tag_run}:predator/p000").agent == "agent_0"
     with pytest.raises(ConfigError, match="plays agent_0 alone, and nobody would play adversary_1"):
         sit_down(f"{tag_run}:prey/p000")
-
-
-@pytest.mark.parametrize(
-    ("how", "says"),
-    [
-        ({}, "bots alone play anything: --env ID says what"),
-        (
-            {"environment": "classic/tictactoe-v3", "seat": "3"},
-            "--seat is one of player_1, player_2, or its number from 1 to 2, got '3'",
-        ),
-        ({"environment": "classic/tictactoe-v3", "seat": "white"}, "got 'white'"),
-    ],
-)
-def test_what_cannot_be_is_refused(how: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        sit_down("bot:random", **how)
 
 
 def test_another_environment_than_the_players_is_refused(board_run: Path) -> None:

@@ -78,7 +78,7 @@ def test_games_are_processes_that_end_idle_killed_or_with_the_server(
             second = tables.new()
         with pytest.raises(Full, match="2 games are played"):
             tables.new()
-        processes = [psutil.Process(one._process.pid) for one in tables._games.values()]
+        processes = [psutil.Process(one.pid) for one in tables._games.values()]
         tables.ask(first, {"do": "move", "move": "1,1", "steps": 0})
         processes[1].wait(TIMEOUT_S)
         assert processes[0].is_running()
@@ -86,14 +86,13 @@ def test_games_are_processes_that_end_idle_killed_or_with_the_server(
             tables.ask(second, {"do": "look"})
         assert tables.ask(first, {"do": "look"})["steps"] == 2
         third = tables.new()
-        (process,) = [one._process for name, one in tables._games.items() if name == third]
-        process.kill()
+        tables._games[third].kill_group()
         with pytest.raises(Ended, match="has ended"):
             tables.ask(third, {"do": "look"})
         assert list(tables._games) == [first]
         # One that nobody asks for any more makes room, too.
         unasked = tables.new()
-        tables._games[unasked]._process.kill()
+        tables._games[unasked].kill_group()
         tables.new()
         assert unasked not in tables._games
     assert not processes[0].is_running()

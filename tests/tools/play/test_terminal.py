@@ -139,18 +139,25 @@ def test_a_whole_game_of_a_run_that_steps_pettingzoos_own(
 def whole_game(seated: list[Table], *arguments: str) -> None:
     table = Table(*arguments, "--seed", "2")
     seated.append(table)
-    while True:
-        told = table.until("> ")
-        if "the game is over" in told:
-            break
-        moves = re.findall(r"your move as \S+: ([^\r]*)\r", told)
-        # The last one: the first is often illegal after a few moves, as in a column that is full.
-        table.type(moves[-1].split()[-1])
-    assert re.search(r"the game is over: you (won|lost|drew), with -?\d", told)
+    told = table.until("> ")
+    table.type(last_move(told))
+    to_its_end(table)
     table.type("1")
     assert table.until("> ").replace("\r", "").splitlines()[1:] == ["the game is over", "> "]
     table.type("quit")
     assert table.process.wait(timeout=TIMEOUT_S) == 0
+
+
+def last_move(told: str) -> str:
+    """The last legal move: the first is often illegal soon, as in a column that is full."""
+    return str(re.findall(r"your move as \S+: ([^\r]*)\r", told)[-1].split()[-1])
+
+
+def to_its_end(table: Table) -> None:
+    """Play on where a move was typed, until the game is over."""
+    while "the game is over" not in (told := table.until("> ")):
+        table.type(last_move(told))
+    assert re.search(r"the game is over: you (won|lost|drew), with -?\d", told)
 
 
 @pytest.mark.slow
@@ -197,7 +204,11 @@ def test_a_fools_mate(seated: list[Table]) -> None:
     ("arguments", "says"),
     [
         (("bot:random",), "bots alone play anything: --env ID says what"),
-        (("bot:random", "--env", "classic/tictactoe-v3", "--seat", "9"), "--seat is one of"),
+        (
+            ("bot:random", "--env", "classic/tictactoe-v3", "--seat", "9"),
+            "--seat is one of player_1, player_2, or its number from 1 to 2, got '9'",
+        ),
+        (("bot:random", "--env", "classic/tictactoe-v3", "--seat", "white"), "got 'white'"),
         (("nobody",), "there is no player 'nobody'"),
         (("bot:random", "--env", "classic/tictactoe-v3", "--level", "1"), "no option level"),
     ],

@@ -52,5 +52,5 @@ def test_every_command_takes_the_name_that_is_shown(board_run: Path, name: str) 
 def test_a_pin_takes_the_name_that_is_shown(board_run: Path, tmp_path: Path, name: str) -> None:
     run = tmp_path / "run"
     shutil.copytree(board_run, run)
-    done = pin_player(run, name, pinned=True, utc="2026-01-01T00:00:00.000+00:00")
-    assert done.player.startswith("player/p000@000000")
+    player, *_ = pin_player(run, name, pinned=True, utc="2026-01-01T00:00:00.000+00:00")
+    assert player.startswith("player/p000@000000")

@@ -53,10 +53,14 @@ def test_keys_go_through_a_game_and_the_terminal_comes_back(kept_run: Path) -> N
     terminal = Terminal(kept_run, code=CODE)
     try:
         terminal.wait_for("step 0 of ")
-        for key, step in ((b"\n", 1), (b"\x1b[C", 2), (b"b", 1), (b"\x1b[D", 0), (b"b", 0)):
-            terminal.press(key)
+        for keys, step in (
+            *((b"\n", 1), (b"\x1b[C", 2), (b"b", 1), (b"\x1b[D", 0), (b"b", 0)),
+            # Pasted: each counts, a key that has no meaning among them.
+            (b"\n\x1b[C\x1bx\n", 3),
+        ):
+            terminal.press(keys)
             terminal.wait_for(f"step {step} of ")
-        terminal.press(b"q")
+        terminal.press(b"q\n")
         assert terminal.process.wait(timeout=TIMEOUT_S) == 0
     finally:
         terminal.close()

@@ -57,6 +57,13 @@ def test_text_has_all_steps_in_plain_characters(told: Retold, tmp_path: Path) ->
     path = tmp_path / "game.txt"
     files.write_file(told, path)
     text = path.read_bytes().decode("ascii")
+    # A move has its name, which is that of its column in the next picture.
+    chosen = [one["action"] for step in told.document["steps"] for one in step["decisions"]]
+    steps = text.partition("\nstep 0")[2]
+    assert re.findall(r"^player_\d +\S+ +(\d) ", steps, flags=re.MULTILINE) == [
+        str(column + 1) for column in chosen
+    ]
+    assert re.findall(r": column (\d)", text) == [str(column + 1) for column in chosen]
     assert max(map(len, text.splitlines())) <= files.TEXT_WIDTH
     assert text.count("\nstep ") == len(told.document["steps"])
 

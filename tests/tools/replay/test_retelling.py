@@ -16,7 +16,7 @@ from arena.core import ActorInput
 from arena.drawings.draw import Drawn
 from arena.drawings.picture import Picture
 from arena.errors import ConfigError
-from arena.games.replay import GameParted
+from arena.games.recording import GameParted
 from arena.networks.distributions import Categorical
 from populations.audit.verify import verify_run
 from populations.records.rows import GameRow
@@ -81,14 +81,14 @@ def test_probabilities_are_those_of_the_policy_itself(kept_run: Path) -> None:
         if mover == 0:
             seen = board if mover == 0 else board.flip(2)
             mask = board[0].sum(dim=1) == 0
-            judged = policy.judge(
+            distribution, value, _ = policy.judge(
                 ActorInput(observation=seen.reshape(1, -1), action_mask=mask[None])
             )
-            assert isinstance(judged.distribution, Categorical)
-            chances = judged.distribution.log_probs[0].exp()
+            assert isinstance(distribution, Categorical)
+            chances = distribution.log_probs[0].exp()
             assert decision["probability"] == pytest.approx(float(chances[decision["action"]]))
-            assert judged.value is not None
-            assert decision["value"] == pytest.approx(float(judged.value[0]), abs=1e-6)
+            assert value is not None
+            assert decision["value"] == pytest.approx(float(value[0]), abs=1e-6)
             best = [one["action"] for one in decision["choices"]]
             assert best == chances.argsort(descending=True, stable=True)[: len(best)].tolist()
             assert decision["likeliest"] == best[0]

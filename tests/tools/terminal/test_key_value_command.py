@@ -6,8 +6,7 @@ import pytest
 import typer
 
 from arena.errors import ConfigError
-from tools.terminal.key_value_command import TakesKeys
-from tools.terminal.options import Overrides
+from tools.terminal.options import Overrides, TakesKeys
 
 
 def run(*arguments: str) -> None:

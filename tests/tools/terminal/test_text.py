@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from populations.views.texts import one_line, plain
-from tools.terminal.text import paragraphs
+from tools.terminal.output import paragraphs
 
 
 @pytest.mark.parametrize(

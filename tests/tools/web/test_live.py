@@ -7,6 +7,7 @@ import re
 import signal
 import termios
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -30,10 +31,11 @@ GROWS_MS = 120_000
 """Milliseconds within which a page that polls has something new, on a busy machine."""
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Iterator[KilledRun]:
-    with killed_run(tmp_path) as run:
-        run.start(*SMALL)
+@contextmanager
+def training(directory: Path, *more: str) -> Iterator[KilledRun]:
+    """A run that trains, and has finished an assignment or two."""
+    with killed_run(directory) as run:
+        run.start(*SMALL, *more)
         assert run.await_finished(2, timeout_s=120.0), run.log.read_text()
         yield run
         assert run.process is not None
@@ -41,6 +43,12 @@ def run(tmp_path: Path) -> Iterator[KilledRun]:
         run.wait(timeout_s=60.0)
         run.verify()
         assert not run.faults
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[KilledRun]:
+    with training(tmp_path) as run:
+        yield run
 
 
 def kill_all(run: KilledRun) -> None:

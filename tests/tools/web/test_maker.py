@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +11,11 @@ from pathlib import Path
 import msgpack
 import pytest
 
+from arena.processes.parent import Child
 from populations.errors import StorageError
 from tools.league.documents import opened_views
 from tools.web import maker as module
-from tools.web.maker import MODULE, Maker, Makers
+from tools.web.maker import Maker, Makers
 from tools.web.making import FITTED
 
 pytestmark = pytest.mark.integration
@@ -28,7 +27,7 @@ def maker() -> Iterator[Maker]:
         yield made
 
 
-def process_of(maker: Maker) -> subprocess.Popen[bytes]:
+def process_of(maker: Maker) -> Child:
     process = maker._process
     assert process is not None
     return process
@@ -55,8 +54,7 @@ def test_a_run_that_cannot_be_read_is_told_and_the_process_goes_on(
 def test_a_process_that_is_gone_is_told_and_started_again(maker: Maker, board_run: Path) -> None:
     maker.make(board_run, ["status"])
     process = process_of(maker)
-    process.kill()
-    process.wait()
+    process.kill_group()
     with pytest.raises(RuntimeError, match="ended with code -9"):
         maker.make(board_run, ["status"])
     assert maker.make(board_run, ["status"]).documents.keys() == {"status"}
@@ -72,7 +70,7 @@ def test_work_that_took_long_ends_the_process(
     monkeypatch.setattr(module, "LONG_S", 0.0)
     maker.make(board_run, ["status"])
     assert maker._process is None
-    assert first.returncode == -signal.SIGKILL
+    assert first.poll() == -signal.SIGKILL
 
 
 def test_closing_ends_a_process_at_work(board_run: Path) -> None:
@@ -93,19 +91,10 @@ def test_closing_ends_a_process_at_work(board_run: Path) -> None:
         thread.start()
     thread.join(timeout=30.0)
     assert not thread.is_alive()
-    assert process.returncode == -signal.SIGKILL
+    assert process.poll() == -signal.SIGKILL
     assert len(errors) == 1
     with pytest.raises(RuntimeError, match="the server is ending"):
         maker.make(board_run, ["status"])
-
-
-def test_the_process_ends_with_its_input() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        process.stdin.close()
-        assert process.wait(timeout=60.0) == 0
 
 
 def test_a_fit_keeps_no_other_document_waiting(board_run: Path) -> None:

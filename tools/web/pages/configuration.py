@@ -25,7 +25,7 @@ KEYS = (Column("key", "word"), Column("value", "exact"))
 
 def configuration_document(run: Inspection) -> dict[str, object]:
     """Return what a run is made of; ``configuration`` is that of `run.yaml` without secrets."""
-    from populations.config.resume.secrets import without_secrets
+    from populations.config.resume import without_secrets
 
     file = run.run_file
     return {

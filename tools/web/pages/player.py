@@ -11,7 +11,7 @@ from functools import partial
 from arena.errors import ArenaError
 from populations.records.games import badness
 from populations.views.league import RECORD
-from populations.views.log import CHECKPOINTS, GAMES
+from populations.views.log import CHECKPOINTS, GAMES, checkpoint_rows
 from populations.views.parts import (
     Column,
     Document,
@@ -229,5 +229,5 @@ def _card(summary: Row) -> Pairs:
 
 
 def _checkpoints(rows: Sequence[Row]) -> Table:
-    shown = [{**row, "pins": " ".join(row["pins"]) or None} for row in rows]
+    shown = checkpoint_rows({"checkpoints": rows})
     return Table((*CHECKPOINTS, Column("weights_digest", "digest", "weights")), shown)

@@ -9,13 +9,13 @@ import torch
 from arena.config import EnvironmentConfig, InfoOutcome, Outcome
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
-from arena.envs.batched import kuhn_poker, leduc_poker
 from arena.envs.batched.batch import GameBatch
+from arena.envs.batched.cards import unroll
 from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.pettingzoo.batch import PettingZooBatch
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS
 from arena.errors import ConfigError
 from arena.processes.settings import SETTINGS
 
@@ -55,8 +55,7 @@ def test_a_twin_is_used_unless_it_is_told_not_to() -> None:
 
 @pytest.mark.parametrize("environment", TWINS)
 def test_a_twin_is_float32_whatever_users_code_has_set(environment: str) -> None:
-    for module in (kuhn_poker, leduc_poker):
-        module._tables.cache_clear()
+    unroll.cache_clear()
     before = torch.get_default_dtype()
     try:
         # Users' code of the process has done this for its own side.

@@ -9,10 +9,9 @@ from gymnasium.spaces import Box, Discrete
 
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.checks.conformance import check_against
-from arena.envs.openspiel.game import canonical_game_id, is_openspiel
-from arena.envs.registry import canonical_id
+from arena.envs.openspiel.game import canonical_game_id, is_openspiel, openspiel_agent_spec
+from arena.envs.registry import TWINS, canonical_id
 from arena.envs.spaces.observations import describe
-from arena.envs.twins import TWINS, openspiel_agent_spec
 
 NUM_GAMES = 300
 
@@ -72,7 +71,5 @@ def test_what_openspiel_s_agents_see_and_do() -> None:
 
 
 def test_to_list_twins_needs_no_torch() -> None:
-    code = (
-        "import sys, arena.envs.twins, arena.envs.openspiel.game; sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys, arena.envs.openspiel.game; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -27,6 +27,15 @@ def check(environment_id: str, assets: str, **kwargs: object) -> EnvironmentRepo
     )
 
 
+@pytest.fixture(autouse=True)
+def _inspected_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inspect in this process, which has PettingZoo; `tests.tools.envs` does it in another one."""
+    monkeypatch.setattr(
+        "arena.envs.checks.check.inspect_environment",
+        lambda request, *, timeout_s: environment_facts(request),
+    )
+
+
 BOTH = (("prisoner", "guard"),)
 
 

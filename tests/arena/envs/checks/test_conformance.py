@@ -11,15 +11,14 @@ import pytest
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.chance import episode_seed
 from arena.envs.checks.conformance import (
-    Difference,
     check_against,
     compare_environments,
     spec_difference,
 )
+from arena.envs.checks.turn_diff import Difference
 from arena.envs.describe import environment_facts
 from arena.envs.random_play import populations_of
-from arena.envs.registry import make_environment
-from arena.envs.twins import TWINS
+from arena.envs.registry import TWINS, make_environment
 from arena.errors import ConfigError
 from tests.arena.envs.conftest import make_by_spec
 

@@ -12,11 +12,12 @@ import torch
 
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv, Group, Turn, TurnWrapper
-from arena.envs.checks.conformance import ConformanceReport, Difference, compare_environments
+from arena.envs.checks.conformance import ConformanceReport, compare_environments
+from arena.envs.checks.turn_diff import Difference
 from arena.envs.describe import environment_facts
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+from arena.envs.registry import TWINS
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.twins import TWINS
 from tests.arena.envs.conftest import make_by_spec
 
 

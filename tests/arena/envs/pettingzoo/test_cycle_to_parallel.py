@@ -12,8 +12,7 @@ from pettingzoo import AECEnv
 from pettingzoo.utils.conversions import aec_to_parallel, turn_based_aec_to_parallel
 from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
 
-from arena.envs.pettingzoo.cycle_to_parallel import Cycle
-from arena.envs.pettingzoo.strip_wrappers import strip_checking_wrappers
+from arena.envs.pettingzoo.cycle_to_parallel import Cycle, strip_checking_wrappers
 from arena.envs.registry import MPE_NAMES, make_environment
 from arena.errors import EnvironmentFault
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper, TerminateIllegalWrapper
 
-from arena.envs.pettingzoo.strip_wrappers import strip_checking_wrappers
+from arena.envs.pettingzoo.cycle_to_parallel import strip_checking_wrappers
 from arena.envs.registry import make_environment
 
 

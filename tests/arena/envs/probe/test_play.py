@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from arena.environment_spec import EnvironmentRequest
+from arena.envs import inspect
 from arena.envs.describe import environment_facts
 from arena.envs.inspect import Play, inspect_and_play
 from arena.envs.probe.pace import Pace
 from arena.envs.probe.play import find_pace
 from arena.errors import EnvironmentFault
+from arena.processes.parent import Child
 
 
 def pace_of(
@@ -179,19 +182,12 @@ def test_facts_stand_where_play_hangs(
 ) -> None:
     started = tmp_path / "started"
 
-    class UntilItHangs(subprocess.Popen[str]):
-        def communicate(
-            self, input: str | None = None, timeout: float | None = None
-        ) -> tuple[str, str]:
-            while True:
-                try:
-                    return super().communicate(input, timeout=timeout and 0.05)
-                except subprocess.TimeoutExpired:
-                    input = None  # sent
-                    if started.exists():
-                        raise
+    class UntilItHangs(Child):
+        def events(self, timeout_s: float = 0.0) -> Iterator[bytes]:
+            while not started.exists():
+                yield from super().events(0.05)
 
-    monkeypatch.setattr(subprocess, "Popen", UntilItHangs)
+    monkeypatch.setattr(inspect, "Child", UntilItHangs)
     kwargs = {"fault": "hangs", "started": str(started)}
     found = inspect_and_play(
         EnvironmentRequest("environments:Long", kwargs=kwargs, launch_directory=assets),

@@ -8,8 +8,7 @@ from types import ModuleType
 import pytest
 
 from arena.environment_spec import EnvironmentRequest
-from arena.envs.inspect import inspect_and_play
-from arena.envs.probe.users_modules import module_digests
+from arena.envs.inspect import inspect_and_play, module_digests
 from arena.errors import ConfigError
 from arena.types import Digest, canonical_digest
 from tests.test_imports import ROOT

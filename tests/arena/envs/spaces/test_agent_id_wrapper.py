@@ -5,9 +5,9 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.environment_spec import AgentSpec, SpaceJson
-from arena.envs.spaces.agent_id import is_agent_id
 from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper, observation_layout
-from arena.networks.make import make_actor_critic
+from arena.envs.spaces.observations import is_agent_id
+from arena.networks.actor_critic import make_actor_critic
 from tests.arena.conftest import ScriptedEnv
 from tests.layouts import discrete
 

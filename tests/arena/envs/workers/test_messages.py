@@ -13,6 +13,7 @@ from arena.codec import msgpack_bytes
 from arena.config import EnvironmentConfig
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.base import Phase
+from arena.envs.episode_metrics import Report
 from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.workers.messages import (
     Answer,
@@ -21,7 +22,6 @@ from arena.envs.workers.messages import (
     Close,
     Error,
     Fault,
-    Figures,
     Make,
     Reset,
 )
@@ -65,7 +65,7 @@ MESSAGES = (
         faults=(
             Fault(stage=2, num_played=7, text="é", traceback="x" * 100_000, is_exhaustion=True),
         ),
-        figures=(Figures(environment=1, agent=0, figures={"sum": 0.1}, num_ignored=2),),
+        figures=(Report(environment=1, agent=0, figures={"sum": 0.1}, num_ignored=2),),
         has_void=True,
         error=Error(kind="config", text="no", traceback=""),
     ),

@@ -11,11 +11,11 @@ from msgspec import structs
 from arena.config import NetworkConfig
 from arena.envs.batched.find import find_game
 from arena.envs.batched.game import BatchedGame
-from arena.envs.twins import TWINS
-from arena.export.card import POLICY, Card, CardAction, CardLevel, CardObservation
+from arena.envs.registry import TWINS
+from arena.export.card import POLICY, Card, CardAction, CardObservation
 from arena.export.html.page import GAMES, champion_page
-from arena.networks.actor_critic import ActorCritic
-from arena.networks.make import make_actor_critic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
+from tests.arena.export.conftest import level
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -80,13 +80,11 @@ def page_file(champion: Make, tmp_path_factory: pytest.TempPathFactory) -> Calla
     def write(environment: str, *, temperatures: tuple[float, ...] = (), **options: Any) -> Path:
         card, network = champion(environment, **options)
         levels = tuple(
-            CardLevel(
-                level=at,
+            level(
+                at,
+                card,
                 player=options.get("player", f"player/p{at:03d}"),
-                graph=POLICY,
                 temperature=one,
-                agent_steps=1,
-                weights_digest=card.weights_digest,
                 rating=600.0 + 100 * at,
                 rating_low=590.0 + 100 * at,
                 rating_high=610.0 + 100 * at,

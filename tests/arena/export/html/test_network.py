@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 from torch import nn
 
 from arena.config import NetworkConfig
 from arena.errors import ExportError
-from arena.export.html.layers import network_document
+from arena.export.actor import make_session
+from arena.export.html.page import network_document
 from arena.export.onnx import export_onnx
-from arena.export.session import make_session
 from tests.arena.export.html.conftest import CONNECT_FOUR, Make
 from tests.arena.export.html.random_games import random_games
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.xdist_group("html")
 
-NUM_POSITIONS = 1_000
 BOUND = 1e-4
 
 JUDGE = """(rows) => rows.map((row) => {
@@ -65,26 +63,18 @@ def judged(path: Path, browser: Browser, rows: npt.NDArray[Any]) -> npt.NDArray[
     return found
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "residual_cnn"])
-def test_a_page_judges_positions_as_the_policy_does(
-    page_file: Callable[..., Path], champion: Make, browser: Browser, name: str
-) -> None:
-    _, network = champion(CONNECT_FOUR, network=NETWORKS[name])
-    rows = positions(50)
-    with torch.inference_mode():
-        seen = torch.from_numpy(rows)
-        logits, value = network.logits(seen).numpy(), network.value(seen).numpy()
-    found = judged(page_file(CONNECT_FOUR, network=NETWORKS[name]), browser, rows)
-    assert np.abs(found - np.column_stack([logits, value])).max() < BOUND
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        *((name, 50) for name in ("mlp", "cnn", "residual_cnn")),
+        *(pytest.param(name, 1_000, marks=pytest.mark.slow) for name in NETWORKS),
+    ],
+)
 def test_a_page_judges_positions_as_the_graph_does(
-    page_file: Callable[..., Path], champion: Make, browser: Browser, name: str
+    page_file: Callable[..., Path], champion: Make, browser: Browser, name: str, number: int
 ) -> None:
     card, network = champion(CONNECT_FOUR, network=NETWORKS[name])
-    rows = positions(NUM_POSITIONS)
+    rows = positions(number)
     graph = export_onnx(network, layout=card.observation_layout, has_mask=True)
     feeds: dict[str, Any] = {
         "observation": rows.reshape(-1, 6, 7, 2),

@@ -44,9 +44,13 @@ def bits(row: npt.NDArray[Any]) -> str:
     return (row.astype(np.uint8) + ord("0")).tobytes().decode()
 
 
-def compare(path: Path, browser: Browser, environment: str, *, num_games: int) -> None:
+@pytest.mark.parametrize("environment", IDS)
+@pytest.mark.parametrize("num_games", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_page_has_the_rules_of_the_batched_game(
+    page_file: Callable[..., Path], browser: Browser, environment: str, num_games: int
+) -> None:
     page = browser.new_page()
-    page.goto(path.as_uri())
+    page.goto(page_file(environment).as_uri())
     games = random_games(environment, num_games, seed=num_games)
     # A few at a time: what is told is some hundred bytes a step.
     for at in range(0, num_games, 500):
@@ -54,18 +58,3 @@ def compare(path: Path, browser: Browser, environment: str, *, num_games: int) -
         told = page.evaluate(REPLAY, [{"cards": one.cards, "actions": one.actions} for one in some])
         assert told == [lines(one) for one in some]
     page.close()
-
-
-@pytest.mark.parametrize("environment", IDS)
-def test_a_page_has_the_rules_of_the_batched_game(
-    page_file: Callable[..., Path], browser: Browser, environment: str
-) -> None:
-    compare(page_file(environment), browser, environment, num_games=200)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("environment", IDS)
-def test_a_page_has_the_rules_of_the_batched_game_in_ten_thousand_games(
-    page_file: Callable[..., Path], browser: Browser, environment: str
-) -> None:
-    compare(page_file(environment), browser, environment, num_games=10_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -36,6 +37,24 @@ NUM_ENVS = 5
 RANK = "arena.learners.rank"
 
 MakeWorker = Callable[..., Worker]
+STOPS = [False]
+"""Whether the worker that is shared is to stop."""
+
+
+@pytest.fixture(scope="module", name="worker")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """A worker of two processes for tests that leave it ready for more: loading takes seconds."""
+    worker = make_worker(
+        tmp_path_factory.mktemp("shared"),
+        "faulty:Rounds",
+        cores=2,
+        num_envs=NUM_ENVS,
+        should_stop=lambda: STOPS[0],
+    )
+    pids = pids_of(worker)
+    yield worker
+    worker.close()
+    assert not any(map(psutil.pid_exists, pids))
 
 
 @pytest.fixture
@@ -101,8 +120,10 @@ def test_one_number_of_ranks_gives_the_same_results(make: MakeWorker, environmen
         assert (one.tallies, one.in_flight) == (other.tallies, other.in_flight)
 
 
-def test_the_result_is_that_of_all_environments(make: MakeWorker) -> None:
-    worker = make()
+def test_the_result_is_that_of_all_environments(worker: Worker) -> None:
+    # Progress, for heartbeats, is that of all.
+    progress: Any = worker._progress
+    before = progress.agent_steps
     for answer in two_assignments(worker):
         assert steps_of(worker, published(answer)) >= 300
         matches = {tally.entrants[1]: tally.matches for tally in answer.tallies}
@@ -111,20 +132,18 @@ def test_the_result_is_that_of_all_environments(make: MakeWorker) -> None:
         assert sum(one.num_envs for one in answer.in_flight) <= NUM_ENVS
         # 5 environments, 3 and 2 of them: mirror play in 2 and 1, one agent of two in the others.
         assert answer.metrics["rollout/trained_share"] == pytest.approx((3 * 2 + 2) / 10, abs=0.05)
-    # Progress, for heartbeats, is that of all.
-    progress: Any = worker._progress
-    assert progress.agent_steps >= 600
+    assert progress.agent_steps >= before + 600
     assert finished(worker.carry_out(evaluate((RANDOM, RANDOM, 10)))).tallies[0].matches == 10
 
 
-def test_whole_episodes_are_played_by_all_ranks(make: MakeWorker) -> None:
-    worker = make()
+def test_whole_episodes_are_played_by_all_ranks(worker: Worker) -> None:
     message = train(first_checkpoint(worker), mirror(), agent_steps=10**6)
     answer = finished(worker.carry_out(replace(message, episodes=3)))
     assert [tally.matches for tally in answer.tallies] == [3 * NUM_ENVS]
     assert answer.in_flight == ()
 
 
+@pytest.mark.slow
 def test_a_killed_rank_is_a_failure_and_the_next_assignment_is_carried_out(
     make: MakeWorker,
 ) -> None:
@@ -150,6 +169,7 @@ def test_a_killed_rank_is_a_failure_and_the_next_assignment_is_carried_out(
     finished(worker.carry_out(evaluate((RANDOM, RANDOM, 4))))
 
 
+@pytest.mark.slow
 def test_a_rank_whose_environment_breaks_says_so(make: MakeWorker) -> None:
     worker = make(fault="step_raises", only_in=RANK)
     answer = failed(worker.carry_out(train(first_checkpoint(worker), mirror(), agent_steps=500)))
@@ -162,24 +182,24 @@ def test_a_rank_whose_environment_breaks_says_so(make: MakeWorker) -> None:
     assert done.metrics["episode/void"] > 0
 
 
-def test_a_stop_ends_all_ranks_and_publishes_what_is_learned(make: MakeWorker) -> None:
-    stops = [False]
-    worker = make(should_stop=lambda: stops[0])
+def test_a_stop_ends_all_ranks_and_publishes_what_is_learned(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = first_checkpoint(worker)
     progress: Any = worker._progress
-    count = progress.advance
+    count, enough = progress.advance, [progress.agent_steps + 2000.0]
 
     def advance(agent_steps: int = 0) -> None:
         count(agent_steps)
-        stops[0] = stops[0] or progress.agent_steps > 2000
+        STOPS[0] = progress.agent_steps > enough[0]
 
-    progress.advance = advance
+    monkeypatch.setattr(progress, "advance", advance)
     message = train(start, mirror(), agent_steps=10**8, may_stop_early=True)
     answer = finished(worker.carry_out(message))
     assert 1000 < steps_of(worker, published(answer)) < 10**6
     # The others heard of it, and are ready for more.
-    stops[0] = False
-    progress.agent_steps = -(10**9)
+    enough[0] = math.inf
+    STOPS[0] = False
     finished(worker.carry_out(train(published(answer), mirror(), agent_steps=50)))
 
 
@@ -211,28 +231,24 @@ def test_the_time_in_which_others_load_is_no_standstill(
     assert [is_counted() for _ in range(3)] == [True, False, False]
 
 
-def test_a_birth_is_one_process_alone_and_the_same_with_any_number(make: MakeWorker) -> None:
-    digests = {first_checkpoint(make(cores=n, name=str(n))).digest for n in (1, 2, 3)}
-    assert len(digests) == 1
+def test_births_and_the_digest_of_a_setup_are_the_same_with_any_number(
+    make: MakeWorker, worker: Worker
+) -> None:
+    alone = make(cores=1)
+    assert first_checkpoint(alone).digest == first_checkpoint(worker).digest
+    assert alone._setup.digest == worker._setup.digest
 
 
-def test_the_digest_of_a_setup_does_not_depend_on_the_number(make: MakeWorker) -> None:
-    assert len({make(cores=n)._setup.digest for n in (1, 2)}) == 1
-
-
+@pytest.mark.slow
+@pytest.mark.usefixtures("worker")
 def test_nothing_is_left_open(make: MakeWorker) -> None:
     def open_files() -> int:
         gc.collect()
         return len(os.listdir("/proc/self/fd"))
 
-    def mapped() -> int:
-        return Path("/proc/self/maps").read_text().count("memfd:arena-environments")
-
-    worker = make()
-    worker.close()
-    before = open_files(), mapped()
+    before = open_files()
     worker = make()
     finished(worker.carry_out(train(first_checkpoint(worker), mirror(), agent_steps=50)))
     worker.close()
     del worker
-    assert open_files() <= before[0]
+    assert open_files() <= before

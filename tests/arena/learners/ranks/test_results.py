@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from arena.codec import from_msgpack, msgpack_bytes
-from arena.learners.ranks.results import Losses, RankResult, merge_results
+from arena.learners.ranks.crew import Losses, RankResult, merge_results
 from arena.rollout.measured import Measures, Spread
 from arena.types import Entrant, PairScore, PolicyId, Tally
 from arena.wire.messages import InFlight

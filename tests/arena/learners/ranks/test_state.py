@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from arena.errors import ConfigError
-from arena.learners.ranks.state import is_same_state, share_digests, share_state
+from arena.learners.ranks.crew import is_same_state, share_digests, share_state
 from arena.learning.ppo import Ppo
 from arena.normalization import Exchange
 from arena.types import Digest

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import math
 
-from arena.learners.work.mean_metrics import MeanMetrics
+from arena.learning.update_metrics import MeanMetrics
 
 
 def test_updates_become_means_bounds_and_last_values() -> None:

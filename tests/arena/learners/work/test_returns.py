@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena.learners.work.returns import ReturnSums
+from arena.learners.work.training import ReturnSums
 from arena.types import Entrant, Tally
 
 ME, OTHER = Entrant("bot:me"), Entrant("bot:other")

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena.learners.work.faults import AssignmentFault
-from arena.learners.work.silence import MAX_SILENT_ROLLOUTS, Reached, Silence
+from arena.learners.work.faults import MAX_SILENT_ROLLOUTS, AssignmentFault, Reached, Silence
 from arena.types import PolicyId
 
 POLICY, OTHER = PolicyId("player/p000"), PolicyId("player/p001")

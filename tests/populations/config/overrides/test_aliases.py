@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
-from populations.config.overrides.aliases import ALIASES
+from populations.config.overrides import ALIASES
 from populations.config.run_config import RunConfig, load_config
 
 PROMISED = {

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from arena.errors import ConfigError
-from populations.config.overrides.cli_overrides import apply_overrides, parse_override
+from populations.config.overrides import apply_overrides, parse_override
 
 
 def test_a_value_is_read_as_yaml() -> None:

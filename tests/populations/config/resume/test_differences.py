@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
-from populations.config.resume.differences import other_code, other_facts, other_versions
+from populations.config.resume import other_code, other_facts, other_versions
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, new_run_file
 
@@ -77,7 +77,6 @@ def test_a_state_that_critics_read_is_a_fact(run_file: RunFile) -> None:
 def test_code_that_both_have_is_compared(run_file: RunFile) -> None:
     now = {"game": "1" * 64, "rules": "3" * 64, "more": "4" * 64}
     assert other_code(run_file.code, now) == {"rules": ("2" * 64, "3" * 64)}
-    # A run of an earlier release has none.
     assert other_code({}, now) == {}
 
 

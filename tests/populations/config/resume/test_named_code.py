@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from populations.config.resume.named_code import named_code
+from populations.config.resume import named_code
 from populations.config.run_config import validate_config
 
 EVERYWHERE = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from populations.config.resume.rules import is_under, why_not
+from populations.config.resume import is_under, why_not
 
 
 @pytest.mark.parametrize(

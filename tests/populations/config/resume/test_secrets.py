@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from populations.config.resume.secrets import HIDDEN, without_secrets
+from populations.config.resume import HIDDEN, without_secrets
 from populations.config.run_config import validate_config
 
 

@@ -252,13 +252,11 @@ def test_rivals_go_on_together_and_only_with_the_same_rival(num_learners: int) -
     assert found[False, True] == 0
     assert found[True, True] > 0
     assert found[True, False] == 0
-    # Every holder knows of each policy in one place.
-    state = holding.world.state
-    for learner, known in state.learners.items():
-        for policy, episodes in known.episodes.items():
-            assert policy in episodes.team
-            assert state.episode_holders[policy] == learner
-            assert all(known.episodes[mate] is episodes for mate in episodes.team)
+    # All of a team have one record.
+    known = holding.world.state.episodes
+    for policy, episodes in known.items():
+        assert policy in episodes.team
+        assert all(known[mate] is episodes for mate in episodes.team)
 
 
 @pytest.mark.slow
@@ -312,10 +310,9 @@ def test_a_learner_that_is_lost_holds_nothing_any_more() -> None:
     holding = Holding(world, capacity=100)
     for _ in range(30):
         holding.step()
-    assert world.state.episode_holders
-    assert set(world.state.episode_holders.values()) == {first}
+    assert {episodes.learner for episodes in world.state.episodes.values()} == {first}
     world.handle(LearnerLeft(learner=first, reason="stopped"))
-    assert world.state.episode_holders == {}
+    assert world.state.episodes == {}
     second = world.join()
     world.given.setdefault(second, [])
     world.beat(second)
@@ -353,7 +350,7 @@ def test_episodes_of_players_that_were_not_seated_are_not_believed(told: str) ->
     world.handle(lie(event, *said))
     (failed,) = world.events("assignment_failed")
     assert "in flight" in str(failed.data["reason"])
-    assert world.state.episode_holders == {}
+    assert world.state.episodes == {}
 
 
 def test_a_policy_held_elsewhere_is_moved_when_it_falls_behind() -> None:

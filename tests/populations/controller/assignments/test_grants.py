@@ -7,7 +7,7 @@ import pytest
 from arena.errors import CheckpointError
 from arena.transfer.terms import check_granted
 from arena.wire.keys import holder_of
-from populations.controller.assignments.grants import open_grants, open_leases
+from populations.controller.assignments.validation import open_grants, open_leases
 from populations.controller.state.events import LearnerLeft
 from tests.populations.controller.simulated import make_world
 

@@ -9,10 +9,19 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.wire.messages import Train
-from populations.controller.assignments.turns import population_in_turn, steps_to_end
+from populations.controller.assignments.budgets import budget
+from populations.controller.assignments.placement import population_in_turn
 from populations.controller.state.events import Now
 from populations.records.rows import AssignmentRow
-from tests.populations.controller.simulated import DUEL, DUET, TAG, duet_spec, make_world, tag_spec
+from tests.populations.controller.simulated import (
+    DUEL,
+    DUET,
+    TAG,
+    duet_spec,
+    make_world,
+    stranger,
+    tag_spec,
+)
 
 TURNS: dict[str, object] = {"learning_side_turns": {"every_agent_steps": 2000}}
 TURNING: dict[str, object] = {**TAG, "matchmaking": TURNS, "learners": 2}
@@ -39,7 +48,6 @@ def test_the_population_with_fewer_whole_turns_is_next_by_hand() -> None:
     has_done("prey", 4100, 6000, 6000)
     assert population_in_turn(state) == "prey"
     rows = [row for row in state.tables.policies.values() if row.population == "prey"]
-    assert steps_to_end(state, rows[0]) == 1900
     # 6000 agent steps are the limit: nobody but the last one trains any more.
     has_done("prey", 6000, 6000, 6000)
     assert population_in_turn(state) is None
@@ -70,8 +78,24 @@ def test_turns_go_round_to_the_end_of_the_run(deterministic: bool) -> None:
 def test_without_turns_all_may_learn() -> None:
     world = make_world(TAG, tag_spec())
     assert population_in_turn(world.state) is None
+
+
+@pytest.mark.parametrize(("section", "expected"), [(TURNS, 1900), ({}, 5000)])
+def test_a_budget_ends_with_the_turn(section: dict[str, object], expected: int) -> None:
+    far: dict[str, object] = {
+        **TAG,
+        "matchmaking": section,
+        "ghosts": {"every_agent_steps": 10**9},
+        "pbt": {"exploit": "none", "ready_agent_steps": 10**9, "warm_up_agent_steps": 10**9},
+        "assignment": {"agent_steps": 5000},
+        "stop": {"agent_steps_per_policy": 10**9},
+    }
+    world = make_world(far, tag_spec())
+    tx = world.state.begin(Now(monotonic_s=1.0, utc="now"))
     (first, *_) = world.state.tables.policies.values()
-    assert steps_to_end(world.state, first) is None
+    row = replace(first, agent_steps=4100, ghost_at=0)
+    tx.put(row)
+    assert budget(world.state, tx, row, learner=stranger(world)) == expected
 
 
 def test_turns_need_somebody_who_stands_still() -> None:

@@ -11,8 +11,7 @@ import pytest
 from arena.types import RANDOM_BOT
 from arena.wire.messages import Evaluate
 from populations.controller.evaluation.contenders import evaluation_pool
-from populations.controller.evaluation.goal_matches import GOAL_PART, goal_pairs
-from populations.controller.evaluation.pairings import validated_by
+from populations.controller.evaluation.pairings import GOAL_PART, goal_pairs, validated_by
 from populations.controller.state.goals import has_reached_evaluation, seekers_of_evaluation
 from populations.controller.state.state import ControllerState
 from populations.records.rows import AssignmentRow

@@ -23,8 +23,8 @@ from populations.controller.evaluation.share import (
     reached,
     short_of,
 )
+from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.events import Now
-from populations.controller.state.match_times import MatchTimes
 from populations.controller.state.state import make_state
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world

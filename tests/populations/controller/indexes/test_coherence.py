@@ -37,7 +37,7 @@ from populations.controller.indexes.curve_counts import Curves
 from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.rated_pins import RatedPins
-from populations.controller.opponents.statistics import OpponentStatistics
+from populations.controller.opponents import OpponentStatistics
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction

@@ -32,6 +32,7 @@ def generation(policy: PolicyId, number: int, cause: str) -> GenerationRow:
         generation=number,
         cause=cause,  # type: ignore[arg-type]
         parent=None,
+        copies=1 if number else 0,
         hyperparameters={},
         agent_steps_begin=0,
     )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from arena.types import PlayerId, PolicyId
 from populations.controller.indexes.opponent_pool import OpponentPools, inherited
-from tests.populations.controller.opponents.test_seatings import SHORT, played, rows
 from tests.populations.controller.simulated import TAG
+from tests.populations.controller.test_lineups import SHORT, played, rows
 
 
 @pytest.mark.parametrize("document", [SHORT, {**TAG, "stop": {"agent_steps_per_policy": 3000}}])

@@ -11,7 +11,7 @@ from arena.types import AssignmentId, Digest, Entrant, PolicyId
 from populations.controller.indexes.opponents_met import LATEST, Met
 from populations.league.payoff import Payoff
 from populations.records.rows import CheckpointRow
-from tests.populations.controller.opponents.test_seatings import training_tally
+from tests.populations.controller.test_lineups import training_tally
 
 LINE = [Entrant(f"player/p000#{generation}") for generation in range(4)]
 NEVER = 1e12

@@ -15,14 +15,14 @@ from arena.wire.messages import Evaluate, Failed, Finished, Train
 from populations.config.sections import AlertKind
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained, Window, entropy_bounds
-from populations.controller.indexes.raised_alerts import resumed
+from populations.controller.indexes.raised_alerts import Finding, resumed
 from populations.controller.server.live_status import alerts as shown_alerts
 from populations.controller.state.events import (
     AssignmentFailed,
     ControllerStarted,
     LearnerLeft,
-    SinkTold,
     Ticked,
+    TroubleReported,
 )
 from populations.controller.state.state import make_state
 from populations.core import Member
@@ -445,14 +445,15 @@ def test_an_alert_of_a_named_kind_ends_the_run_with_what_to_do() -> None:
 def test_a_sink_that_failed_is_an_alert_until_it_works_again() -> None:
     world, _ = measured_world()
     for problem in ("OSError: no room", "OSError: still none"):
-        world.handle(SinkTold(sink="mine:Sink", problem=problem))
+        finding = Finding("sink_failed", "mine:Sink", "mine:Sink", f"mine:Sink raised {problem}")
+        world.handle(TroubleReported(finding=finding))
     (event,) = world.events("alert")
     assert (event.subject, event.data["name"]) == ("mine:Sink", "sink_failed")
     assert event.data["what"] == "mine:Sink raised OSError: no room"
     (document,) = shown_alerts(world.state, now_s=0.0)
     assert isinstance(document, Mapping)
     assert document["what"] == "mine:Sink raised OSError: still none"
-    world.handle(SinkTold(sink="mine:Sink", problem=""))
+    world.handle(TroubleReported(finding=Finding("sink_failed", "mine:Sink", "mine:Sink", "")))
     assert names(world) == []
     assert world.state.phase == "training"
 

@@ -8,8 +8,9 @@ from itertools import pairwise
 
 import pytest
 
+from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring.sinks import Sinks
-from populations.controller.state.events import SinkTold
+from populations.controller.state.events import TroubleReported
 
 
 @dataclass
@@ -49,6 +50,10 @@ class Clock:
         return self.now_s
 
 
+def reported(what: str) -> TroubleReported:
+    return TroubleReported(finding=Finding("sink_failed", "mine:Fussy", "mine:Fussy", what))
+
+
 @pytest.mark.parametrize(
     "error",
     [OSError(28, "no room"), ValueError("not finite"), SystemExit(3), RecursionError("deep")],
@@ -61,7 +66,7 @@ def test_one_that_raises_is_left_alone_and_the_others_go_on(error: BaseException
         sinks.flush()
     assert [step for _, step in calm.written] == [0, 1, 2, 3, 4]
     (told,) = sinks.told()
-    assert told == SinkTold(sink="mine:Fussy", problem=f"{type(error).__name__}: {error}")
+    assert told == reported(f"mine:Fussy raised {type(error).__name__}: {error}")
     assert sinks.told() == []
 
 
@@ -81,7 +86,7 @@ def test_it_is_tried_again_after_ever_longer_waits_of_at_most_a_minute() -> None
     fussy.raises = None
     clock.now_s += 60.0
     sinks.write("player/p000", 2, {})
-    assert sinks.told() == [SinkTold(sink="mine:Fussy", problem="")]
+    assert sinks.told() == [reported("")]
     sinks.write("player/p000", 3, {})
     assert [step for _, step in fussy.written] == [2, 3]
     assert sinks.told() == [], "it is told once"
@@ -96,14 +101,14 @@ def test_it_is_tried_again_after_ever_longer_waits_of_at_most_a_minute() -> None
 def test_one_that_cannot_be_made_is_made_later() -> None:
     clock, fussy = Clock(), Fussy(raises=ImportError("no such package"), on="make")
     sinks = Sinks({"mine:Fussy": fussy.make}, clock=clock)
-    assert sinks.told() == [SinkTold(sink="mine:Fussy", problem="ImportError: no such package")]
+    assert sinks.told() == [reported("mine:Fussy raised ImportError: no such package")]
     sinks.write("player/p000", 1, {})
     clock.now_s += 1.0
     fussy.raises = None
     sinks.flush()
     assert sinks.told() == [], "nothing is written yet"
     sinks.write("player/p000", 2, {})
-    assert sinks.told() == [SinkTold(sink="mine:Fussy", problem="")]
+    assert sinks.told() == [reported("")]
     assert [step for _, step in fussy.written] == [2]
 
 
@@ -116,7 +121,7 @@ def test_what_it_raises_elsewhere_ends_nothing_either(on: str) -> None:
     sinks.close()
     assert fussy.num_calls == 1
     (told,) = sinks.told()
-    assert len(told.problem) == 300
+    assert len(told.finding.what) == len("mine:Fussy raised ") + 300
 
 
 def test_what_one_does_to_its_figures_is_not_seen_by_the_next() -> None:

@@ -21,9 +21,9 @@ from populations.controller.server.live_status import (
     alerts,
     stragglers,
 )
+from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.events import HeartbeatReceived
 from populations.controller.state.leases import Held, Learner, Pause
-from populations.controller.state.match_times import MatchTimes
 from tests.populations.controller.simulated import World, make_world
 
 

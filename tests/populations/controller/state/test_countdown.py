@@ -10,13 +10,13 @@ import pytest
 from arena.types import PolicyId
 from arena.wire.messages import Train
 from populations.controller.evaluation.finals import final_countdown
-from populations.controller.state.countdown import Countdown
+from populations.controller.state.clocks import Countdown
 from populations.controller.state.events import ControllerStarted, StopRequested
 from populations.controller.state.state import make_state
 from populations.records.rows import Json
 from tests.populations.controller.simulated import DUEL, World, make_world
 
-SHORT = {**DUEL, "stop": {"agent_steps_per_policy": 6000}}
+SHORT = {**DUEL, "stop": {"agent_steps_per_policy": 2000}}
 
 
 def going_on(world: World, evaluation_only: Countdown | None) -> World:

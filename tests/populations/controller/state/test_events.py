@@ -12,6 +12,7 @@ import pytest
 
 from arena.types import Digest, LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Heartbeat
+from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.machine import handle
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.controller.state import events
@@ -23,7 +24,6 @@ from populations.controller.state.events import (
     Event,
     GhostsLinked,
     HeartbeatReceived,
-    HookTold,
     HyperparametersExplored,
     LearnerEvent,
     LearnerExited,
@@ -32,10 +32,10 @@ from populations.controller.state.events import (
     LearnerUnreachable,
     Now,
     RatingsFitted,
-    SinkTold,
     StopRequested,
     StrangerSpoke,
     Ticked,
+    TroubleReported,
 )
 from populations.core import Exploration
 from populations.records.rows import CheckpointRow, EventRow, GhostRow, Json
@@ -158,14 +158,9 @@ def linked(world: World) -> tuple[Event, Callable[[], object]]:
     return GhostsLinked(players=(GHOST,)), lambda: world.state.tables.ghosts[GHOST].linked
 
 
-def sink_told(world: World) -> tuple[Event, Callable[[], object]]:
-    event = SinkTold(sink="csv", problem="OSError: no room")
+def reported(world: World) -> tuple[Event, Callable[[], object]]:
+    event = TroubleReported(finding=Finding("sink_failed", "csv", "csv", "csv raised OSError"))
     return event, lambda: ("sink_failed", "csv") in world.state.alerts.raised
-
-
-def hook_told(world: World) -> tuple[Event, Callable[[], object]]:
-    event = HookTold(alert="hook_failed", subject="on_end: a:b", problem="it raised")
-    return event, lambda: ("hook_failed", "on_end: a:b") in world.state.alerts.raised
 
 
 def unreachable(world: World) -> tuple[Event, Callable[[], object]]:
@@ -196,8 +191,7 @@ CASES: dict[type[Event], Case] = {
     HyperparametersExplored: explored,
     GhostsLinked: linked,
     CheckpointsRemoved: removed,
-    SinkTold: sink_told,
-    HookTold: hook_told,
+    TroubleReported: reported,
     StopRequested: lambda world: (
         StopRequested(reason="SIGINT"),
         lambda: (world.state.phase, world.state.reason) == ("stopping", "SIGINT"),

@@ -6,8 +6,8 @@ import pytest
 
 from arena.types import LearnerId
 from populations.controller.rating_fit import fit_input, fit_ratings
+from populations.controller.state.clocks import FitPace
 from populations.controller.state.events import RatingsFitted, Ticked
-from populations.controller.state.fit_pace import FitPace
 from tests.populations.controller.simulated import DUEL, World, make_world
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from populations.controller.state.match_times import MIN_MATCH_S, MatchTimes
+from populations.controller.state.clocks import MIN_MATCH_S, MatchTimes
 
 
 def test_the_last_evaluations_count_most_and_by_their_matches() -> None:

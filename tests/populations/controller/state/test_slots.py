@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from populations.controller.state.slots import make_slots
+from populations.controller.state.leases import make_slots
 from tests.populations.controller.simulated import DUEL, TAG, make_world, tag_spec
 
 

@@ -14,7 +14,7 @@ from populations.config.run_config import validate_config
 from populations.controller.assignments.failures import set_aside
 from populations.controller.evaluation.finals import TOURNAMENT_MATCHES
 from populations.controller.evaluation.pairings import validated_by
-from populations.controller.opponents.seatings import draw_seatings
+from populations.controller.lineups import draw_lineup
 from populations.controller.state.commands import KillLearner
 from populations.controller.state.events import (
     AssignmentFailed,
@@ -678,7 +678,9 @@ def test_a_run_without_anybody_for_a_population_fails() -> None:
     state.external_players = external_players(state.config, {copied.key: copied})
     world.join()
     policy = next(iter(state.tables.policies.values()))
-    (seating, *_) = draw_seatings(state, state.begin(Now(monotonic_s=0.0, utc="")), policy)
+    (seating, *_) = draw_lineup(
+        state, state.begin(Now(monotonic_s=0.0, utc="")), (policy,)
+    ).seatings
     assert Player(player=PlayerId("outsider:exports/prey"), weights=copied) in seating.players
     tx = state.begin(Now(monotonic_s=0.0, utc=""))
     set_aside(state, tx, copied.key, reason="bytes do not match")

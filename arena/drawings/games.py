@@ -1,0 +1,295 @@
+"""Drawings of games, a function for each: `find.py` finds it by the environment's id.
+
+Tests: `tests/arena/drawings/test_games.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from string import ascii_lowercase
+
+from arena.drawings.boards import (
+    BLACK,
+    CROSS,
+    GOLD,
+    INK,
+    MARK,
+    RED,
+    RING,
+    STONES,
+    WHITE,
+    YELLOW,
+    card,
+    cells_of,
+    dealt,
+    disc,
+    draw_board,
+    draw_stones,
+    draw_text,
+    line,
+    write,
+)
+from arena.drawings.picture import Moment, Picture, tag
+from arena.envs.batched.leduc_betting import betting_of
+from arena.envs.openspiel.game import is_openspiel
+
+CHESS_STYLE = re.compile(r'style="fill:([^;"]+); ?stroke:([^;"]+);"')
+
+DISCS = {"x": disc(RED), "o": disc(YELLOW, core=GOLD)}
+
+GO_COLUMNS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
+
+MOST_OF_A_POINT, BAR = 5, 6
+"""Most pieces of a point that are drawn one by one, and the column of the bar."""
+
+STICK = tag("path", d="M50 14V86", **line(INK, 14))
+
+KUHN_WORDS = ("pass", "bet")
+
+LEDUC_WORDS = ("fold", "call", "raise")
+# Two suits, which win nothing.
+SUITS = {"": INK, " red": RED}
+LEDUC_CARDS = {f"{face}{suit}": card(face, fill=SUITS[suit]) for face in "JQK" for suit in SUITS}
+
+RPS_NAMES = {"R": "rock", "P": "paper", "S": "scissors", "K": "spock", "L": "lizard"}
+RPS_LETTERS = [*RPS_NAMES, *map(str, range(5, 100))]
+RPS_CARDS = {letter: card(letter) for letter in RPS_LETTERS}
+NUM_ROUNDS = 12
+
+
+def draw_tictactoe(moment: Moment) -> Picture:
+    """Draw the marks of tic-tac-toe: an action is a cell."""
+    cells = [["."] * 3 for _ in range(3)]
+    # PettingZoo counts them column by column, OpenSpiel row by row.
+    order = 1 if is_openspiel(moment.environment_id) else -1
+    places = [divmod(action, 3)[::order] for _, action in moment.moves]
+    for (agent, _), (row, column) in zip(moment.moves, places, strict=True):
+        cells[row][column] = "xo"[agent]
+    return draw_board(
+        moment,
+        cells,
+        {"x": CROSS, "o": RING},
+        move="".join(f"row {row + 1}, column {column + 1}" for row, column in places[-1:]),
+        last=places[-1:],
+    )
+
+
+def draw_connect_four(moment: Moment) -> Picture:
+    """Draw the discs of Connect Four that fell: an action is a column."""
+    cells = [["."] * 7 for _ in range(6)]
+    if is_openspiel(moment.environment_id):
+        # It may have another size.
+        cells = [["."] * len(row) for row in cells_of(moment.env)]
+    last: list[tuple[int, int]] = []
+    for agent, column in moment.moves:
+        last = [max((row, column) for row in range(len(cells)) if cells[row][column] == ".")]
+        cells[last[0][0]][column] = "xo"[agent]
+    return draw_board(
+        moment,
+        cells,
+        DISCS,
+        move="".join(f"column {column + 1}" for _, column in last),
+        ground="holes",
+        last=last,
+        columns=[str(column + 1) for column in range(len(cells[0]))],
+    )
+
+
+def draw_go(moment: Moment) -> Picture:
+    """Draw the stones of PettingZoo's Go.
+
+    An action is a crossing, row by row, or the last one, a pass.
+    """
+    position = moment.env.unwrapped._go
+    size = len(position.board)
+    last = [divmod(action, size) for _, action in moment.moves[-1:] if action < size * size]
+    return draw_board(
+        moment,
+        # 0: empty, 1: black, -1: white.
+        [[".xo"[int(stone)] for stone in row] for row in position.board],
+        STONES,
+        move="".join(f"{GO_COLUMNS[column]}{size - row}" for row, column in last) or "pass",
+        notes=[f": took {number}" for number in position.caps],
+        ground="points",
+        last=last,
+        rows=[str(size - row) for row in range(size)],
+        columns=GO_COLUMNS[:size],
+    )
+
+
+def draw_chess(moment: Moment) -> Picture:
+    """Draw the board of PettingZoo's chess, White below."""
+    import chess
+
+    pieces = _chess_pieces()
+    board: chess.Board = moment.env.unwrapped.board
+    moves = board.move_stack[-1:]
+    squares = [square for move in moves for square in (move.from_square, move.to_square)]
+    return draw_board(
+        moment,
+        cells_of(board, pieces),
+        pieces,
+        move="".join(map(chess.Move.uci, moves)),
+        players="Kk",
+        ground="checks",
+        last=[(7 - square // 8, square % 8) for square in squares],
+        rows="87654321",
+        columns="abcdefgh",
+    )
+
+
+@cache
+def _chess_pieces() -> dict[str, str]:
+    import chess.svg
+
+    # A square of python-chess has 45 units, and a page allows no styles.
+    return {
+        letter: tag("g", CHESS_STYLE.sub(r'fill="\1" stroke="\2"', shape), transform="scale(2.22)")
+        for letter, shape in chess.svg.PIECES.items()
+    }
+
+
+def draw_backgammon(moment: Moment) -> Picture:
+    """Draw OpenSpiel's backgammon: points, the bar between them, the dice, and what is borne off.
+
+    Point 1 is at the lower right, 12 at the lower left, 24 at the upper right.
+    """
+    cells, pieces = [["."] * 13 for _ in range(2 * MOST_OF_A_POINT + 1)], {**STONES}
+    for point in range(24):
+        column = point - 12 if point > 11 else 11 - point
+        for player, piece in enumerate("xo"):
+            number = moment.env.board(player, point)
+            for at in range(min(number, MOST_OF_A_POINT)):
+                is_full = at == MOST_OF_A_POINT - 1 and number > MOST_OF_A_POINT
+                row = cells[at if point > 11 else -1 - at]
+                row[column + (column >= BAR)] = f"{number} {piece}" if is_full else piece
+            middle = {"x": 50, "y": 68, "text_anchor": "middle", "font_size": 52}
+            count = write(str(number), **middle, class_="count", fill=MARK)
+            pieces[f"{number} {piece}"] = STONES[piece] + count
+    text = dict(line.split(":", 1) for line in str(moment.env).splitlines() if ":" in line)
+    for at, piece in enumerate(text["Bar"].strip()):
+        cells[(at + MOST_OF_A_POINT // 2) % len(cells)][BAR] = piece
+    return draw_board(
+        moment,
+        cells,
+        pieces,
+        move=moment.move.partition(" - ")[2],
+        notes=[f": {number} off" for number in re.findall(r"\d+", text["Scores, X"])],
+        facts=[f"next dice:{text['Dice']}"],
+        ground="bands",
+    )
+
+
+def draw_breakthrough(moment: Moment) -> Picture:
+    """Draw the pieces of breakthrough, and the cells that the last one left and reached."""
+    cells = cells_of(moment.env, "bw")
+    # A move is a7b6, perhaps with a star.
+    moved = re.findall(r"([a-z])(\d+)", moment.move)
+    return draw_board(
+        moment,
+        cells,
+        {"b": BLACK, "w": WHITE},
+        players="bw",
+        ground="checks",
+        last=[(len(cells) - int(row), ascii_lowercase.index(column)) for column, row in moved],
+        rows=[str(row) for row in range(len(cells), 0, -1)],
+        columns=ascii_lowercase[: len(cells[0])],
+    )
+
+
+def draw_hex(moment: Moment) -> Picture:
+    """Draw the stones of hex; each player connects two edges."""
+    return draw_stones(moment, notes=(": top to bottom", ": left to right"), ground="hexagons")
+
+
+def draw_nim(moment: Moment) -> Picture:
+    """Draw a row for each pile of nim; cells whose stick was taken are empty."""
+    begun = moment.env.get_game().get_parameters()["pile_sizes"].split(";")
+    left = str(moment.env).partition(": ")[2].split()
+    piles = [f"{'|' * int(number):.<{size}}" for size, number in zip(begun, left, strict=True)]
+    rows = [str(pile + 1) for pile in range(len(piles))]
+    return draw_board(moment, piles, {"|": STICK}, move=moment.move.rstrip(";"), rows=rows)
+
+
+def draw_othello(moment: Moment) -> Picture:
+    """Draw the discs of othello, and how many each player has."""
+    rows = cells_of(moment.env)
+    notes = [f": {sum(row.count(letter) for row in rows)}" for letter in "xo"]
+    return draw_stones(moment, notes=notes, rows="12345678", columns="abcdefgh")
+
+
+def draw_kuhn_poker(moment: Moment) -> Picture:
+    """Draw the hands of all players of Kuhn poker; a bet adds 1 to the ante of 1."""
+    # With more players there are more cards than names.
+    faces = "JQK" if len(moment.agents) == 2 else "123456789"
+    bets = [KUHN_WORDS[action] for _, action in moment.moves]
+    paid = [1 + moment.moves.count((at, 1)) for at in range(len(moment.agents))]
+    return draw_board(
+        moment,
+        moment.hidden([[faces[one]] for one in dealt(moment)]),
+        {"?": card(""), **{face: card(face) for face in faces}},
+        move="".join(bets[-1:]),
+        facts=[f"bets: {', '.join(bets)}"],
+        ground="table",
+        rows=[f"{agent}: paid {number}" for agent, number in zip(moment.agents, paid, strict=True)],
+    )
+
+
+def draw_leduc_poker(moment: Moment) -> Picture:
+    """Draw the hands and the public card of Leduc poker for two."""
+    # The betting of more players goes another way.
+    if len(moment.agents) != 2:
+        return draw_text(moment)
+    betting = betting_of(tuple(action for _, action in moment.moves))
+    cards = [[*LEDUC_CARDS][one] for one in dealt(moment)]
+    public = cards[2] if len(betting.rounds) > 1 else "?"
+    paid = zip(moment.agents, betting.paid, strict=True)
+    return draw_board(
+        moment,
+        [*moment.hidden([[one] for one in cards[:2]]), [public]],
+        {**LEDUC_CARDS, "?": card("")},
+        move="".join(LEDUC_WORDS[action] for _, action in moment.moves[-1:]),
+        facts=[
+            f"round {number}: {', '.join(LEDUC_WORDS[action] for action in actions)}"
+            for number, actions in enumerate(betting.rounds[:2], start=1)
+            if actions
+        ],
+        ground="table",
+        rows=[*(f"{agent}: paid {number}" for agent, number in paid), "public card"],
+    )
+
+
+def draw_rps(moment: Moment) -> Picture:
+    """Draw rock, paper, scissors or a larger variant: the last rounds, and how many each has won.
+
+    The choice that won a round stands out.
+    """
+    rounds = [tuple(turn[agent] for agent in moment.agents) for turn in moment.turns]
+    winners = [_winner_of_round(*choices) for choices in rounds]
+    shown = [
+        [RPS_LETTERS[choice] for choice in row] for row in zip(*rounds[-NUM_ROUNDS:], strict=True)
+    ]
+    seen = [
+        letter for letter in RPS_NAMES if any(RPS_LETTERS.index(letter) in one for one in rounds)
+    ]
+    last = [RPS_LETTERS[choice] for choices in rounds[-1:] for choice in choices]
+    return draw_board(
+        moment,
+        shown or [[], []],
+        RPS_CARDS,
+        move=" against ".join(last),
+        facts=[
+            *(f"{agent}: won {winners.count(at)}" for at, agent in enumerate(moment.agents)),
+            ", ".join(f"{letter} {RPS_NAMES[letter]}" for letter in seen),
+        ],
+        ground="table",
+        last=[(winner, at) for at, winner in enumerate(winners[-NUM_ROUNDS:])],
+        rows=moment.agents,
+    )
+
+
+def _winner_of_round(first: int, second: int) -> int:
+    """Return the agent that won a round; -1: nobody."""
+    # Of two different choices the higher one wins if their sum is odd.
+    return -1 if first == second else int((first > second) == ((first + second) % 2 == 0))

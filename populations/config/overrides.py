@@ -1,0 +1,159 @@
+"""``KEY=VALUE``: overriding a key of a YAML document by its dotted path.
+
+Names by which other libraries call PPO's hyperparameters are read as Arena's own.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+
+from arena.errors import ConfigError
+from populations.yaml_documents import read_document
+
+
+def parse_override(override: str) -> tuple[tuple[str, ...], object]:
+    """Split ``KEY=VALUE`` into the parts of KEY and VALUE read as YAML.
+
+    Raises:
+        ConfigError: If there is no ``=``, KEY has an empty part, or VALUE is no YAML.
+    """
+    key, equals, text = override.partition("=")
+    # Split at the first "=": a value may hold more of them.
+    path = tuple(key.strip().split("."))
+    if not equals or not all(path):
+        raise ConfigError(f"an override must be KEY=VALUE, KEY a dotted path, got {override!r}")
+    return path, read_document(text, name=f"the value of {key.strip()}")
+
+
+def apply_overrides(document: object, overrides: Sequence[str]) -> object:
+    """Return a copy of a document in which the overrides hold, the last one of each key.
+
+    Levels that are missing, or null, are created.
+
+    Raises:
+        ConfigError: If an override is malformed, or leads into a value that has no keys.
+    """
+    return apply_values(document, [parse_override(override) for override in overrides])
+
+
+def apply_values(document: object, values: Sequence[tuple[tuple[str, ...], object]]) -> object:
+    """Apply overrides that are parsed, as `apply_overrides` does.
+
+    Raises:
+        ConfigError: If one leads into a value that has no keys.
+    """
+    if not values:
+        return document
+    # The caller's document stays as it is.
+    result = copy.deepcopy({} if document is None else document)
+    for path, value in values:
+        _set(result, path, value)
+    return result
+
+
+def _set(document: object, path: tuple[str, ...], value: object) -> None:
+    level = document
+    for depth, part in enumerate(path):
+        if not isinstance(level, dict):
+            above = ".".join(path[:depth]) or "the document"
+            raise ConfigError(f"{'.'.join(path)}: {above} is {level!r}, which has no keys")
+        if depth == len(path) - 1:
+            level[part] = value
+            return
+        # Null too: `populations.player.pbt: null` has no keys yet.
+        if level.get(part) is None:
+            level[part] = {}
+        level = level[part]
+
+
+ALIASES = {
+    "lr": "learning_rate",
+    "ent_coef": "entropy_coef",
+    "vf_coef": "value_coef",
+    "n_epochs": "num_epochs",
+    "clip_range": "clip_coef",
+    "n_steps": "rollout_length",
+    "lam": "gae_lambda",
+}
+
+PLACES = ("hyperparameters", "search_space")
+"""Keys of a population, and of an entry of its schedule, that hold hyperparameters by name."""
+
+Notify = Callable[[str], None]
+Path = tuple[str, ...]
+
+
+def overridden(document: object, overrides: Sequence[str], *, notify: Notify) -> object:
+    """Return a document in which the overrides hold, and hyperparameters have their own names.
+
+    Args:
+        document: Document as read.
+        overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML.
+        notify: Takes a sentence for each alias.
+
+    Raises:
+        ConfigError: If an override is malformed, or a mapping has a hyperparameter twice.
+    """
+    values = [parse_override(override) for override in overrides]
+    # A user's own algorithm may call a hyperparameter as it likes, so nothing is an alias there.
+    # Overrides count here, because one may choose the algorithm.
+    own = set(_own_algorithms(apply_values(document, values)))
+    # A set with an order: each notice once.
+    told: dict[str, None] = {}
+    # Renamed apart and applied afterwards: an alias in an override then replaces the real name of
+    # the file, and the other way round.
+    document = _renamed(document, (), own=own, told=told)
+    values = [
+        (_renamed_path(path, own=own, told=told), _renamed(value, path, own=own, told=told))
+        for path, value in values
+    ]
+    for notice in told:
+        notify(notice)
+    return apply_values(document, values)
+
+
+def _own_algorithms(document: object) -> Iterator[str]:
+    """Return names of the populations that learn by an algorithm of a user's own."""
+    # Not validated yet, so nothing can be taken for a mapping.
+    populations = document.get("populations") if isinstance(document, dict) else None
+    for name, population in populations.items() if isinstance(populations, dict) else ():
+        if isinstance(population, dict) and population.get("algorithm", "ppo") != "ppo":
+            yield name
+
+
+def _has_hyperparameters(path: Path, *, own: set[str]) -> bool:
+    """Return whether keys below a path name hyperparameters of PPO."""
+    is_in_population = len(path) > 2 and path[0] == "populations" and path[1] not in own
+    return is_in_population and path[-1] in PLACES and (len(path) == 3 or path[2] == "schedule")
+
+
+def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None]) -> object:
+    """Return a value with aliases replaced below it."""
+    if isinstance(value, list):
+        return [_renamed(part, path, own=own, told=told) for part in value]
+    if not isinstance(value, dict):
+        return value
+    renamed: dict[str, object] = {}
+    for key, part in value.items():
+        name = _renamed_path((*path, key), own=own, told=told)[-1]
+        # Both names in one mapping: neither is later, so none can win.
+        if name in renamed or (name != key and name in value):
+            raise ConfigError(
+                f"{'.'.join(path)}: {name} must be there once, got it as "
+                f"{' and '.join(other for other in value if ALIASES.get(other, other) == name)}"
+            )
+        renamed[name] = _renamed(part, (*path, key), own=own, told=told)
+    return renamed
+
+
+def _renamed_path(path: Path, *, own: set[str], told: dict[str, None]) -> Path:
+    """Return a path in which aliases are replaced by the real names."""
+    renamed = list(path)
+    for depth, part in enumerate(path):
+        # The same word elsewhere (a population called lr) is no alias.
+        name = ALIASES.get(part)
+        if name is not None and _has_hyperparameters(path[:depth], own=own):
+            told[f"{'.'.join(path[: depth + 1])} is read as {name}"] = None
+            renamed[depth] = name
+    return tuple(renamed)

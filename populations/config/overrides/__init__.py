@@ -1,1 +1,0 @@
-"""KEY=VALUE of a command line, and other names under which keys are read."""

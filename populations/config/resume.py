@@ -1,0 +1,290 @@
+"""Keys that a resumed run may have otherwise, and changes of the world that it was made in.
+
+Values are shown as others may read them, without what looks like a secret.
+
+Tests: `tests/populations/config/resume/`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import cast
+
+from pydantic import TypeAdapter
+
+from arena.bot_ids import parse_bot
+from arena.environment_spec import EnvironmentSpec
+from arena.learners.versions import Differences, differences, installed
+from arena.rules import shown
+from arena.types import is_bot
+from populations.config.run_config import RunConfig
+from populations.pbt.settings import PbtConfig
+from populations.records.rows import Json
+
+_SPEC = TypeAdapter(EnvironmentSpec)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Key of two configurations; ``before`` and ``after`` are plain data."""
+
+    key: str
+    before: Json
+    after: Json
+
+
+def other_versions(recorded: Mapping[str, str]) -> Differences:
+    """Return packages whose version differs here from the run's."""
+    return differences(recorded, installed(recorded))
+
+
+def other_code(recorded: Mapping[str, str], code: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return modules and packages of users whose source differs from that of the run.
+
+    What only one of both has follows from the configuration, or from what is not imported always.
+    """
+    return {
+        name: (then, code[name])
+        for name, then in recorded.items()
+        if name in code and code[name] != then
+    }
+
+
+def other_facts(recorded: EnvironmentSpec, spec: EnvironmentSpec) -> list[str]:
+    """Return the facts in which an environment differs from the run's, a sentence for each."""
+    before, after = _facts(recorded), _facts(spec)
+    # A run whose critics read no state recorded none.
+    if recorded.state is None:
+        del before["state"], after["state"]
+    ours = cast("dict[str, Json]", before.pop("agent_specs"))
+    theirs = cast("dict[str, Json]", after.pop("agent_specs"))
+    # Agents that only one of both has are told by the list of agents.
+    of_agents: dict[str, list[str]] = {}
+    for agent in ours:
+        for sentence in _differences(ours[agent], theirs.get(agent, ours[agent])):
+            of_agents.setdefault(sentence, []).append(agent)
+    return [
+        *_differences(before, after),
+        *(f"{sentence} (of {', '.join(agents)})" for sentence, agents in of_agents.items()),
+    ]
+
+
+def _facts(spec: EnvironmentSpec) -> dict[str, Json]:
+    facts = _SPEC.dump_python(spec, mode="json")
+    # Other packages are no other environment: `other_versions` finds them.
+    del facts["versions"]
+    return cast("dict[str, Json]", facts)
+
+
+def _differences(before: Json, after: Json) -> list[str]:
+    return [
+        f"{change.key} was {shown(change.before)} and is {shown(change.after)}"
+        for change in compare(before, after)
+        if change.before != change.after
+    ]
+
+
+def compare(before: Json, after: Json, *, path: tuple[str, ...] = ()) -> Iterator[Change]:
+    """Yield each key of two configurations by its dotted path, keys with equal values included.
+
+    Args:
+        before: Configuration as plain data.
+        after: Another one.
+        path: Keys that lead to both.
+    """
+    if isinstance(before, Mapping) and isinstance(after, Mapping) and (before or after):
+        # A key that one side lacks counts as null there.
+        for key in dict.fromkeys((*before, *after)):
+            yield from compare(before.get(key), after.get(key), path=(*path, key))
+    else:
+        yield Change(key=".".join(path), before=before, after=after)
+
+
+MAY_CHANGE = (
+    "stop",
+    "learners",
+    "endpoint",
+    "remote_learners",
+    "store_endpoint",
+    "device",
+    "learner_cores",
+    "learner_nice",
+    "environment.num_env_workers",
+    "launcher",
+    "ray",
+    "evaluation",
+    "journal",
+    "metrics",
+    "alerts",
+    "hooks",
+    "pbt",
+    "populations.*.pbt",
+    "populations.*.search_space",
+    "populations.*.hyperparameters",
+    "ghosts",
+    "checkpoints",
+    "replays",
+    "matchmaking",
+)
+"""Keys, with all below them, that a resumed run may have otherwise; * is a population's name."""
+
+_COPIED = "the weights of its players were copied when the run was made"
+_KEPT = (
+    "weights of players of other runs were copied when the run was made, by their places in "
+    "matchmaking.bots and then evaluation.bots, so bots may only follow"
+)
+_WITH_BOTS = ("matchmaking", "evaluation")
+_NOT_ANY_MORE = {
+    "environment": "all results and weights are about the environment that they were made in",
+    "populations.*.network": "weights fit one architecture",
+    "populations.*.algorithm": "checkpoints belong to one algorithm",
+    "populations.*.algorithm_settings": "policies of one run are compared under equal settings",
+    "populations.*.schedule": "what is replayed was chosen at launch",
+    "populations": "the members of a population were made with the run",
+    "seed": "draws go on from it",
+    "deterministic": "the run's order of work began with it",
+    "payoffs": "results were folded with it",
+    "roles": "policies were dealt their roles when the run was made",
+    "assignment": "assignments that are open were made with it",
+    "precision": "learners of one run compute alike",
+}
+
+
+def is_under(key: str, pattern: str) -> bool:
+    """Return whether a key is the one that a pattern names, or below it."""
+    # A prefix of equal length: names in keys may have dots of their own.
+    depth = pattern.count(".") + 1
+    return fnmatchcase(".".join(key.split(".")[:depth]), pattern)
+
+
+def why_not(key: str, before: object, after: object, *, moves_players: bool = False) -> str | None:
+    """Return the reason for which a resume cannot change a key; None: it can.
+
+    Args:
+        key: Dotted path of the value that would be other.
+        before: Value in the run.
+        after: Value that was asked for.
+        moves_players: Whether other players of other runs would be named, or in other places.
+    """
+    if any(is_under(key, f"{section}.initial") for section in ("pbt", "populations.*.pbt")):
+        return _NOT_ANY_MORE["populations"]
+    is_immigrant = any(
+        is_under(key, f"{section}.immigration.from") for section in ("pbt", "populations.*.pbt")
+    )
+    if is_immigrant:
+        return _COPIED
+    if moves_players and any(is_under(key, f"{section}.bots") for section in _WITH_BOTS):
+        return _KEPT
+    if is_under(key, "populations.*.search_space") and _moves_names(before, after):
+        return "policies have them by their places in the list, so others may only follow"
+    # Below `matchmaking`, which may change.
+    if is_under(key, "matchmaking.teammates"):
+        return _NOT_ANY_MORE["assignment"]
+    # Below `evaluation`, which may change.
+    if is_under(key, "evaluation.kwargs"):
+        return _NOT_ANY_MORE["environment"]
+    if is_under(key, "evaluation.greedy"):
+        return "results of sampled and of greedy play are never in one fit"
+    if any(is_under(key, pattern) for pattern in MAY_CHANGE):
+        return None
+    return next(
+        (reason for pattern, reason in _NOT_ANY_MORE.items() if is_under(key, pattern)),
+        "it was fixed when the run was made",
+    )
+
+
+def _moves_names(before: object, after: object) -> bool:
+    """Return whether choices by name are not the first ones of a list any more."""
+    if not isinstance(before, list) or not any(isinstance(name, str) for name in before):
+        return False
+    # Without any, the setting is not explored any more, and its number is read no more.
+    return isinstance(after, list) and after[: len(before)] != before
+
+
+HIDDEN = "(not shown)"
+
+_SECRET = re.compile(
+    r"token|secret|passw|credential|authoriz|(api|access|private)_?key", re.IGNORECASE
+)
+_LOGIN = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+
+
+def without_secrets(value: Json, key: str = "") -> Json:
+    """Return a setting without the arguments of hooks' commands, secrets by name, and logins.
+
+    Args:
+        value: Plain data.
+        key: Dotted key.
+    """
+    if isinstance(value, Mapping):
+        return {
+            name: without_secrets(one, f"{key}.{name}" if key else name)
+            for name, one in value.items()
+        }
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if key.startswith("hooks."):
+            return [_program(hook) for hook in value]
+        return [without_secrets(one, key) for one in value]
+    if isinstance(value, str):
+        return HIDDEN if _SECRET.search(key.rpartition(".")[2]) else _LOGIN.sub(HIDDEN, value)
+    return value
+
+
+def _program(hook: Json) -> Json:
+    """Return a hook; of a command its program alone."""
+    match hook:
+        case [program, _, *_]:
+            return [program, HIDDEN]
+    return hook
+
+
+def named_code(config: RunConfig) -> dict[str, str]:
+    """Return all references of a configuration but the environment's own, by their dotted keys."""
+    # Only a reference to code has a colon; names of kinds have none.
+    return {key: name for key, name in _names(config) if ":" in name}
+
+
+def _names(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """Yield each key that may name code, with its value."""
+    if isinstance(config.environment.outcome, str):
+        yield "environment.outcome", config.environment.outcome
+    yield "matchmaking.kind", config.matchmaking.kind
+    yield "ghosts.thinning", config.ghosts.thinning
+    yield from _bots("evaluation.bots", *config.evaluation.bots)
+    yield from _bots("matchmaking.bots", *config.matchmaking.bots)
+    yield from _rules("pbt", config.pbt)
+    for name, population in config.populations.items():
+        key = f"populations.{name}"
+        if population.player is not None:
+            yield from _bots(f"{key}.player", population.player)
+        yield f"{key}.algorithm", population.algorithm
+        yield f"{key}.network.encoder", population.network.encoder
+        if population.normalizer_warm_up is not None:
+            yield from _bots(
+                f"{key}.normalizer_warm_up.player", population.normalizer_warm_up.player
+            )
+        if population.pbt is not None:
+            yield from _rules(f"{key}.pbt", population.pbt)
+    for index, sink in enumerate(config.metrics.sinks):
+        yield f"metrics.sinks[{index}]", sink
+    for kind, hooks in config.hooks.by_kind.items():
+        for index, hook in enumerate(hooks):
+            # The others are commands.
+            if isinstance(hook, str):
+                yield f"hooks.{kind}[{index}]", hook
+
+
+def _bots(key: str, *players: str) -> Iterator[tuple[str, str]]:
+    for index, player in enumerate(players):
+        # An export of another run is weights, and `bot:random` is Arena's own.
+        bot = parse_bot(player) if is_bot(player) else None
+        if bot is not None:
+            yield f"{key}[{index}]" if len(players) > 1 else key, bot.reference
+
+
+def _rules(key: str, section: PbtConfig) -> Iterator[tuple[str, str]]:
+    yield f"{key}.exploit", section.exploit
+    yield f"{key}.explore", section.explore

@@ -1,0 +1,104 @@
+"""Jobs: the assignments that learners are given, as messages.
+
+Tests: `tests/populations/controller/assignments/test_placement.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arena.types import AssignmentId, LearnerId, WeightsRef
+from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from populations.controller.assignments import carried_episodes
+from populations.controller.assignments.budgets import team_budget
+from populations.controller.evaluation.games import num_to_report
+from populations.controller.lineups import Lineup, Requests, draw_lineup
+from populations.controller.state.episode_lengths import expected_length
+from populations.controller.state.state import ControllerState
+from populations.controller.state.teams import Team
+from populations.controller.state.transaction import Transaction
+from populations.records.rows import PolicyRow
+
+Job = tuple[Train | Evaluate, Requests]
+"""An assignment, and the requests that its opponents answer."""
+
+
+def training(state: ControllerState, tx: Transaction, learner_id: LearnerId, team: Team) -> Job:
+    """Let a team learn; if somebody has no checkpoint yet, let it be made first."""
+    # Weights that do not exist yet cannot learn or be seated: they are published first.
+    starting = tuple(row for row in team if row.checkpoint is None)
+    lineup = Lineup(trainees=starting, requests={}) if starting else draw_lineup(state, tx, team)
+    assignment_id = AssignmentId(state.tables.run.next_assignment)
+    message = Train(
+        assignment_id=assignment_id,
+        attempt=0,
+        trainees=tuple(_trainee(state, row) for row in lineup.trainees),
+        opponents=lineup.seatings,
+        carried=() if starting else carried_episodes.carried(state, learner_id, team),
+        agent_steps=0
+        if starting
+        else team_budget(state, tx, team, learner=state.learners[learner_id]),
+        episodes=state.config.assignment.episodes,
+        episode_length=expected_length(state, team[0]),
+        lesson=state.tables.run.lesson,
+        seed=assignment_seed(state, assignment_id),
+        # How far it has come when it is told to stop depends on its speed.
+        may_stop_early=not state.config.deterministic,
+    )
+    return message, lineup.requests
+
+
+def evaluation(state: ControllerState, pairings: tuple[Pairing, ...]) -> Job | None:
+    """Let players be rated; None: there is nothing to play."""
+    if not pairings:
+        return None
+    assignment_id = AssignmentId(state.tables.run.next_assignment)
+    message = Evaluate(
+        assignment_id=assignment_id,
+        attempt=0,
+        pairings=pairings,
+        seed=assignment_seed(state, assignment_id),
+        games=num_to_report(state),
+    )
+    return message, {}
+
+
+def assignment_seed(state: ControllerState, assignment_id: int) -> int:
+    """Return the seed of an assignment, a function of the run's seed and its number."""
+    # Streams of the run's seed: 0 decisions, 1 assignments, 2 restarts, 3 first hyperparameters.
+    words = np.random.SeedSequence([state.config.seed, 1, assignment_id]).generate_state(2)
+    # Two words of 32 bits that overlap in one bit: below 2**63, which SQLite can store.
+    return int(words[0]) << 31 ^ int(words[1])
+
+
+def _trainee(state: ControllerState, policy: PolicyRow) -> Trainee:
+    tables = state.tables
+    checkpoint = tables.checkpoints[policy.checkpoint] if policy.checkpoint is not None else None
+    return Trainee(
+        policy=policy.policy,
+        generation=policy.generation,
+        agent_steps=policy.agent_steps,
+        learner_updates=policy.learner_updates,
+        checkpoint=checkpoint.ref if checkpoint is not None else None,
+        donor=(
+            checkpoint.policy
+            if checkpoint is not None and checkpoint.policy != policy.policy
+            else None
+        ),
+        initial_weights=initial_weights(state, policy),
+        hyperparameters=dict(policy.hyperparameters),
+    )
+
+
+def initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | None:
+    """Return the weights of a policy without a checkpoint; None: fresh random ones."""
+    key = policy.initial_weights
+    # Empty after an immigration without a source, None for the start of the whole population.
+    if policy.checkpoint is not None or key == "":
+        return None
+    if key is None:
+        return state.initial_weights.get(policy.population)
+    # A reset names the directory of a ghost of this run; all other keys are imported.
+    ghosts = state.tables.ghosts.values()
+    own = next((ghost.weights for ghost in ghosts if ghost.key == key), None)
+    return state.immigrants[key] if own is None else own

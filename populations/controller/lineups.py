@@ -1,0 +1,332 @@
+"""Lineups: who learns in one assignment, and who plays frozen beside and against them.
+
+All rules of who sits with whom in training are here: a policy alone, a team of cooperation, two
+rivals that learn and mixed teammates are lineups. Frozen players are what `Matchmaker.draw`
+answers.
+
+Tests: `tests/populations/controller/test_lineups.py`,
+`tests/populations/controller/test_mixed_teammates.py` and
+`tests/populations/controller/test_learning_rivals.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+
+from arena.errors import ConfigError
+from arena.matches.seating import seats_in_turn
+from arena.matches.teammates import training_seatings
+from arena.types import (
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    WeightsRef,
+    policy_of_trainee,
+    population_of,
+)
+from arena.wire.messages import Train
+from populations.candidates import Candidate, Candidates
+from populations.controller.opponents import make_request, num_opponents
+from populations.controller.state.state import ControllerState
+from populations.controller.state.teams import Team, maker_of
+from populations.controller.state.transaction import Transaction
+from populations.core import PRIOR_MATCHES, OpponentRequest
+from populations.matchmaking.external_players import ExternalPlayer, ExternalPlayersMatchmaker
+from populations.records.rows import Json, PolicyRow
+
+Requests = dict[tuple[PolicyId, str], OpponentRequest]
+"""Requests to the matchmaker, by trainee and population of its opponents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineup:
+    """All that learn in one assignment, and the players of its seats.
+
+    Attributes:
+        trainees: Policies that learn, in the order of their populations.
+        seatings: Players by seat; those without weights are trainees and bots.
+        requests: Requests that the frozen ones answer.
+    """
+
+    trainees: Team
+    seatings: tuple[Seating, ...] = ()
+    requests: Requests
+
+
+def draw_lineup(state: ControllerState, tx: Transaction, trainees: Team) -> Lineup:
+    """Draw who plays beside and against those that learn in an assignment, and seat all of them.
+
+    A seating in which two rivals learn is one of the opponents of each, and is there once for both.
+
+    Args:
+        state: State of the controller.
+        tx: Counts the draws.
+        trainees: A policy alone, with its mates of cooperation, or with its rival, which plays live
+            where it is drawn.
+    """
+    requests: Requests = {}
+    first, *others = trainees
+    if state.is_cooperation and not state.setup.agent_seats:
+        mates = {row.population: (_live(row),) for row in others}
+        seatings = training_seatings(
+            [((_live(first),), mates)], seats=state.setup.seats, population=first.population
+        )
+    elif not others:
+        seatings = _seatings(state, tx, first, None, requests)
+    else:
+        drawn: Counter[Seating] = Counter()
+        for policy, rival in (trainees, trainees[::-1]):
+            # |: the larger number of each seating, so each rival has all that were drawn for it.
+            drawn |= Counter(_seatings(state, tx, policy, rival, requests))
+        seatings = tuple(drawn.elements())
+    return Lineup(trainees=trainees, seatings=seatings, requests=requests)
+
+
+def _live(policy: PolicyRow) -> Player:
+    return Player(player=PlayerId(policy.policy))
+
+
+def _seatings(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    rival: PolicyRow | None,
+    requests: Requests,
+) -> tuple[Seating, ...]:
+    """Draw opponents from every population that has a seat, and seat them and one trainee.
+
+    The trainee has each of its seats equally often. Where teammates are mixed, partners are drawn
+    apart, one for each other agent of a side.
+
+    Args:
+        state: State of the controller.
+        tx: Counts the draws.
+        policy: Policy that trains.
+        rival: Policy that learns beside it, and plays live where it is drawn. None: all opponents
+            are frozen.
+        requests: Takes the requests.
+    """
+    setup, trainee = state.setup, _live(policy)
+    is_mixed = bool(setup.agent_seats)
+    draw_turns = partial(
+        seats_in_turn,
+        setup.seats,
+        population=policy.population,
+        # Each seating needs an environment.
+        num_seatings=setup.num_envs,
+        num_opponents=state.config.matchmaking.opponents,
+    )
+    # Nothing is drawn where it has all of its seats with each opponent.
+    turns = draw_turns(start=0) and draw_turns(start=int(state.draw(tx).integers(len(setup.seats))))
+    first_turn = 0
+    own: list[tuple[Player, ...]] = [(trainee,)] * num_opponents(state, rival)
+    against: dict[str, list[tuple[Player, ...]]] = {}
+    for population in dict.fromkeys(seat.population for seat in setup.seats):
+        sizes = [len(seat.agents) for seat in setup.seats if seat.population == population]
+        is_own, num_partners = population == policy.population, (max(sizes) - 1) * is_mixed
+        # In cooperation, or with its population's only seat, it has no rival of its own.
+        has_rivals = not is_own or (len(sizes) > 1 and not state.is_cooperation)
+        if not has_rivals and not num_partners:
+            continue
+        rng = state.draw(tx)
+        if is_mixed and not requests:
+            # Each place on a side equally often in the long run, also with few opponents.
+            first_turn = int(rng.integers(max(len(seat.agents) for seat in setup.seats)))
+        request = make_request(state, policy, population, rival=rival)
+        requests[policy.policy, population] = request
+        if is_own and num_partners:
+            partners = _draw_partners(state, request, policy, population, num_partners, rng=rng)
+            own = [(trainee, *mates) for mates in partners]
+        if has_rivals:
+            against[population] = _draw_sides(
+                state, request, policy, population, num_partners, live=rival, rng=rng
+            )
+    return training_seatings(
+        [
+            (side, {population: sides[block] for population, sides in against.items()})
+            for block, side in enumerate(own)
+        ],
+        seats=setup.seats,
+        population=policy.population,
+        is_mixed=is_mixed,
+        first_turn=first_turn,
+        turns=turns,
+    )
+
+
+def _draw_sides(
+    state: ControllerState,
+    request: OpponentRequest,
+    policy: PolicyRow,
+    population: str,
+    num_partners: int,
+    *,
+    live: PolicyRow | None,
+    rng: np.random.Generator,
+) -> list[tuple[Player, ...]]:
+    """Draw the other sides of a population: in each the opponent, and its partners if it has some.
+
+    Around the matchmaker's rule players from outside have their configured shares, and their whole
+    sides.
+    """
+    # Others are only rated.
+    external = {one.player: one for one in state.external_players.get(population, ()) if one.share}
+    rivals = _drawn(state, request, population, itself=_live(policy), external=external, rng=rng)
+    if live is not None:
+        rivals = [_live(live) if one.player == _live(live).player else one for one in rivals]
+    partners: list[tuple[Player, ...]] = [()] * len(rivals)
+    if num_partners and any(rival.player not in external for rival in rivals):
+        partners = _draw_partners(state, request, policy, population, num_partners, rng=rng)
+    return [
+        (rival,) if rival.player in external else (rival, *mates)
+        for rival, mates in zip(rivals, partners, strict=True)
+    ]
+
+
+def _draw_partners(
+    state: ControllerState,
+    request: OpponentRequest,
+    policy: PolicyRow,
+    population: str,
+    number: int,
+    *,
+    rng: np.random.Generator,
+) -> list[tuple[Player, ...]]:
+    """Draw so many partners for each opponent of a request.
+
+    The matchmaker draws them as it draws opponents, without bots and imported champions: partners
+    are of the league. Where it draws the trainee, its latest checkpoint is the partner.
+    """
+    asked = replace(request, num_opponents=request.num_opponents * number)
+    assert policy.checkpoint is not None, "a policy trains from a checkpoint"
+    weights = state.tables.checkpoints[policy.checkpoint].weights
+    itself = Player(player=PlayerId(policy.policy), weights=weights)
+    players = _drawn(state, asked, population, itself=itself, rng=rng)
+    # The matchmaker's order is by kind: without another one, mirrors would have mirrors beside.
+    mixed = [players[place] for place in rng.permutation(len(players)).tolist()]
+    return [tuple(mixed[first : first + number]) for first in range(0, len(mixed), number)]
+
+
+def _drawn(
+    state: ControllerState,
+    request: OpponentRequest,
+    population: str,
+    *,
+    itself: Player,
+    external: Mapping[PlayerId, ExternalPlayer] = MappingProxyType({}),
+    rng: np.random.Generator,
+) -> list[Player]:
+    """Ask the matchmaker for others than those whose weights fail; a user's may answer anything.
+
+    Returns:
+        The trainee as often as it was drawn, then all others.
+
+    Raises:
+        ConfigError: If what it answers are not the opponents that it was asked for.
+    """
+    matchmaker = state.matchmaker
+    if external:
+        matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=tuple(external.values()))
+    drawn = matchmaker.draw(_without_shunned(state, request), rng=rng)
+    number = drawn.num_mirrors + len(drawn.players)
+    if number != request.num_opponents or drawn.num_mirrors < 0:
+        raise ConfigError(
+            f"matchmaking.kind: {state.config.matchmaking.kind} must draw "
+            f"{request.num_opponents} opponents, got {number}"
+        )
+    if drawn.num_mirrors and not request.is_own_population:
+        raise ConfigError(
+            f"matchmaking.kind: {state.config.matchmaking.kind} lets {request.trainee} play "
+            f"itself for population {population}, which is not its own"
+        )
+    players = [itself] * drawn.num_mirrors
+    for candidate in drawn.players:
+        known = external.get(candidate.player)
+        weights = _weights(state, candidate) if known is None else known.weights
+        players.append(Player(player=candidate.player, weights=weights))
+    return players
+
+
+def _without_shunned(state: ControllerState, request: OpponentRequest) -> OpponentRequest:
+    """Leave out players whose weights fail, where others are left."""
+    shunned = state.ledger.shunned() - {request.entrant}
+    if not shunned:
+        return request
+    policies = [policy_of_trainee(name)[0] for name in shunned]
+
+    def kept(candidates: Candidates) -> Candidates:
+        is_kept = np.ones(len(candidates), dtype=np.bool_)
+        for policy in policies:
+            # A policy's ghosts of other generations may be as good as any.
+            for place in np.flatnonzero(candidates.of_policy(policy)):
+                is_kept[place] = maker_of(state, candidates.entrants[place]) not in shunned
+        return candidates.take(np.flatnonzero(is_kept))
+
+    ghosts, latest = kept(request.ghosts), kept(request.latest)
+    # With nobody else there is no match.
+    return replace(request, ghosts=ghosts, latest=latest) if len(ghosts) + len(latest) else request
+
+
+def _weights(state: ControllerState, candidate: Candidate) -> WeightsRef:
+    """Return the weights of a ghost, or of a policy's latest checkpoint."""
+    ghost = state.tables.ghosts.get(candidate.player)
+    if ghost is not None:
+        return ghost.weights
+    row = state.tables.policies.get(PolicyId(candidate.player))
+    if row is None or row.checkpoint is None:
+        raise ConfigError(
+            f"matchmaking.kind: {state.config.matchmaking.kind} must draw from the request's "
+            f"ghosts and latest, got {candidate.player!r}"
+        )
+    return state.tables.checkpoints[row.checkpoint].weights
+
+
+def knowledge(
+    state: ControllerState, message: Train, requests: Mapping[tuple[PolicyId, str], OpponentRequest]
+) -> dict[str, Json]:
+    """Return how often a trainee is thought to beat each opponent, and how much is prediction.
+
+    By player: ``win_rates``, draws half; and in ``predicted`` the share of each win rate that is
+    what ratings promise, the rest being results: 1 for an opponent that it never met. Bots and
+    players of other runs are left out.
+
+    Args:
+        state: State of the controller.
+        message: Assignment that is given out.
+        requests: Those of the draw; without, as where an assignment is given out again, they are
+            made anew.
+    """
+    win_rates: dict[str, Json] = {}
+    predicted: dict[str, Json] = {}
+    for trainee in message.trainees:
+        policy = state.tables.policies[trainee.policy]
+        itself = Player(player=PlayerId(trainee.policy))
+        # Of several trainees each has opponents of its own.
+        frozen = dict.fromkeys(
+            player.player
+            for seating in message.opponents
+            if itself in seating.players
+            for player in seating.players
+            if player.weights is not None
+        )
+        for population in dict.fromkeys(population_of(player) for player in frozen):
+            # A player of another run, whose results are no payoffs of this one.
+            if population not in state.setup.populations:
+                continue
+            request = requests.get((policy.policy, population))
+            request = request or make_request(state, policy, population)
+            for candidates in state.opponent_pools.pool(population, state.tables).named(frozen):
+                points, lost = request.posterior(candidates)
+                all_points = zip(candidates.players, points, points + lost, strict=True)
+                for player, won, matches in all_points:
+                    # Beta(a, b): mean a / (a + b), and of a + b PRIOR_MATCHES are the prediction's.
+                    win_rates[player] = round(float(won / matches), 3)
+                    predicted[player] = round(float(PRIOR_MATCHES / matches), 3)
+    return {"win_rates": win_rates, "predicted": predicted}

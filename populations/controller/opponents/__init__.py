@@ -1,1 +1,0 @@
-"""Against which opponents a policy trains."""
