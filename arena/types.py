@@ -24,7 +24,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9@._-]+"
 
 FORMS: dict[str, str] = {}
-"""What a text is that has the form of a pattern, by the pattern: for errors."""
+"""Names of the forms that a text may have, by their patterns: for errors."""
 
 
 def text_form(what: str, pattern: str) -> Meta:
