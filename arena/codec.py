@@ -54,7 +54,7 @@ _LIMITS: Mapping[str, int] = {
     "max_ext_len": 0,
 }
 _REPEATED = Player | str | int | float
-"""Items that a list may repeat: nothing with lists in it, which would grow by being unfolded twice."""
+"""Items that a list may repeat: none with lists, which would grow by being unfolded twice."""
 
 _NAMES = re.compile(r"\.(\w+)")
 _PATTERN = re.compile(r"Expected `str` matching regex (.*)")
