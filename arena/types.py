@@ -9,33 +9,66 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NewType
+from typing import Annotated, NewType
 
-from arena.decoding import later, repeating
+from msgspec import Meta, Struct
 
-PolicyId = NewType("PolicyId", str)
+_POLICY = r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,12}"
+_BOT = r"bot:(?=.{1,396}\Z)[A-Za-z0-9_.:@/-]+(?:\([ -~]*\))?"
+_OUTSIDER = r"outsider:[A-Za-z0-9_.:@/-]{1,200}"
+_DIGEST = r"[0-9a-f]{64}"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9@._-]+"
+
+FORMS: dict[str, str] = {}
+"""Names of the forms that a text may have, by their patterns: for errors."""
+
+
+def text_form(what: str, pattern: str) -> Meta:
+    """Return a text's form, which is that of the whole text."""
+    # Not "$", which a line's end may follow.
+    whole = rf"\A(?:{pattern})\Z"
+    FORMS[whole] = what
+    return Meta(pattern=whole)
+
+
+PolicyId = NewType("PolicyId", Annotated[str, text_form("a policy", _POLICY)])
 """``player/p003``: population, slash, ``p`` and at least three digits."""
 
-PlayerId = NewType("PlayerId", str)
+PlayerId = NewType(
+    "PlayerId",
+    Annotated[str, text_form("a player", rf"{_POLICY}(?:@[0-9]{{12,18}})?|{_BOT}|{_OUTSIDER}")],
+)
 """Player: a policy (``player/p003``), a ghost (``player/p003@000000120000``), a bot
 (``bot:random``), or an imported player of another run (``outsider:exports/champion``).
 """
 
-Entrant = NewType("Entrant", str)
+Entrant = NewType(
+    "Entrant",
+    Annotated[
+        str, text_form("an entrant", rf"{_DIGEST}|{_POLICY}#[0-9]{{1,12}}|{_BOT}|{_OUTSIDER}")
+    ],
+)
 """Player in a tally: a weights digest (a frozen player of the run), an id (one from outside), or
 ``player/p003#2`` (a trainee: policy and generation).
 """
 
-Digest = NewType("Digest", str)
+Digest = NewType("Digest", Annotated[str, text_form("a digest", _DIGEST)])
 """64 hexadecimal digits of a sha256."""
 
-PackageVersion = NewType("PackageVersion", str)
+PackageVersion = NewType(
+    "PackageVersion", Annotated[str, text_form("a version", r"[A-Za-z0-9.+!_-]{1,64}")]
+)
 """Version of an installed package: ``2.13.0+cpu``."""
 
-LearnerId = NewType("LearnerId", str)
-AssignmentId = NewType("AssignmentId", int)
+MAX_INTEGER = 2**63 - 1
+MAX_CHARACTERS = 16384
+
+LearnerId = NewType("LearnerId", Annotated[str, text_form("a name", _NAME)])
+AssignmentId = NewType("AssignmentId", Annotated[int, Meta(ge=0, le=MAX_INTEGER)])
 
 Hyperparameters = Mapping[str, float]
 """Hyperparameters by the names of ``interface.md``; integral ones hold an ``int``."""
@@ -48,6 +81,26 @@ MAX_UPDATES = 2**53
 
 MAX_GENERATION = 2**31 - 1
 
+RunId = Annotated[str, text_form("a name", _NAME)]
+
+StoreKey = Annotated[
+    str, text_form("a key in the store", rf"(?=.{{1,512}}\Z){_SEGMENT}(?:/{_SEGMENT})*")
+]
+"""Directory, relative to the store's root, ``/``-separated, that cannot leave the store."""
+
+Count = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
+Generation = Annotated[int, Meta(ge=0, le=MAX_GENERATION)]
+AgentSteps = Annotated[int, Meta(ge=0, le=MAX_AGENT_STEPS)]
+LearnerUpdates = Annotated[int, Meta(ge=0, le=MAX_UPDATES)]
+Text = Annotated[str, Meta(max_length=MAX_CHARACTERS)]
+
+# Bounds refuse infinities and NaN, which compares with nothing.
+Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Seconds = Annotated[float, Meta(ge=0.0, le=sys.float_info.max)]
+
+Number = int | Finite
+"""Number that stays whole where it is: ``num_epochs: 4`` among hyperparameters is not 4.0."""
+
 BOT_PREFIX = "bot:"
 OUTSIDER_PREFIX = "outsider:"
 RANDOM_BOT = PlayerId("bot:random")
@@ -58,6 +111,10 @@ def canonical_digest(value: object) -> Digest:
     # allow_nan: NaN is no JSON, and other programs could not compute the digest.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return Digest(hashlib.sha256(text.encode()).hexdigest())
+
+
+class Part(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Values that travel together, alone or in others; `arena.codec` reads and writes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +137,25 @@ class Seat:
     agents: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightsRef:
+class Document(Part, frozen=True, kw_only=True, omit_defaults=False):
+    """Content of a file, which has all its keys, so that a person or another program reads it."""
+
+
+class Counters(Document, frozen=True, kw_only=True):
+    """Position of a policy in its training.
+
+    Attributes:
+        generation: Generation of the policy.
+        agent_steps: Agent steps so far; never falls.
+        learner_updates: Optimizer steps so far; never falls.
+    """
+
+    generation: Generation
+    agent_steps: AgentSteps
+    learner_updates: LearnerUpdates
+
+
+class WeightsRef(Part, frozen=True, kw_only=True):
     """Reference to frozen weights: their place and their digest.
 
     Attributes:
@@ -90,21 +164,19 @@ class WeightsRef:
     """
 
     digest: Digest
-    key: str
+    key: StoreKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointRef:
+class CheckpointRef(Part, frozen=True, kw_only=True):
     """Reference to a published checkpoint: its digest (over all files but the manifest) and
     directory.
     """
 
     digest: Digest
-    key: str
+    key: StoreKey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Player:
+class Player(Part, frozen=True, kw_only=True):
     """Occupant of a seat.
 
     Attributes:
@@ -124,11 +196,10 @@ class Player:
         return Entrant(self.weights.digest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seating:
+class Seating(Part, frozen=True, kw_only=True):
     """One player for each seat, in the order of the environment's seats."""
 
-    players: tuple[Player, ...] = repeating()
+    players: tuple[Player, ...]
 
     def entrants(self, trainees: Mapping[str, Entrant]) -> tuple[Entrant, ...]:
         """Return the players' names in results.
@@ -139,8 +210,7 @@ class Seating:
         return tuple(trainees.get(one.entrant, one.entrant) for one in self.players)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairScore:
+class PairScore(Part, frozen=True, kw_only=True):
     """Results between two seats of different sides, seen from ``first``.
 
     Attributes:
@@ -156,17 +226,16 @@ class PairScore:
         square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
     """
 
-    first: int
-    second: int
-    wins: int
-    draws: int
-    losses: int
-    score_sum: float | None = None
-    square_sum: float | None = None
+    first: Count
+    second: Count
+    wins: Count
+    draws: Count
+    losses: Count
+    score_sum: Finite | None = None
+    square_sum: Finite | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeatOpenings:
+class SeatOpenings(Part, frozen=True, kw_only=True):
     """First decisions of a seat, the most frequent first; all other matches are the rest.
 
     Attributes:
@@ -175,13 +244,12 @@ class SeatOpenings:
         points: Sum of the seat's scores in these.
     """
 
-    actions: tuple[int, ...] = ()
-    matches: tuple[int, ...] = ()
-    points: tuple[float, ...] = ()
+    actions: tuple[Count, ...] = ()
+    matches: tuple[Count, ...] = ()
+    points: tuple[Finite, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class Tally(Part, frozen=True, kw_only=True):
     """Results of one seating in one assignment, as sent and stored.
 
     Attributes:
@@ -198,14 +266,14 @@ class Tally:
         openings: First decisions of each seat; empty: not counted.
     """
 
-    entrants: tuple[Entrant, ...] = repeating()
-    matches: int
+    entrants: tuple[Entrant, ...]
+    matches: Count
     pairs: tuple[PairScore, ...]
-    return_sum: tuple[float, ...] = repeating()
-    return_sum_of_squares: tuple[float, ...] = repeating()
-    length_sum: int
-    distinct: int | None = None
-    openings: tuple[SeatOpenings, ...] = later(())
+    return_sum: tuple[Finite, ...]
+    return_sum_of_squares: tuple[Finite, ...]
+    length_sum: Count
+    distinct: Count | None = None
+    openings: tuple[SeatOpenings, ...] = ()
 
 
 MAX_GAMES = 8
@@ -214,6 +282,8 @@ MAX_GAMES = 8
 MAX_GAME_BYTES = 64 * 1024
 """Bytes of the actions and digests of a game that is kept."""
 
+GameBytes = Annotated[bytes, Meta(max_length=MAX_GAME_BYTES)]
+
 MAX_GAMES_BYTES = 256 * 1024
 """The same of all games of one assignment."""
 
@@ -221,8 +291,7 @@ SHOWN_BYTES = 4
 """Bytes of the digest of what one turn of a game showed and paid."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Game:
+class Game(Part, frozen=True, kw_only=True):
     """Episode of an evaluation, from which it can be played again (`arena.games.recording`).
 
     Attributes:
@@ -237,14 +306,14 @@ class Game:
         shown: Digests of what the reset and each step showed and paid, `SHOWN_BYTES` each.
     """
 
-    pairing: int
-    seats: tuple[int, ...]
-    seed: int
-    steps: int
-    points: tuple[float, ...]
-    returns: tuple[float, ...]
-    actions: bytes
-    shown: bytes
+    pairing: Count
+    seats: tuple[Count, ...]
+    seed: Count
+    steps: Count
+    points: tuple[Finite, ...]
+    returns: tuple[Finite, ...]
+    actions: GameBytes
+    shown: GameBytes
 
     @property
     def size_bytes(self) -> int:

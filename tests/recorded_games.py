@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
 from typing import Any
 
 import torch
+from msgspec import structs
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv
@@ -75,7 +75,7 @@ def play(
 def row_of(name: str, game: RecordedGame, players: Sequence[Player]) -> GameRow:
     """A recorded game as it is kept; the players are those of the seats that took part."""
     return GameRow(
-        **asdict(game),
+        **structs.asdict(game),
         game=name,
         time="2026-11-28T12:00:00.000+00:00",
         players=tuple(one.player for one in players),

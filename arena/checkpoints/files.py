@@ -22,8 +22,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from pydantic import BaseModel, ValidationError
-
 from arena.checkpoints.manifest import (
     FORMAT_VERSION,
     MANIFEST,
@@ -32,10 +30,16 @@ from arena.checkpoints.manifest import (
     FileRecord,
     Manifest,
 )
-from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
+from arena.codec import from_json, to_json
+from arena.errors import (
+    CheckpointCorrupt,
+    CheckpointError,
+    CheckpointMissing,
+    DecodeError,
+    DiskRefused,
+)
 from arena.files import NotRegular, open_regular, own_file, read_regular, words_of
-from arena.rules import broken_rules
-from arena.types import Digest
+from arena.types import Digest, Document
 
 MAX_KEY_LENGTH = 512
 MAX_MANIFEST_BYTES = 1 << 20
@@ -63,8 +67,8 @@ _DAMAGE = frozenset(
 _SEAL = re.compile(rb'\{\n  "sha256": "([0-9a-f]{64})",')
 
 
-class _Version(BaseModel):
-    """Part of a manifest that is read first: a newer one may have any other keys."""
+class _Version(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """Part of every manifest: a newer one may have any other keys."""
 
     format_version: int = FORMAT_VERSION
 
@@ -144,7 +148,7 @@ def file_records(files: Mapping[str, bytes]) -> dict[str, FileRecord]:
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return the bytes of ``manifest.json``: JSON for people, sealed by a sha256 of itself."""
     # The seal's line takes the place of the opening brace.
-    body = manifest.model_dump_json(indent=2).encode().removeprefix(b"{") + b"\n"
+    body = to_json(manifest, indent=2).encode().removeprefix(b"{") + b"\n"
     return b'{\n  "sha256": "%s",' % sha256_bytes(body).encode() + body
 
 
@@ -165,21 +169,26 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
     body = data[seal.end() :]
     if sha256_bytes(body).encode() != seal.group(1):
         raise CheckpointCorrupt(f"{source}: its sha256 does not match its bytes")
+    document = b"{" + body
     try:
-        # First: a newer format may break any rule of this one, and is no damage.
-        version = _Version.model_validate_json(b"{" + body).format_version
-        if version > FORMAT_VERSION:
-            raise CheckpointError(
-                f"{source}: format version {version}; this release reads {FORMAT_VERSION}: upgrade "
-                "arena-league"
-            )
-        manifest = Manifest.model_validate_json(b"{" + body)
-    except ValidationError as error:
-        first = broken_rules(error)[0]
-        raise CheckpointCorrupt(f"{source}: not a manifest of this release: {first}") from error
+        manifest = from_json(document, Manifest)
+    except DecodeError as error:
+        # A newer format may break any rule of this one, and is no damage.
+        with contextlib.suppress(DecodeError):
+            _refuse_newer(from_json(document, _Version).format_version, source)
+        raise CheckpointCorrupt(f"{source}: not a manifest of this release: {error}") from None
+    _refuse_newer(manifest.format_version, source)
     if WEIGHTS not in manifest.files or not manifest.files.keys() <= {WEIGHTS, OPTIMIZER}:
         raise CheckpointCorrupt(f"{source}: unexpected files {sorted(manifest.files)}")
     return manifest
+
+
+def _refuse_newer(version: int, source: Path) -> None:
+    if version > FORMAT_VERSION:
+        raise CheckpointError(
+            f"{source}: format version {version}; this release reads {FORMAT_VERSION}: upgrade "
+            "arena-league"
+        )
 
 
 def read_manifest(directory: Path) -> Manifest:

@@ -10,18 +10,13 @@ Tests: `tests/arena/checkpoints/test_files.py`, `tests/arena/checkpoints/test_pu
 from __future__ import annotations
 
 import importlib.metadata
+from typing import Annotated
 
-from pydantic import Field
+from msgspec import Meta
 
-from arena.config import Model, NetworkConfig, PopulationSetup
+from arena.config import NetworkConfig, PopulationSetup
 from arena.errors import CheckpointCorrupt
-from arena.types import (
-    MAX_AGENT_STEPS,
-    MAX_GENERATION,
-    MAX_UPDATES,
-    Digest,
-    canonical_digest,
-)
+from arena.types import Counters, Digest, Document, Finite, canonical_digest
 
 FORMAT_VERSION = 1
 MAX_FILE_BYTES = 1 << 36
@@ -30,24 +25,21 @@ WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 
 
-class FileRecord(Model):
+class FileRecord(Document, frozen=True, kw_only=True):
     """Size and sha256 of one file of a checkpoint."""
 
     sha256: Digest
     # A forged size must not make a reader ask for all memory.
-    size_bytes: int = Field(ge=0, le=MAX_FILE_BYTES)
+    size_bytes: Annotated[int, Meta(ge=0, le=MAX_FILE_BYTES)]
 
 
-class PolicyRecord(Model):
+class PolicyRecord(Counters, frozen=True, kw_only=True):
     """Facts about a policy at one of its checkpoints.
 
     Attributes:
         format_version: Version of the format; a newer one is refused.
         policy: Policy that the checkpoint belongs to.
-        generation: Policy's generation at the time.
-        agent_steps: Policy's agent steps so far; never falls.
-        learner_updates: Optimizer steps so far; never falls.
-        hyperparameters: Hyperparameters in use at the time. Integers become floats here;
+        hyperparameters: Hyperparameters in use at the time. Integers are floats when it is read;
             assignments carry the values that are used.
         parent: Digest of the checkpoint it was trained from; None at step 0.
         donor: Policy that the parent checkpoint belonged to, if it was another one (an exploit).
@@ -56,12 +48,9 @@ class PolicyRecord(Model):
         network: Architecture of the network.
     """
 
-    format_version: int = Field(FORMAT_VERSION, ge=1)
+    format_version: Annotated[int, Meta(ge=1)] = FORMAT_VERSION
     policy: str
-    generation: int = Field(ge=0, le=MAX_GENERATION)
-    agent_steps: int = Field(ge=0, le=MAX_AGENT_STEPS)
-    learner_updates: int = Field(ge=0, le=MAX_UPDATES)
-    hyperparameters: dict[str, float]
+    hyperparameters: dict[str, Finite]
     parent: Digest | None
     donor: str | None
     environment_digest: Digest
@@ -69,7 +58,7 @@ class PolicyRecord(Model):
     network: NetworkConfig
 
 
-class Manifest(PolicyRecord):
+class Manifest(PolicyRecord, frozen=True, kw_only=True):
     """Manifest of a checkpoint.
 
     Attributes:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
+from msgspec import structs
 from safetensors import SafetensorError
 
 from arena.checkpoints.files import file_records, read_manifest, read_verified, resolve_key
@@ -114,7 +115,7 @@ def publish_policy(
     # Before anything is written: a number that is not finite leaves no trace in the store.
     files = {WEIGHTS: serialize(weights), OPTIMIZER: serialize(optimizer_state)}
     manifest = Manifest(
-        **dict(record),
+        **structs.asdict(record),
         files=file_records(files),
         arena_version=arena_version(),
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -6,15 +6,16 @@ people. An export may come from anywhere, so everything is validated when it is 
 
 from __future__ import annotations
 
-import json
 import math
+import sys
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from msgspec import Meta, Struct, field
 
 from arena.checkpoints.manifest import FileRecord
-from arena.config import EnvironmentConfig, Model, NetworkConfig
+from arena.codec import from_json, plain, to_json
+from arena.config import EnvironmentConfig, NetworkConfig
 from arena.environment_spec import (
     AgentSpec,
     ContinuousActions,
@@ -24,11 +25,10 @@ from arena.environment_spec import (
 )
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.errors import CheckpointCorrupt, CheckpointMissing, ConfigError
+from arena.errors import CheckpointCorrupt, CheckpointMissing, ConfigError, DecodeError
 from arena.export.directory import CARD as CARD
 from arena.files import read_regular
-from arena.rules import broken_rules
-from arena.types import Digest, Seat
+from arena.types import Count, Digest, Document, Finite, Number, Seat, text_form
 
 CARD_FOR_PEOPLE = "card.md"
 POLICY = "policy.onnx"
@@ -48,17 +48,14 @@ MAX_ROUNDING = 1e-6
 # A space may list the bounds of each of its numbers.
 _MAX_CARD_BYTES = 16 << 20
 
-CardT = TypeVar("CardT", bound=BaseModel)
+CardT = TypeVar("CardT", bound=Struct)
 
 
-class _Part(Model):
-    """Model that ignores unknown keys, so that later releases may add some."""
-
-    # NaN and infinities are no JSON; infinite bounds are written as text.
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+class _Part(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """Part of a card, which ignores unknown keys, so that later releases may add some."""
 
 
-class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __init__(**kwargs)
+class CardEnvironment(_Part, frozen=True, kw_only=True):
     """Environment, complete enough to play in it without the run.
 
     Attributes:
@@ -106,14 +103,14 @@ class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __
 _CONFIGURED = {"id", "kwargs", "sides", "outcome", "continuous_actions", "possible_agents"}
 
 
-class CardSeat(_Part):
+class CardSeat(_Part, frozen=True, kw_only=True):
     """Seat that the policy can have."""
 
     name: str
     agents: tuple[str, ...]
 
 
-class CardObservation(_Part):
+class CardObservation(_Part, frozen=True, kw_only=True):
     """Observation space, and the shape of one observation: None for a Dict or Tuple."""
 
     space: dict[str, object]
@@ -128,7 +125,7 @@ class CardObservation(_Part):
         return cls(space=dict(space), shape=shape)
 
 
-class CardAction(_Part):
+class CardAction(_Part, frozen=True, kw_only=True):
     """Action space.
 
     Attributes:
@@ -138,7 +135,7 @@ class CardAction(_Part):
     """
 
     space: dict[str, object]
-    num_actions: int = Field(ge=0)
+    num_actions: Count
     start: int
 
     @classmethod
@@ -150,7 +147,7 @@ class CardAction(_Part):
         return cls(space=dict(space), num_actions=layout.num_logits, start=start)
 
 
-class CardRating(_Part):
+class CardRating(_Part, frozen=True, kw_only=True):
     """Rating in Elo, ``bot:random`` at 0, with its 95% interval. None: unrated.
 
     Attributes:
@@ -165,18 +162,18 @@ class CardRating(_Part):
         mode: Whether policies sampled or played their likeliest actions in the rated matches.
     """
 
-    rating: float | None = None
-    rating_low: float | None = None
-    rating_high: float | None = None
+    rating: Finite | None = None
+    rating_low: Finite | None = None
+    rating_high: Finite | None = None
     open: bool = False
-    pair_deviation: float | None = None
-    anchor_matches: float | None = None
-    anchor_score: float | None = None
-    anchor_predicted: float | None = None
+    pair_deviation: Finite | None = None
+    anchor_matches: Finite | None = None
+    anchor_score: Finite | None = None
+    anchor_predicted: Finite | None = None
     mode: Literal["greedy", "sampled"] = "sampled"
 
 
-class RecordLine(_Part):
+class RecordLine(_Part, frozen=True, kw_only=True):
     """Results against one opponent from one seat.
 
     Attributes:
@@ -195,16 +192,16 @@ class RecordLine(_Part):
     opponent: str
     mode: Literal["greedy", "sampled"]
     seat: str
-    matches: int = Field(ge=0)
-    wins: int = Field(ge=0)
-    draws: int = Field(ge=0)
-    losses: int = Field(ge=0)
-    mean_return: float
-    score: float | None = None
-    distinct: int | None = Field(None, ge=0)
+    matches: Count
+    wins: Count
+    draws: Count
+    losses: Count
+    mean_return: Finite
+    score: Finite | None = None
+    distinct: Count | None = None
 
 
-class Ancestor(_Part):
+class Ancestor(_Part, frozen=True, kw_only=True):
     """Stretch of training that the weights come from: one generation of one policy.
 
     Attributes:
@@ -220,7 +217,7 @@ class Ancestor(_Part):
     weights: Digest
 
 
-class AnyCard(_Part):
+class AnyCard(_Part, frozen=True, kw_only=True):
     """Content of the card of every export.
 
     Attributes:
@@ -243,7 +240,7 @@ class AnyCard(_Part):
         files: Size and sha256 of every file but this one.
     """
 
-    schema_version: Literal[1] = Field(1, alias="schema")
+    schema_version: Literal[1] = field(default=1, name="schema")
     created: str
     run: str
     population: str
@@ -254,18 +251,18 @@ class AnyCard(_Part):
     observation: CardObservation
     action: CardAction
     mask: MaskPlace | None
-    exploitability: float | None = None
+    exploitability: Finite | None = None
     record: tuple[RecordLine, ...]
     versions: dict[str, str]
     # Empty until the export is written: `write` knows the bytes.
-    files: dict[str, FileRecord] = Field(default_factory=dict)
+    files: dict[str, FileRecord] = field(default_factory=dict)
 
     @property
     def environment_config(self) -> EnvironmentConfig:
         """Configuration of the environment, with defaults for keys that concern training only."""
         # Lists where the configuration has some.
-        given = self.environment.model_dump(mode="json", include=_CONFIGURED)
-        return EnvironmentConfig.model_validate(given)
+        given = plain(self.environment)
+        return EnvironmentConfig.model_validate({key: given[key] for key in _CONFIGURED})
 
     @property
     def action_layout(self) -> ActionLayout:
@@ -275,11 +272,10 @@ class AnyCard(_Part):
 
     def to_json(self) -> bytes:
         """Return the bytes of ``card.json``."""
-        document = self.model_dump(mode="json", by_alias=True)
-        return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
+        return f"{to_json(self, indent=2)}\n".encode()
 
 
-class CardLevel(_Part):
+class CardLevel(_Part, frozen=True, kw_only=True):
     """Level of play: a member of the league, or one that plays less well by a temperature.
 
     Attributes:
@@ -296,18 +292,18 @@ class CardLevel(_Part):
         matches_below: Matches that this is from.
     """
 
-    level: int = Field(ge=1)
+    level: Annotated[int, Meta(ge=1)]
     player: str
     # A part of a path: nothing else than this is taken.
-    graph: str = Field(pattern=r"^(levels/[0-9]{2}/)?policy\.onnx$")
-    temperature: float = Field(gt=0.0)
-    agent_steps: int = Field(ge=0)
+    graph: Annotated[str, text_form("a graph", r"(levels/[0-9]{2}/)?policy\.onnx")]
+    temperature: Annotated[float, Meta(gt=0.0, le=sys.float_info.max)]
+    agent_steps: Count
     weights_digest: Digest
-    rating: float
-    rating_low: float
-    rating_high: float | None
-    score_below: float | None = None
-    matches_below: int = Field(0, ge=0)
+    rating: Finite
+    rating_low: Finite
+    rating_high: Finite | None
+    score_below: Finite | None = None
+    matches_below: Count = 0
 
     @property
     def weights(self) -> str:
@@ -315,7 +311,7 @@ class CardLevel(_Part):
         return self.graph.removesuffix(POLICY) + WEIGHTS
 
 
-class Card(AnyCard):
+class Card(AnyCard, frozen=True, kw_only=True):
     """Card of the export of a policy.
 
     Attributes:
@@ -339,22 +335,21 @@ class Card(AnyCard):
     network: NetworkConfig
     # Overwritten when the graph is made (`arena.export.write`).
     value: bool = False
-    agent_steps: int = Field(ge=0)
-    learner_updates: int = Field(ge=0)
-    generation: int = Field(ge=0)
+    agent_steps: Count
+    learner_updates: Count
+    generation: Count
     weights_digest: Digest
     rating: CardRating
-    hyperparameters: dict[str, bool | float | str]
-    factors: dict[str, float] = Field(default_factory=dict)
+    hyperparameters: dict[str, bool | Number | str]
+    factors: dict[str, Finite] = field(default_factory=dict)
     lineage: tuple[Ancestor, ...]
     levels: tuple[CardLevel, ...] = ()
 
-    @model_validator(mode="after")
-    def _levels_are_numbered(self) -> Card:
+    def __post_init__(self) -> None:
+        """Refuse levels that are not numbered from 1."""
         numbers = [level.level for level in self.levels]
         if numbers != [*range(1, len(numbers) + 1)]:
             raise ValueError(f"levels must be numbered from 1, got {numbers}")
-        return self
 
     def level(self, number: int) -> CardLevel:
         """Return a level by its number.
@@ -378,7 +373,7 @@ class Card(AnyCard):
         )
 
 
-class CardMember(_Part):
+class CardMember(_Part, frozen=True, kw_only=True):
     """Policy of a mixture.
 
     Attributes:
@@ -392,16 +387,16 @@ class CardMember(_Part):
     """
 
     # A member's directory is part of a path: nothing else than this is taken.
-    directory: str = Field(pattern=r"^members/[0-9]{2}$")
+    directory: Annotated[str, text_form("a member's directory", r"members/[0-9]{2}")]
     player: str
-    probability: float = Field(gt=0.0, le=1.0)
-    agent_steps: int = Field(ge=0)
-    generation: int = Field(ge=0)
+    probability: Annotated[float, Meta(gt=0.0, le=1.0)]
+    agent_steps: Count
+    generation: Count
     weights_digest: Digest
     rating: CardRating
 
 
-class MixtureCard(AnyCard):
+class MixtureCard(AnyCard, frozen=True, kw_only=True):
     """Card of the export of a mixture.
 
     Attributes:
@@ -413,20 +408,19 @@ class MixtureCard(AnyCard):
     """
 
     kind: Literal["mixture"] = "mixture"
-    members: tuple[CardMember, ...] = Field(min_length=1)
-    num_players: int = Field(ge=1)
-    worst_score: float
-    cyclicity: float | None
+    members: Annotated[tuple[CardMember, ...], Meta(min_length=1)]
+    num_players: Annotated[int, Meta(ge=1)]
+    worst_score: Finite
+    cyclicity: Finite | None
 
-    @model_validator(mode="after")
-    def _is_distribution(self) -> MixtureCard:
+    def __post_init__(self) -> None:
+        """Refuse probabilities that are no distribution over directories."""
         # fsum: the sum is exact before it is compared.
         total = math.fsum(member.probability for member in self.members)
         if abs(total - 1.0) > MAX_ROUNDING:
             raise ValueError(f"probabilities of the members must sum to 1, got {total!r}")
         if len({member.directory for member in self.members}) < len(self.members):
             raise ValueError("every member must have a directory of its own")
-        return self
 
 
 def read_card(directory: Path) -> Card:
@@ -453,7 +447,7 @@ def read_any_card(directory: Path) -> Card | MixtureCard:
 
 
 # Read before the card: fields of the two kinds differ.
-class _Kind(_Part):
+class _Kind(_Part, frozen=True, kw_only=True):
     """Part of a card that tells its kind."""
 
     kind: str = "policy"
@@ -468,6 +462,6 @@ def _read(directory: Path, kind: type[CardT]) -> CardT:
     except OSError as error:
         raise CheckpointCorrupt(f"{path} cannot be read: {error.strerror}") from error
     try:
-        return kind.model_validate_json(data)
-    except ValidationError as error:
-        raise CheckpointCorrupt(f"{path}: {broken_rules(error)[0]}") from error
+        return from_json(data, kind)
+    except DecodeError as error:
+        raise CheckpointCorrupt(f"{path}: {error}") from None

@@ -8,6 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 from arena.checkpoints.files import file_records
 from arena.checkpoints.tensors import serialize
@@ -128,9 +129,9 @@ def write_mixture(
         versions |= written_member.versions
         checks.append(check)
     # Twice, as in `_contents`: the text shows the card, and the card names the text's file.
-    written = card.model_copy(update={"versions": versions, "files": file_records(files)})
+    written = structs.replace(card, versions=versions, files=file_records(files))
     files[CARD_FOR_PEOPLE] = mixture_card_for_people(written).encode()
-    written = written.model_copy(update={"files": file_records(files)})
+    written = structs.replace(written, files=file_records(files))
     _put(directory, files | {CARD: written.to_json()})
     return WrittenMixture(directory=directory, card=written, checks=tuple(checks))
 
@@ -174,14 +175,15 @@ def _contents(
     if html:
         files[PAGE] = champion_page(card, networks)
     versions = card.versions | {
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "opset": str(OPSET),
         "onnxruntime_at_least": LEAST_ONNXRUNTIME,
     }
-    facts = {"value": network.has_value, "versions": versions}
-    written = card.model_copy(update=facts | {"files": file_records(files)})
+    written = structs.replace(
+        card, value=network.has_value, versions=versions, files=file_records(files)
+    )
     files[CARD_FOR_PEOPLE] = card_for_people(written).encode()
-    written = written.model_copy(update={"files": file_records(files)})
+    written = structs.replace(written, files=file_records(files))
     return files | {CARD: written.to_json()}, written, check
 
 

@@ -22,7 +22,6 @@ import torch
 from arena.envs.base import BatchedEnv, Phase, Told, Turn
 from arena.envs.chance import seed_of_episode
 from arena.errors import ArenaError, EnvironmentFault
-from arena.matches.tally import OpenEpisodes
 from arena.types import MAX_GAME_BYTES, MAX_GAMES_BYTES, SHOWN_BYTES, Game
 
 MOST_OF_A_PAIRING = 2
@@ -135,15 +134,21 @@ class GameRecorder:
         for place, game in enumerate(self._open.values()):
             game.actions += game.packer.compress(b"".join(rows[place].tobytes() for rows in chosen))
 
-    def record(self, turn: Turn, episodes: OpenEpisodes) -> None:
-        """Take in what a step brought, and what it has added up to."""
+    def record(self, turn: Turn, *, lengths: torch.Tensor, returns: torch.Tensor) -> None:
+        """Take in what a step brought.
+
+        Args:
+            turn: Turn after the step.
+            lengths: Steps of each episode until now. int64 [B].
+            returns: Undiscounted, of each agent until now. float64 [B, A].
+        """
         if not self._open:
             return
         self._look(turn)
         over = turn.episode_over[self._rows].tolist()
         for place, (environment, game) in enumerate([*self._open.items()]):
             if over[place]:
-                self._end(turn, environment, game, episodes)
+                self._end(turn, environment, game, int(lengths[environment]), returns)
             elif game.size_bytes > MAX_GAME_BYTES:
                 self.num_left_out += 1
             else:
@@ -160,7 +165,9 @@ class GameRecorder:
             for game, digest in zip(self._open.values(), shown(turn, self._rows), strict=True):
                 game.shown += digest
 
-    def _end(self, turn: Turn, environment: int, game: _Open, episodes: OpenEpisodes) -> None:
+    def _end(
+        self, turn: Turn, environment: int, game: _Open, length: int, returns: torch.Tensor
+    ) -> None:
         if turn.void is not None and bool(turn.void[environment]):
             return
         self._ended.add((environment, self._seats))
@@ -176,9 +183,9 @@ class GameRecorder:
                 pairing=self._pairing_of[environment],
                 seats=self._seats,
                 seed=seed_of_episode(self._seeds[environment], episode=episode),
-                steps=int(episodes.length[environment]),
+                steps=length,
                 points=tuple(score) if len(score) > 1 else (),
-                returns=tuple((episodes.returns[environment].cpu() @ self._mean).tolist()),
+                returns=tuple((returns[environment].cpu() @ self._mean).tolist()),
                 actions=bytes(game.actions),
                 shown=bytes(game.shown),
             )

@@ -16,11 +16,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import psutil
+from msgspec.structs import replace
 
 from arena.checkpoints.files import store_digest
 from arena.checkpoints.manifest import arena_version

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from arena.bot_ids import parse_bot
 from arena.config import LearnerSetup
@@ -55,7 +56,7 @@ def prove(hello: Hello, setup: LearnerSetup, *, should_stop: Callable[[], bool])
     check_code(setup)
     spec = _inspect(setup)
     is_equal = spec.digest == setup.spec.digest
-    return replace(
+    return structs.replace(
         hello,
         environment_digest=spec.digest,
         versions=installed((*RECORDED_PACKAGES, *setup.spec.versions)),

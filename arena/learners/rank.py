@@ -12,8 +12,9 @@ import argparse
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec.structs import replace
 
 from arena.processes.helper import begin_helper
 

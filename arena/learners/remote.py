@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from arena.config import LearnerSetup
 from arena.errors import CheckpointError, DiskRefused, StoreRefused, StoreUnreachable

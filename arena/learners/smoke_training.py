@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
+from msgspec import structs, to_builtins
+
 from arena.checkpoints.files import read_manifest, resolve_key
 from arena.checkpoints.manifest import Manifest
 from arena.config import LearnerSetup
@@ -34,7 +36,6 @@ from arena.types import (
     canonical_digest,
 )
 from arena.wire.messages import Evaluate, Failed, Finished, Pairing, Train, Trainee
-from arena.wire.typed import plain
 
 SEED = 1
 
@@ -141,7 +142,7 @@ class _SmokeRun:
         born = self._train(self._trainees, seatings=(), agent_steps=0)
         trained = self._train(
             tuple(
-                replace(trainee, checkpoint=published.checkpoint)
+                structs.replace(trainee, checkpoint=published.checkpoint)
                 for trainee, published in zip(self._trainees, born.checkpoints, strict=True)
             ),
             seatings=(
@@ -257,5 +258,5 @@ def _digest(trained: Finished, manifests: Sequence[Manifest]) -> Digest:
         manifest.policy: {name: file.sha256 for name, file in manifest.files.items()}
         for manifest in manifests
     }
-    tallies = [plain(tally) for tally in trained.tallies]
+    tallies = [to_builtins(tally) for tally in trained.tallies]
     return canonical_digest({"files": files, "tallies": tallies})

@@ -386,7 +386,7 @@ class _MatchPlay(Play[Actor]):
         self._recorder.absorb(actions)
 
     def _record(self, turn: Turn) -> None:
-        self._recorder.record(turn, self.open)
+        self._recorder.record(turn, lengths=self.open.length, returns=self.open.returns)
         if self._progress is not None:
             self._progress.advance()
 

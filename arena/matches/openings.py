@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from arena.matches.pair_scores import ROUNDING, num_scored, points
 from arena.types import SeatOpenings, Tally

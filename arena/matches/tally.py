@@ -6,10 +6,10 @@ B environments, A agents, Q seats, N finished episodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
+from msgspec.structs import replace
 
 from arena.envs.base import Turn
 from arena.matches.openings import added

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
+from msgspec.structs import replace
 
 from arena.envs.batched.scoring import score_against
 from arena.matches.comparisons import Comparison, comparisons, is_by_seats

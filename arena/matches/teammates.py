@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+from msgspec import structs
+
 from arena.matches.comparisons import counting_seats
 from arena.matches.seating import plays_of
 from arena.types import Player, Seat, Seating, Tally
@@ -120,13 +122,13 @@ def between_rivals(tally: Tally, *, seats: Sequence[Seat]) -> Tally:
     counting = counting_seats(tally.entrants, sides)
     # The result of two sides is filed under the first agents of both (`rival_seats`).
     seat_of = {side.start: seat for seat, side in enumerate(sides)}
-    return replace(
+    return structs.replace(
         tally,
         entrants=tuple(tally.entrants[index] for index in counting),
         return_sum=tuple(tally.return_sum[index] for index in counting),
         return_sum_of_squares=tuple(tally.return_sum_of_squares[index] for index in counting),
         pairs=tuple(
-            replace(pair, first=seat_of[pair.first], second=seat_of[pair.second])
+            structs.replace(pair, first=seat_of[pair.first], second=seat_of[pair.second])
             for pair in tally.pairs
         ),
     )

@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from arena.codec import from_json
 from arena.config import LearnerSetup
 from arena.errors import ArenaError
 from arena.processes.child import end_with_guard
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The controller has made its own; none is made here.
         keys = make_keys(options.keys, names=())
         # Before it listens: a learner that was refused once does not come again.
-        terms = Terms.model_validate_json(told.readline())
+        terms = from_json(told.readline(), Terms)
         keys = replace(keys, learners=terms.keys)
         listener = StoreListener(options.bind, run=setup.run, keys=keys)
     except (ArenaError, OSError, ValueError) as error:
@@ -101,7 +102,7 @@ def serve(listener: StoreListener, service: StoreService, *, told: IO[bytes]) ->
             line = told.readline()
             if not line:
                 return
-            terms = Terms.model_validate_json(line)
+            terms = from_json(line, Terms)
             listener.admit_only(terms.keys)
             service.grants = terms.grants
             _answer(listener)

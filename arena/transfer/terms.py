@@ -10,12 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import Field
+from msgspec import field
+from msgspec.structs import replace
 
 from arena.checkpoints.manifest import PolicyRecord
-from arena.config import Model
+from arena.codec import to_json
 from arena.errors import CheckpointError
-from arena.types import MAX_AGENT_STEPS, MAX_GENERATION, MAX_UPDATES, Digest
+from arena.types import (
+    MAX_AGENT_STEPS,
+    AgentSteps,
+    Counters,
+    Digest,
+    Document,
+    Number,
+)
 from arena.wire.messages import Train
 
 
@@ -23,31 +31,27 @@ class NotGranted(CheckpointError):
     """No open assignment of a learner may publish a checkpoint."""
 
 
-class Grant(Model):
+class Grant(Counters, frozen=True, kw_only=True):
     """Checkpoint of one trainee that an open assignment of a learner may publish.
+
+    Its counters are those before the assignment.
 
     Attributes:
         policy: The trainee.
-        generation: Its generation.
-        agent_steps: Its agent steps before the assignment.
-        max_agent_steps: Most that it may have afterwards.
-        learner_updates: Its optimizer steps before.
+        max_agent_steps: Most agent steps that it may have afterwards.
         hyperparameters: Those that it trains with.
         parent: Digest of the checkpoint that it is trained from; None: the first one.
         donor: Policy that this one belongs to, if it is another one.
     """
 
     policy: str
-    generation: int = Field(ge=0, le=MAX_GENERATION)
-    agent_steps: int = Field(ge=0, le=MAX_AGENT_STEPS)
-    max_agent_steps: int = Field(ge=0, le=MAX_AGENT_STEPS)
-    learner_updates: int = Field(ge=0, le=MAX_UPDATES)
-    hyperparameters: dict[str, float]
+    max_agent_steps: AgentSteps
+    hyperparameters: dict[str, Number]
     parent: Digest | None
     donor: str | None
 
 
-class Terms(Model):
+class Terms(Document, frozen=True, kw_only=True):
     """Terms that the store's process is told.
 
     Attributes:
@@ -56,7 +60,7 @@ class Terms(Model):
     """
 
     admitted: dict[str, str]
-    grants: dict[str, tuple[Grant, ...]] = Field(default_factory=dict)
+    grants: dict[str, tuple[Grant, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, admitted: Mapping[bytes, str]) -> Terms:
@@ -69,11 +73,11 @@ class Terms(Model):
 
     def admitting(self, learners: Mapping[bytes, str]) -> Terms:
         """Return the same terms with other keys: names by public key (32 bytes)."""
-        return self.model_copy(update={"admitted": _by_digits(learners)})
+        return replace(self, admitted=_by_digits(learners))
 
     def granting(self, grants: Mapping[str, tuple[Grant, ...]]) -> Terms:
         """Return the same terms with other grants."""
-        return self.model_copy(update={"grants": dict(grants)})
+        return replace(self, grants=dict(grants))
 
     @property
     def keys(self) -> dict[bytes, str]:
@@ -83,7 +87,7 @@ class Terms(Model):
     @property
     def line(self) -> bytes:
         """Line that tells them; it has no secret."""
-        return self.model_dump_json().encode()
+        return to_json(self).encode()
 
 
 def _by_digits(learners: Mapping[bytes, str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The messages between controller and learners. Torch-free.
 
-Every message is a frozen dataclass of plain data; `arena.wire.codec` turns it into frames and back.
+Every message is a frozen Struct; `arena.wire.codec` turns it into frames and back.
 A connection begins with Hello and Welcome. An assignment goes through Train or Evaluate,
 Heartbeat..., Finished or Failed, Acknowledge. Weights do not travel with these; a reference does
 (digest, and key relative to the store's root). See `arena.wire.store_messages`.
@@ -11,29 +11,39 @@ Tests: `tests/arena/wire/test_codec.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import Annotated
 
-from arena.decoding import later, repeating
 from arena.types import (
+    AgentSteps,
     AssignmentId,
     CheckpointRef,
+    Count,
     Digest,
     Entrant,
+    Finite,
     Game,
+    Generation,
     LearnerId,
+    LearnerUpdates,
+    Number,
     PackageVersion,
+    Part,
     PolicyId,
+    RunId,
     Seating,
+    Seconds,
+    StoreKey,
     Tally,
+    Text,
     WeightsRef,
+    text_form,
     trainee_entrant,
 )
 
 PROTOCOL_VERSION = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trainee:
+class Trainee(Part, frozen=True, kw_only=True):
     """Policy that learns in an assignment; it has the seats that a seating names without weights.
 
     Attributes:
@@ -49,13 +59,13 @@ class Trainee:
     """
 
     policy: PolicyId
-    generation: int
-    agent_steps: int
-    learner_updates: int
+    generation: Generation
+    agent_steps: AgentSteps
+    learner_updates: LearnerUpdates
     checkpoint: CheckpointRef | None
     donor: PolicyId | None = None
     initial_weights: WeightsRef | None = None
-    hyperparameters: dict[str, float]
+    hyperparameters: dict[Text, Number]
 
     @property
     def entrant(self) -> Entrant:
@@ -63,8 +73,7 @@ class Trainee:
         return trainee_entrant(self.policy, generation=self.generation)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Train:
+class Train(Part, frozen=True, kw_only=True):
     """Command: let trainees play and learn, and publish their checkpoints.
 
     Attributes:
@@ -87,28 +96,26 @@ class Train:
     """
 
     assignment_id: AssignmentId
-    attempt: int
+    attempt: Count
     trainees: tuple[Trainee, ...]
     opponents: tuple[Seating, ...]
     carried: tuple[Seating, ...] = ()
-    agent_steps: int
-    episodes: int | None = None
-    episode_length: float = 0.0
-    lesson: int = later(0)
-    seed: int
+    agent_steps: AgentSteps
+    episodes: Count | None = None
+    episode_length: Finite = 0.0
+    lesson: Count = 0
+    seed: Count
     may_stop_early: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairing:
+class Pairing(Part, frozen=True, kw_only=True):
     """Seating of frozen players, and the number of matches to play."""
 
     seating: Seating
-    num_matches: int
+    num_matches: Count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluate:
+class Evaluate(Part, frozen=True, kw_only=True):
     """Command: let frozen players play matches to their ends, sampling from the policies.
 
     Attributes:
@@ -120,14 +127,13 @@ class Evaluate:
     """
 
     assignment_id: AssignmentId
-    attempt: int
+    attempt: Count
     pairings: tuple[Pairing, ...]
-    seed: int
-    games: int = later(0)
+    seed: Count
+    games: Count = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hello:
+class Hello(Part, frozen=True, kw_only=True):
     """First message of a learner. Digests must equal the controller's.
 
     Attributes:
@@ -151,22 +157,21 @@ class Hello:
     """
 
     learner: LearnerId
-    pid: int
-    host: str
-    protocol: int
-    arena_version: str
+    pid: Count
+    host: Text
+    protocol: Count
+    arena_version: Text
     environment_digest: Digest
     config_digest: Digest
-    device: str
-    slots: int
-    populations: tuple[str, ...]
+    device: Text
+    slots: Count
+    populations: tuple[Text, ...]
     store: Digest | None
-    proof: Digest | None = later(None)
-    versions: dict[str, PackageVersion] | None = later(None)
+    proof: Digest | None = None
+    versions: dict[Text, PackageVersion] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(Part, frozen=True, kw_only=True):
     """Sign of life of a process, with the position of its training loop.
 
     Attributes:
@@ -178,22 +183,20 @@ class Heartbeat:
     """
 
     assignment_id: AssignmentId | None
-    attempt: int
-    progress: int
-    agent_steps: int
-    rss_bytes: int
+    attempt: Count
+    progress: Count
+    agent_steps: AgentSteps
+    rss_bytes: Count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class Published(Part, frozen=True, kw_only=True):
     """Checkpoint that a trainee has published."""
 
     policy: PolicyId
     checkpoint: CheckpointRef
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InFlight:
+class InFlight(Part, frozen=True, kw_only=True):
     """Unfinished episodes: a seating and the environments that play it.
 
     Attributes:
@@ -201,12 +204,11 @@ class InFlight:
         num_envs: Number of environments.
     """
 
-    entrants: tuple[Entrant, ...] = repeating()
-    num_envs: int
+    entrants: tuple[Entrant, ...]
+    num_envs: Count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class Finished(Part, frozen=True, kw_only=True):
     """Report: an assignment is done. Sent again until acknowledged.
 
     Attributes:
@@ -222,18 +224,26 @@ class Finished:
     """
 
     assignment_id: AssignmentId
-    attempt: int
+    attempt: Count
     checkpoints: tuple[Published, ...]
     tallies: tuple[Tally, ...]
-    metrics: dict[str, float]
-    duration_s: float
+    metrics: dict[Text, Number]
+    duration_s: Seconds
     in_flight: tuple[InFlight, ...] = ()
     dropped: tuple[PolicyId, ...] = ()
-    games: tuple[Game, ...] = later(())
+    games: tuple[Game, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+FailureKind = Annotated[
+    str,
+    text_form(
+        "a kind",
+        "stopped|making|environment|code|storage|place|checkpoint|message|non_finite|error",
+    ),
+]
+
+
+class Failed(Part, frozen=True, kw_only=True):
     """Report: an assignment could not be done.
 
     Attributes:
@@ -255,29 +265,26 @@ class Failed:
     """
 
     assignment_id: AssignmentId
-    attempt: int
-    kind: str
-    reason: str
+    attempt: Count
+    kind: FailureKind
+    reason: Text
     policy: PolicyId | None = None
-    key: str | None = None
+    key: StoreKey | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goodbye:
+class Goodbye(Part, frozen=True, kw_only=True):
     """Report: a learner leaves by itself (it was told to stop, or got a signal)."""
 
-    reason: str
+    reason: Text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome:
+class Welcome(Part, frozen=True, kw_only=True):
     """Answer: the controller accepts a learner."""
 
-    heartbeat_s: float
+    heartbeat_s: Seconds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refuse:
+class Refuse(Part, frozen=True, kw_only=True):
     """Answer: the controller rejects a learner or fences out an old one. The learner exits.
 
     Attributes:
@@ -286,23 +293,21 @@ class Refuse:
             epoch, or is refused for a while.
     """
 
-    reason: str
-    again: bool = later(False)
+    reason: Text
+    again: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledge:
+class Acknowledge(Part, frozen=True, kw_only=True):
     """Answer: a Finished or Failed is committed (or was before), so the learner may forget it."""
 
     assignment_id: AssignmentId
-    attempt: int
+    attempt: Count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class Stop(Part, frozen=True, kw_only=True):
     """Command: end within ``grace_s``: publish what is worth it, say Goodbye, exit."""
 
-    grace_s: float
+    grace_s: Seconds
 
 
 Assignment = Train | Evaluate
@@ -328,8 +333,7 @@ def named_references(message: Train | Evaluate) -> Iterator[CheckpointRef | Weig
                 yield player.weights
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Header:
+class Header(Part, frozen=True, kw_only=True):
     """Header of every message.
 
     Attributes:
@@ -340,7 +344,7 @@ class Header:
         sequence: Counter of a sender's messages.
     """
 
-    run: str
-    epoch: int
+    run: RunId
+    epoch: Count
     learner: LearnerId
-    sequence: int
+    sequence: Count

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from arena.codec import prefix
 from arena.errors import DecodeError, VersionMismatch, WireError
 from arena.processes.paced_log import OneASecond
 from arena.types import LearnerId
-from arena.wire.codec import decode, encode, prefix
+from arena.wire.codec import decode, encode
 from arena.wire.keys import holder_of
 from arena.wire.messages import FromController, FromLearner, Header, Hello, Message, Refuse, Welcome
 

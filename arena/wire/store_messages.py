@@ -9,8 +9,9 @@ Tests: `tests/arena/transfer/test_process.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from arena.types import Count, Part, StoreKey, Text
 
 FileName = Literal["manifest.json", "weights.safetensors", "optimizer.safetensors"]
 """Files of a checkpoint; no other name crosses the wire."""
@@ -22,8 +23,7 @@ MAX_MANIFEST_BYTES = 1 << 18
 """Most bytes of a manifest, which travels whole."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetch:
+class Fetch(Part, frozen=True, kw_only=True):
     """Request: a piece of a file in the store.
 
     Attributes:
@@ -32,13 +32,12 @@ class Fetch:
         offset: First byte.
     """
 
-    key: str
+    key: StoreKey
     file: FileName
-    offset: int
+    offset: Count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Give:
+class Give(Part, frozen=True, kw_only=True):
     """Request: take a piece of a new checkpoint, which comes behind this message.
 
     The manifest is first and in one piece. A piece counts only where the bytes held so far end.
@@ -49,24 +48,22 @@ class Give:
         offset: First byte.
     """
 
-    key: str
+    key: StoreKey
     file: FileName
-    offset: int
+    offset: Count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(Part, frozen=True, kw_only=True):
     """Answer to `Fetch`: bytes of a file, which come behind this message.
 
     Attributes:
         size_bytes: Size of the whole file.
     """
 
-    size_bytes: int
+    size_bytes: Count
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class Held(Part, frozen=True, kw_only=True):
     """Answer to `Give`: how much of a checkpoint the store has.
 
     Attributes:
@@ -74,12 +71,11 @@ class Held:
         is_published: Whether the whole is verified and in its place.
     """
 
-    held: dict[str, int]
+    held: dict[Text, Count]
     is_published: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Denied:
+class Denied(Part, frozen=True, kw_only=True):
     """Answer: a request is not granted.
 
     Attributes:
@@ -90,7 +86,7 @@ class Denied:
     """
 
     kind: Literal["missing", "corrupt", "refused", "storage", "busy"]
-    reason: str
+    reason: Text
 
 
 StoreRequest = Fetch | Give

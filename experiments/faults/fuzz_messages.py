@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
+from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, LearnerId
 from arena.wire.codec import MAX_FRAME_BYTES, encode

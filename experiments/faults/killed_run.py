@@ -24,6 +24,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from arena.types import LearnerId
 from experiments.faults.killing import (
     TINY,
@@ -218,7 +220,7 @@ def _anybodys(row: AssignmentRow) -> Row:
     return replace(
         row,
         attempt=0,
-        message=replace(row.message, attempt=0),
+        message=structs.replace(row.message, attempt=0),
         learner=LearnerId(""),
         duration_s=0.0,
         metrics={},

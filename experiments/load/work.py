@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec import structs
+
 from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
 from arena.checkpoints.publish import publish
@@ -37,7 +39,7 @@ class PublishingLearner(SimulatedLearner):
         simulated = SimulatedLearner._publish(self, message, trainee, weights)
         words = f"{message.seed} {trainee.policy} {trainee.agent_steps}"
         files = {WEIGHTS: words.encode(), OPTIMIZER: OPTIMIZER_BYTES}
-        manifest = simulated.model_copy(update={"files": file_records(files)})
+        manifest = structs.replace(simulated, files=file_records(files))
         publish(Path(self.setup.root), manifest=manifest, files=files)
         self.weights[manifest.weights_digest] = weights
         self.origins[manifest.digest] = manifest.weights_digest

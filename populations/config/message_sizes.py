@@ -6,12 +6,13 @@ Nothing is journaled that cannot be sent, so each assignment is made to fit befo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from arena.checkpoints.manifest import ghost_key
+from arena.codec import msgpack_bytes
 from arena.config import LearnerSetup
 from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
@@ -30,7 +31,7 @@ from arena.types import (
     WeightsRef,
     ghost_id,
 )
-from arena.wire.codec import MAX_FRAME_BYTES, body_bytes, encode
+from arena.wire.codec import MAX_FRAME_BYTES, encode
 from arena.wire.messages import Evaluate, Header, Train
 from populations.config.run_config import RunConfig
 
@@ -95,11 +96,11 @@ def fitted(message: Train | Evaluate, *, setup: LearnerSetup) -> Train | Evaluat
         # Ratings need the tallies, and nobody needs a game.
         message = replace(message, games=0)
     # Counting is cheap, encoding is not: most assignments never come to it.
-    if _num_seats(message) <= SURELY_FITS or body_bytes(message) <= MAX_FRAME_BYTES:
+    if _num_seats(message) <= SURELY_FITS or len(msgpack_bytes(message)) <= MAX_FRAME_BYTES:
         return message
     if isinstance(message, Train):
         message = replace(message, carried=())
-    while (size := body_bytes(message)) > MAX_FRAME_BYTES and _num_seats(message):
+    while (size := len(msgpack_bytes(message))) > MAX_FRAME_BYTES and _num_seats(message):
         # Sizes are not exactly proportional to seats, so it may take another round.
         message = _without_some(message, FILLED * MAX_FRAME_BYTES / size, rng)
     return message
@@ -168,7 +169,7 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
                 f"{len(setup.sides)} sides: the results of one seating take {largest} bytes, and "
                 f"must fit {MAX_RESULT_BYTES}"
             )
-        size = body_bytes(message)
+        size = len(msgpack_bytes(message))
         fits = int(FILLED * wanted * MAX_FRAME_BYTES / size)
         # With fits = 0 no number of opponents would help: `fitted` draws the seats of each
         # assignment.

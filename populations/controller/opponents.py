@@ -1,4 +1,4 @@
-"""What is known of opponents: requests to the matchmaker, and what it may ask about candidates.
+"""Requests to the matchmaker, and what it may ask about candidates.
 
 Those are results, ratings and expected scores. Vectorized: what Python looks at one by one is whom
 the trainee has met, and the few players of a meta-game, never all candidates. Shapes: N candidates.

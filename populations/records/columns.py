@@ -7,16 +7,23 @@ from __future__ import annotations
 
 import json
 import sys
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
-from arena.decoding import Annotation, Plain, is_union, origin_of
 from arena.types import Entrant
-from populations.records.plain import decoder, require_finite, to_json
+from populations.records.plain import (
+    Annotation,
+    Plain,
+    bare,
+    decoder,
+    is_union,
+    origin_of,
+    require_finite,
+    to_json,
+)
 
 Value = None | int | float | str | bytes
 
@@ -57,8 +64,7 @@ def column_of(name: str, annotation: Annotation) -> Column:
     # Before NewTypes are unwrapped below: no other text repeats so often.
     if kind is Entrant and not is_optional:
         return Column(name=name, declaration="TEXT NOT NULL", encode=str, decode=_shared)
-    while isinstance(kind, typing.NewType):
-        kind = kind.__supertype__
+    kind = bare(kind)
     if origin_of(kind) is Literal:
         # Checked when it is written, too: a word that is not among them could not be read again.
         check = decoder(kind)
@@ -70,7 +76,7 @@ def column_of(name: str, annotation: Annotation) -> Column:
         )
     if kind in _NATIVE:
         return _native_column(name, kind, is_optional=is_optional)
-    if origin_of(kind) is tuple and get_args(kind)[0] is float:
+    if origin_of(kind) is tuple and bare(get_args(kind)[0]) is float:
         return Column(
             name=name,
             declaration="BLOB NOT NULL",

@@ -92,7 +92,7 @@ def places(game: GameRow, names: set[str]) -> list[int]:
     return [
         place
         for place, (player, entrant) in enumerate(zip(game.players, game.entrants, strict=True))
-        if not names.isdisjoint((player, entrant, line_of(player)))
+        if not names.isdisjoint((player, entrant, line_of(PlayerId(player))))
     ]
 
 
@@ -133,7 +133,9 @@ def kept_games(
     claims: dict[str, int] = dict.fromkeys((game.game for game in games), 0)
     pairs: dict[tuple[str, ...], list[GameRow]] = {}
     for game in games:
-        pairs.setdefault(tuple(sorted(map(line_of, game.players))), []).append(game)
+        pairs.setdefault(
+            tuple(sorted(line_of(PlayerId(player)) for player in game.players)), []
+        ).append(game)
     for played in pairs.values():
         # Of equals the newest: max takes the first one.
         newest_first = played[::-1]

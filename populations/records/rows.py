@@ -456,8 +456,7 @@ class EventRow:
     data: Mapping[str, Json]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GameRow(Game):
+class GameRow(Game, frozen=True, kw_only=True):
     """Evaluation game that is kept, to be played again.
 
     Attributes:
@@ -471,8 +470,9 @@ class GameRow(Game):
 
     game: str
     time: str
-    players: tuple[PlayerId, ...]
-    entrants: tuple[Entrant, ...]
+    # Of a person's game they have names of the command line, so that no form is asked for.
+    players: tuple[str, ...]
+    entrants: tuple[str, ...]
     keys: tuple[str, ...]
     holds: bool = False
 

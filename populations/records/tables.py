@@ -10,20 +10,21 @@ as believable as the true one. A row is read only if its seal fits.
 
 from __future__ import annotations
 
-import dataclasses
 import sqlite3
 import typing
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
 import msgpack
+import msgspec
 
 from arena.types import AssignmentId, Entrant, PlayerId, PolicyId
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
 from populations.records.columns import Column, Value, column_of
+from populations.records.plain import Annotation, fields_of
 from populations.records.rows import (
     ArchiveRow,
     AssignmentRow,
@@ -128,11 +129,8 @@ class Table(typing.Generic[RowT]):
         self.row_type = row_type
         self.key = key if isinstance(key, str) else ""
         """Column of the primary key, if it is one."""
-        # Annotations of dataclasses are texts here; hints are the types.
-        hints = typing.get_type_hints(row_type)
-        self._columns = tuple(
-            column_of(field.name, hints[field.name]) for field in dataclasses.fields(row_type)
-        )
+        kind: Annotation = row_type
+        self._columns = tuple(column_of(own.name, own.type) for own in fields_of(kind))
         self.names = tuple(column.name for column in self._columns)
         # Most columns need no decoding, and there are many rows.
         self._decoded = [
@@ -233,6 +231,9 @@ class Table(typing.Generic[RowT]):
             decoded[index] = decode(decoded[index])
         for index, decode_tagged, kind in self._tagged:
             decoded[index] = decode_tagged(decoded[index], decoded[kind])
+        make: Callable[..., RowT] = self.row_type
+        if issubclass(self.row_type, msgspec.Struct):
+            return make(**dict(zip(self.names, decoded, strict=True)))
         # Slots are set directly: half the time of calling the row's type, and there are many rows.
         row = object.__new__(self.row_type)
         for set_slot, value in zip(self._setters, decoded, strict=True):

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
+from msgspec import structs
+
 from arena.config import LearnerSetup
 from arena.types import LearnerId
 from arena.wire.messages import PROTOCOL_VERSION, Evaluate, Failed, Hello, Stop, Train
@@ -266,7 +268,7 @@ class World:
         if failed.kind == "checkpoint" and isinstance(message, Train):
             checkpoint = message.trainees[0].checkpoint
             if checkpoint is not None:
-                failed, damage = replace(failed, key=checkpoint.key), "a bit flipped"
+                failed, damage = structs.replace(failed, key=checkpoint.key), "a bit flipped"
         self._finish(AssignmentFailed(learner=learner, failed=failed, damage=damage))
 
     def play(self, seconds: float, *, tick_s: float = TICK_S) -> None:

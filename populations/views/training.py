@@ -7,9 +7,10 @@ its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from operator import itemgetter
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from arena.matches.seating import num_episodes
 from arena.types import Digest, PolicyId, population_of
@@ -343,7 +344,7 @@ def matches_document(run: Inspection, population: str | None) -> Document:
             },
             "matches": row.tally.matches,
             "distinct": row.tally.distinct,
-            "pairs": [asdict(pair) for pair in row.tally.pairs],
+            "pairs": [structs.asdict(pair) for pair in row.tally.pairs],
             "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
             # Not per match: in cooperation a match is two episodes.
             "mean_length": row.tally.length_sum / num_episodes(row.tally, seats=seats),

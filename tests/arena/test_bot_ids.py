@@ -7,9 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.bot_ids import MAX_LENGTH, BotId, canonical_bot, parse_bot
+from arena.codec import from_msgpack, to_msgpack
 from arena.errors import ConfigError, DecodeError
-from arena.types import Entrant, PlayerId, Tally
-from arena.wire.typed import decoder, plain
+from arena.types import Entrant, Player, PlayerId, Tally
+
+
+def arrived(player: str) -> str:
+    sent = to_msgpack(Player(player=PlayerId(player)), limit=4096)
+    return from_msgpack(sent, Player, limit=4096).player
+
 
 SCALARS = (
     st.none()
@@ -107,7 +113,6 @@ def test_an_id_travels_and_is_an_entrant() -> None:
     assert len(longest) == MAX_LENGTH
     for player in ('bot:a:C(depth=3, name="it\'s {[<")', longest):
         assert canonical_bot(player) == player
-        assert decoder(PlayerId)(player) == player
         tally = Tally(
             entrants=(Entrant(player), Entrant("bot:random")),
             matches=0,
@@ -116,13 +121,14 @@ def test_an_id_travels_and_is_an_entrant() -> None:
             return_sum_of_squares=(0.0, 0.0),
             length_sum=0,
         )
-        assert decoder(Tally)(plain(tally)) == tally
+        assert from_msgpack(to_msgpack(tally, limit=4096), Tally, limit=4096) == tally
+        assert arrived(player) == player
 
 
 @pytest.mark.parametrize("player", ["bot:a:C(x=1)y", "bot:a:C(x=1\n)", "bot:a:C(é=1)", "bot:a b:C"])
 def test_what_is_no_id_does_not_travel(player: str) -> None:
     with pytest.raises(DecodeError):
-        decoder(PlayerId)(player)
+        arrived(player)
 
 
 def test_a_bot_without_arguments_is_its_reference() -> None:

@@ -6,12 +6,13 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment

@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 import zmq
+from msgspec import structs
 from zmq.utils import z85
 
 from arena.errors import AuthenticatorDead, ConfigError, NotAdmitted
@@ -107,7 +108,7 @@ def check_lets_in(controller: ZmqControllerTransport, keys: LearnerKeys) -> None
     """Whoever has a key is heard, whatever others have tried."""
     name = new_learner_id(keys.name)
     with learner_with(controller.endpoint, keys, learner=name) as learner:
-        hello = replace(HELLO, learner=name)
+        hello = structs.replace(HELLO, learner=name)
         wait_until(lambda: learner.send(hello, epoch=0), timeout_s=TIMEOUT_S)
         assert hears(controller) == [(name, hello)]
 
@@ -192,13 +193,15 @@ def test_a_key_for_one_process_is_in_no_file_and_is_forgotten_with_it(
     first, second = (key_of(controller.admit(f"slot0-{n}"), tmp_path / str(n)) for n in (1, 2))
     name = new_learner_id(first.name)
     with learner_with(controller.endpoint, first, learner=name) as stale:
-        wait_until(lambda: stale.send(replace(HELLO, learner=name), epoch=0), timeout_s=TIMEOUT_S)
-        assert hears(controller) == [(name, replace(HELLO, learner=name))]
+        wait_until(
+            lambda: stale.send(structs.replace(HELLO, learner=name), epoch=0), timeout_s=TIMEOUT_S
+        )
+        assert hears(controller) == [(name, structs.replace(HELLO, learner=name))]
         controller.send(name, Welcome(heartbeat_s=1.0))
         wait_until(lambda: stale.receive(0.01), timeout_s=TIMEOUT_S)
         controller.forget(first.name)
         # Its connection is open still, and what it says is not heard, nor taken for the next one's.
-        for message in (HEARTBEAT, replace(HELLO, learner=name)):
+        for message in (HEARTBEAT, structs.replace(HELLO, learner=name)):
             assert stale.send(message, epoch=EPOCH)
         answers: list[Message] = []
 

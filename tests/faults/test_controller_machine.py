@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
+from msgspec import structs
 
 from arena.types import Entrant, LearnerId
 from arena.wire.messages import Failed, Finished, Heartbeat, Train
@@ -291,7 +292,7 @@ def _lie(event: AssignmentFinished, lie: str) -> AssignmentFinished | None:
     match lie:
         case "fallen" if any(manifest.agent_steps for manifest in event.manifests.values()):
             manifests = {
-                key: manifest.model_copy(update={"agent_steps": 0})
+                key: structs.replace(manifest, agent_steps=0)
                 for key, manifest in event.manifests.items()
             }
             return replace(event, manifests=manifests)
@@ -301,15 +302,15 @@ def _lie(event: AssignmentFinished, lie: str) -> AssignmentFinished | None:
             entrants = finished.tallies[0].entrants
             return _with_tally(event, entrants=(*entrants[:-1], Entrant("nobody")))
         case "nothing" if finished.checkpoints:
-            return replace(event, finished=replace(finished, checkpoints=()))
+            return replace(event, finished=structs.replace(finished, checkpoints=()))
     return None
 
 
 def _with_tally(event: AssignmentFinished, **changes: object) -> AssignmentFinished:
     finished: Finished = event.finished
     first, *others = finished.tallies
-    changed = replace(first, **changes)  # type: ignore[arg-type]
-    return replace(event, finished=replace(finished, tallies=(changed, *others)))
+    changed = structs.replace(first, **changes)
+    return replace(event, finished=structs.replace(finished, tallies=(changed, *others)))
 
 
 TestFaulty = Faulty.TestCase

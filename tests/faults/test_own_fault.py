@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from safetensors.torch import load, save
 
 from arena.checkpoints.files import file_records, read_manifest
@@ -67,9 +68,7 @@ def poison(directory: Path, policy: PolicyRow) -> list[Row]:
     files = {WEIGHTS: save(absurd), OPTIMIZER: (source / OPTIMIZER).read_bytes()}
     manifest = read_manifest(source)
     updates = manifest.learner_updates + 1
-    manifest = manifest.model_copy(
-        update={"files": file_records(files), "learner_updates": updates}
-    )
+    manifest = structs.replace(manifest, files=file_records(files), learner_updates=updates)
     published = publish(directory, manifest=manifest, files=files)
     row = CheckpointRow(
         key=published.key,

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
+from msgspec import structs
 
 from arena.checkpoints.files import (
     decode_manifest,
@@ -39,6 +40,7 @@ from populations.records.tables import Tables
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
+from tests.arena.checkpoints.sealed import sealed
 from tests.faults.damage import flip_page, is_clean
 from tests.faults.scenarios import reopened
 from tests.populations.small_run import STEPS, SmallRun
@@ -349,7 +351,7 @@ def planted(
     manifest = read_manifest(source)
     content = {name: (source / name).read_bytes() for name in manifest.files} | dict(files or {})
     changed = {"learner_updates": manifest.learner_updates + 1, "files": file_records(content)}
-    other = manifest.model_copy(update={**changed, **changes})
+    other = structs.replace(manifest, **{**changed, **changes})
     return publish(run.run_dir, manifest=other, files=content).key
 
 
@@ -428,7 +430,7 @@ def test_counters_that_no_manifest_can_have_are_none(run: SmallRun) -> None:
         ("learner_updates", 2**60),
         ("agent_steps", -1),
     ):
-        forged = encode_manifest(manifest.model_copy(update={name: value}))
+        forged = sealed({**json.loads(encode_manifest(manifest)), name: value})
         with pytest.raises(CheckpointCorrupt, match=name):
             decode_manifest(forged, source=Path("x"))
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from arena.learners.loop import make_ack_log, tally_digest
 from arena.types import AssignmentId, Entrant, LearnerId, PairScore, Tally

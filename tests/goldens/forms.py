@@ -11,6 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, structs
+
 from arena.wire.messages import Acknowledge
 from populations.config.run_file import RunFile
 from populations.controller.state.commands import Command, KillLearner, SendMessage, StartLearner
@@ -42,7 +44,7 @@ def messages_of(commands: Sequence[Command]) -> Iterator[Document]:
         match command:
             case SendMessage(learner=learner, message=message):
                 # Of an acknowledgement nothing but its place is promised.
-                sent = {} if isinstance(message, Acknowledge) else plain(asdict(message))
+                sent = {} if isinstance(message, Acknowledge) else plain(message)
                 yield {"to": str(learner), "message": type(message).__name__, **sent}
             case StartLearner(slot=slot, populations=populations):
                 yield {"start": slot, "populations": list(populations)}
@@ -63,6 +65,8 @@ def views_of(run_dir: Path, run_file: RunFile, journal: Path) -> Document:
 
 def plain(value: object) -> Any:
     """Return lists and dicts of plain values, numbers with nine digits."""
+    if isinstance(value, Struct):
+        value = structs.asdict(value)
     if isinstance(value, dict):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -10,11 +10,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from arena.envs.batched.batch import GameBatch
 from arena.envs.pettingzoo.batch import PettingZooBatch
@@ -72,7 +73,10 @@ class Door:
             found["noted"] = {"peer": bad.peer, "kind": bad.kind, "reason": bad.reason}
         if opened.answer is not None:
             header, answer = decode(opened.answer)
-            found["answered"] = {type(answer).__name__: asdict(answer), "to": str(header.learner)}
+            found["answered"] = {
+                type(answer).__name__: structs.asdict(answer),
+                "to": str(header.learner),
+            }
         return found
 
     @property

@@ -22,6 +22,7 @@ from contextlib import closing
 from pathlib import Path
 
 import torch
+from msgspec import structs
 
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
@@ -165,7 +166,7 @@ class UnmanagedLearner:
         """Return the policy in memory, with fresh weights the first time."""
         if trainee.policy not in self._algorithms:
             # The checkpoints of a run's start may be gone, and weights cost alike.
-            fresh = dataclasses.replace(
+            fresh = structs.replace(
                 trainee, checkpoint=None, initial_weights=None, learner_updates=0
             )
             self._algorithms[trainee.policy] = self._players.algorithm(fresh, seed=0)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..players.weights import load_policy
 
@@ -135,12 +135,13 @@ class Cards:
         if row is None or interval is None:
             return CardRating(mode=mode)
         met = self._against_random(population, digest)
+        shown: dict[str, Any] = {**interval_fields(interval)}
         return CardRating(
-            **interval_fields(interval),
+            **shown,
             pair_deviation=row.pair_deviation,
-            anchor_matches=met and met.matches,
-            anchor_score=met and met.seen / met.matches,
-            anchor_predicted=met and met.predicted / met.matches,
+            anchor_matches=None if met is None else met.matches,
+            anchor_score=None if met is None else met.seen / met.matches,
+            anchor_predicted=None if met is None else met.predicted / met.matches,
             mode=mode,
         )
 

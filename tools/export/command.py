@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from msgspec import structs
 
+from arena.codec import plain
 from populations.views.league import RECORD
 from populations.views.parts import Column, Table
 
@@ -203,15 +205,15 @@ def _export_policies(
         for name, (policy, card) in loaded.items():
             record = play_record(export, policy, population=name, num_matches=counts)
             of_levels = found.get(name, [])
-            update = {
-                "record": record,
-                "exploitability": export.measured(policy),
-                "levels": tuple(level for level, _ in of_levels),
-            }
             export.progress.begin(f"{policy.player}: writing and verifying the graph")
             written[name] = write_export(
                 targets[name],
-                card=card.model_copy(update=update),
+                card=structs.replace(
+                    card,
+                    record=record,
+                    exploitability=export.measured(policy),
+                    levels=tuple(level for level, _ in of_levels),
+                ),
                 weights=policy.tensors,
                 levels={level.graph: one.tensors for level, one in of_levels},
                 engine=engine,
@@ -279,14 +281,14 @@ def _document(written: Written | WrittenMixture) -> dict[str, Any]:
     from arena.export.card import Card
 
     card = written.card
-    document = card.model_dump(mode="json", include=SHOWN) | {
+    document = {key: value for key, value in plain(card).items() if key in SHOWN} | {
         "directory": str(written.directory),
         # Over all members of a mixture, of which each has a graph of its own.
         "verified_observations": sum(check.observations for check in written.checks),
         "max_logit_difference": max(check.max_difference for check in written.checks),
     }
     if isinstance(card, Card):
-        document |= {"weights": card.weights_digest, **card.rating.model_dump()}
+        document |= {"weights": card.weights_digest, **plain(card.rating)}
     return document
 
 
@@ -305,7 +307,7 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
             print_framed(Table(LEVELS, lines), title=f"{title}: levels")
         if card.record:
             rows = [
-                {key: "" if value is None else value for key, value in line.model_dump().items()}
+                {key: "" if value is None else value for key, value in plain(line).items()}
                 for line in card.record
             ]
             print_framed(Table(RECORD, rows), title=title)
@@ -324,13 +326,13 @@ def _level_row(level: CardLevel) -> dict[str, object]:
     from arena.export.card_text import score_text
 
     shown = {"temperature": f"{level.temperature:.3g}", "score_below": score_text(level)}
-    return level.model_dump() | shown
+    return plain(level) | shown
 
 
 def _print_members(written: WrittenMixture, *, title: str) -> None:
     rows = [
         {
-            **member.model_dump(exclude={"rating"}),
+            **{key: value for key, value in plain(member).items() if key != "rating"},
             "probability": f"{member.probability:.4f}",
             "rating": member.rating.rating,
         }

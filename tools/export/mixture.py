@@ -75,7 +75,7 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
     )
     cards = [card for _, card in members]
     # Members share a population, so what is about agents and environment is equal.
-    shared_keys = AnyCard.model_fields.keys() - {"schema_version"}
+    shared_keys = {*AnyCard.__struct_fields__} - {"schema_version"}
     ratings = export.inspection.tables.ratings.get(mixture.population)
     card = MixtureCard(
         **{name: getattr(cards[0], name) for name in shared_keys}

@@ -9,6 +9,7 @@ import zlib
 from datetime import UTC, datetime
 from pathlib import Path
 
+from arena.codec import to_json
 from arena.files import words_of
 from arena.matches.tally import mean_of_agents
 from arena.types import MAX_GAME_BYTES, Entrant, PlayerId
@@ -60,7 +61,7 @@ def saved(game: PersonsGame) -> bytes:
         is_over=game.is_over,
         row=row,
     )
-    return f"{document.model_dump_json(indent=1)}\n".encode()
+    return f"{to_json(document, indent=1)}\n".encode()
 
 
 def save(game: PersonsGame, path: Path) -> None:

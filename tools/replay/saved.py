@@ -13,15 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ConfigDict, ValidationError, model_validator
-
-from arena.config import EnvironmentConfig, Model
+from arena.codec import from_json
+from arena.config import EnvironmentConfig
 from arena.envs.chance import MAX_SEED
-from arena.errors import ConfigError
+from arena.errors import ConfigError, DecodeError
 from arena.export.card import CardEnvironment
 from arena.files import read_regular, words_of
-from arena.rules import broken_rules
-from arena.types import SHOWN_BYTES
+from arena.types import SHOWN_BYTES, Document
 from populations.records.rows import GameRow
 
 from ..players.game import Game
@@ -30,7 +28,7 @@ from ..players.resolve import game_of_card
 MAX_FILE_BYTES = 16 << 20
 
 
-class SavedGame(Model):
+class SavedGame(Document, frozen=True, kw_only=True):
     """Game of a person.
 
     Attributes:
@@ -43,14 +41,6 @@ class SavedGame(Model):
             entrants are digests of weights; empty where there are none.
     """
 
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        allow_inf_nan=False,
-        ser_json_bytes="base64",
-        val_json_bytes="base64",
-    )
-
     arena_game: Literal[1] = 1
     config: EnvironmentConfig
     environment: CardEnvironment
@@ -58,8 +48,8 @@ class SavedGame(Model):
     is_over: bool
     row: GameRow
 
-    @model_validator(mode="after")
-    def _fit(self) -> SavedGame:
+    def __post_init__(self) -> None:
+        """Refuse a game whose parts do not fit each other."""
         row, number = self.row, len(self.environment.seats)
         each = (row.seats, row.players, row.entrants, row.keys, row.returns)
         if row.seats != tuple(range(number)) or any(len(one) != number for one in each):
@@ -70,7 +60,6 @@ class SavedGame(Model):
             raise ValueError(f"seed must be in [0, 2**63), got {row.seed}")
         if row.steps < 0 or len(row.shown) != SHOWN_BYTES * (row.steps + 1):
             raise ValueError(f"shown must have {SHOWN_BYTES} bytes for the start and each step")
-        return self
 
 
 def read_game(path: Path, *, trust: bool) -> tuple[SavedGame, Game]:
@@ -86,10 +75,9 @@ def read_game(path: Path, *, trust: bool) -> tuple[SavedGame, Game]:
     from populations.config.trust import word_for_card
 
     try:
-        document = SavedGame.model_validate_json(read_regular(path, limit_bytes=MAX_FILE_BYTES))
-    except ValidationError as error:
-        rule = broken_rules(error)[0]
-        raise ConfigError(f"{path} is no game that arena play has saved: {rule}") from None
+        document = from_json(read_regular(path, limit_bytes=MAX_FILE_BYTES), SavedGame)
+    except DecodeError as error:
+        raise ConfigError(f"{path} is no game that arena play has saved: {error}") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {words_of(error)}") from error
     facts, config = document.environment, document.config

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arena.codec import plain
+
 from ..export.card import Cards
 from ..players.game import Game
 from ..players.resolve import CHAMPION, exports_at
@@ -54,7 +56,7 @@ def _records(run_dir: Path) -> dict[str, list[dict[str, object]]]:
             # Of another release, or replaced just now: the page has the rest.
             continue
         if isinstance(card, Card):
-            found[card.weights_digest] = [line.model_dump(mode="json") for line in card.record]
+            found[card.weights_digest] = [plain(line) for line in card.record]
     return found
 
 
@@ -80,7 +82,7 @@ def _document(card: Card) -> dict[str, object]:
     shared = ("run", "created", "value")
     return {
         "summary": {name: _plain(value) for name, value in summary(card) if name not in shared},
-        "lineage": [line.model_dump(mode="json") for line in card.lineage],
+        "lineage": [plain(line) for line in card.lineage],
     }
 
 

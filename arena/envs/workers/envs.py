@@ -34,7 +34,7 @@ from arena.envs.workers.messages import (
     Step,
 )
 from arena.envs.workers.shared_arrays import SharedArrays, anonymous_memory
-from arena.envs.workers.shares import share_request, shared_rows, shares_of
+from arena.envs.workers.shares import shared_rows, shares_of
 from arena.errors import (
     ConfigError,
     EnvironmentFault,
@@ -221,7 +221,16 @@ class WorkerEnvs:
         commands = [
             Make(
                 batch=self._batch,
-                request=share_request(request, num_envs=len(share)),
+                # Only what is plain data, which a request of the whole batch is not.
+                request=EnvsRequest(
+                    request.environment,
+                    spec=request.spec,
+                    sides=request.sides,
+                    populations=request.populations,
+                    num_envs=len(share),
+                    launch_directory=request.launch_directory,
+                    reads_state=request.reads_state,
+                ),
                 first=share.start,
                 num_envs=request.num_envs,
             )

@@ -10,42 +10,36 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgpack
-
-from arena.decoding import Annotation, Decode, Dialect, Plain, decoder
+from arena.codec import from_msgpack, msgpack_bytes
 from arena.envs.base import Phase
 from arena.envs.episode_metrics import Report
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.errors import DecodeError
-from arena.wire.typed import plain
+from arena.types import Part
 
 MAX_BYTES = 1 << 28
-MAX_ITEMS = 1 << 20
 _LENGTH = struct.Struct("<I")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Make:
+class Make(Part, frozen=True, kw_only=True, tag=True):
     """Make a share of a batch; its memory comes with the message.
 
     Attributes:
         batch: Number of the batch.
-        request: `EnvsRequest` of the share, as plain data.
+        request: The share.
         first: Index of its first environment in the batch.
         num_envs: B of the batch.
     """
 
     batch: int
-    request: Mapping[str, object]
+    request: EnvsRequest
     first: int
     num_envs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Part, frozen=True, kw_only=True):
     """Call that changes environments without an answer.
 
     Attributes:
@@ -59,8 +53,7 @@ class Call:
     phases: tuple[Phase | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reset:
+class Reset(Part, frozen=True, kw_only=True, tag=True):
     """Make earlier calls, then reset.
 
     Attributes:
@@ -76,8 +69,7 @@ class Reset:
     seeds: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Part, frozen=True, kw_only=True, tag=True):
     """Make earlier calls, then step with the actions in shared memory; fields as in `Reset`."""
 
     batch: int
@@ -85,15 +77,13 @@ class Step:
     max_faults: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Close:
+class Close(Part, frozen=True, kw_only=True, tag=True):
     """Close a batch."""
 
     batch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Part, frozen=True, kw_only=True):
     """Fault of an environment.
 
     Attributes:
@@ -114,8 +104,7 @@ class Fault:
 ErrorKind = Literal["environment", "making", "exhaustion", "config", "other"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Error:
+class Error(Part, frozen=True, kw_only=True):
     """Error that ended a command.
 
     Attributes:
@@ -130,8 +119,7 @@ class Error:
     traceback: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class Answer(Part, frozen=True, kw_only=True, tag=True):
     """Answer to each command.
 
     Attributes:
@@ -150,57 +138,6 @@ class Answer:
 
 
 Command = Make | Reset | Step | Close
-
-_KINDS: Mapping[str, type] = {kind.__name__: kind for kind in (Make, Reset, Step, Close, Answer)}
-
-
-def _exactly(kind: type) -> Decode:
-    def decode(value: Plain) -> Plain:
-        if type(value) is not kind:
-            raise DecodeError(f"must be {kind.__name__}")
-        return value
-
-    return decode
-
-
-_LEAVES: Mapping[Annotation, Decode] = {
-    **{kind: _exactly(kind) for kind in (int, float, str, bool)},
-    # Plain data of any form, which the reader checks.
-    object: lambda value: value,
-}
-
-_DIALECT = Dialect(
-    leaf=_LEAVES.get,
-    field=lambda *_: None,
-    error=DecodeError,
-    is_quoting=False,
-    needs_all_fields=True,
-    removed_fields=frozenset(),
-    max_items=MAX_ITEMS,
-    max_entries=MAX_ITEMS,
-)
-
-
-def encode(message: Command | Answer) -> bytes:
-    """Encode a message."""
-    body: bytes = msgpack.packb([type(message).__name__, plain(message)])
-    return body
-
-
-def decode(body: bytes) -> Command | Answer:
-    """Decode a message.
-
-    Raises:
-        DecodeError: If it is none.
-    """
-    try:
-        name, data = msgpack.unpackb(body, raw=False, strict_map_key=True)
-        message: Command | Answer = decoder(_KINDS[name], _DIALECT)(data)
-    except DecodeError:
-        raise
-    except (ValueError, TypeError, KeyError, RecursionError, msgpack.UnpackException) as error:
-        raise DecodeError(f"no message: {type(error).__name__}") from None
-    return message
 
 
 class Channel:
@@ -223,7 +160,7 @@ class Channel:
         Raises:
             OSError: If the other end is gone.
         """
-        body = encode(message)
+        body = msgpack_bytes(message, is_ours=True)
         length = _LENGTH.pack(len(body))
         if fd is None:
             self._socket.sendall(length + body)
@@ -250,7 +187,7 @@ class Channel:
         body = self._socket.recv(size, socket.MSG_WAITALL)
         if len(body) < size:
             raise EOFError
-        return decode(body), fd
+        return from_msgpack(body, Command | Answer, limit=MAX_BYTES, is_ours=True), fd
 
     def close(self) -> None:
         """Close this end; the other one reads an end of file."""

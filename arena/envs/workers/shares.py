@@ -14,12 +14,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import TypeAdapter
 
 from arena.envs.one_by_one.steppers import EnvsRequest, Rows, make_rows
 from arena.envs.workers.shared_arrays import SharedArrays
-
-_REQUEST = TypeAdapter(EnvsRequest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,23 +58,3 @@ def shares_of(num_envs: int, *, num_workers: int) -> list[range]:
     """Divide environments among workers: contiguous, in order, as equal as possible."""
     ends = [num_envs * worker // num_workers for worker in range(num_workers + 1)]
     return [range(first, end) for first, end in pairwise(ends)]
-
-
-def share_request(request: EnvsRequest, *, num_envs: int) -> Mapping[str, object]:
-    """Return the request of a share as plain data."""
-    share = EnvsRequest(
-        request.environment,
-        spec=request.spec,
-        sides=request.sides,
-        populations=request.populations,
-        num_envs=num_envs,
-        launch_directory=request.launch_directory,
-        reads_state=request.reads_state,
-    )
-    data: Mapping[str, object] = _REQUEST.dump_python(share, mode="json")
-    return data
-
-
-def read_request(data: Mapping[str, object]) -> EnvsRequest:
-    """Return a share's request from plain data."""
-    return _REQUEST.validate_python(data)

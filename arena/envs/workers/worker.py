@@ -31,7 +31,7 @@ from arena.envs.workers.messages import (
     Step,
 )
 from arena.envs.workers.shared_arrays import SharedArrays
-from arena.envs.workers.shares import SharedRows, read_request, shared_rows
+from arena.envs.workers.shares import SharedRows, shared_rows
 from arena.errors import ConfigError, EnvironmentFault, EnvironmentNotMade
 from arena.users_code import encodable, is_exhaustion, message_of, pass_interrupt
 
@@ -130,7 +130,7 @@ def _carry_out(command: Command, fd: int | None, shares: dict[int, Share]) -> An
 
 
 def _make(command: Make, fd: int) -> Share:
-    request = read_request(command.request)
+    request = command.request
     memory = mmap.mmap(fd, 0)
     os.close(fd)
     arrays = SharedArrays(memory, num_envs=command.num_envs, first=command.first)

@@ -13,10 +13,10 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
+from msgspec.structs import replace
 
 from arena.config import LearnerSetup
 from arena.core import Algorithm, LearnsInRanks
@@ -28,7 +28,7 @@ from arena.matches.tally import merge_tallies
 from arena.normalization import all_of
 from arena.processes.helper import Helper
 from arena.rollout.measured import Measures
-from arena.types import Digest, Entrant, PolicyId, Tally
+from arena.types import Count, Digest, Entrant, Part, PolicyId, Tally
 from arena.wire.messages import Finished, InFlight, Train
 
 MODULE = "arena.learners.rank"
@@ -304,8 +304,7 @@ def _flat(
     return torch.cat([tensor.flatten() for tensor in (*weights.values(), *optimizer.values())])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Losses:
+class Losses(Part, frozen=True, kw_only=True):
     """Episodes that came to nothing.
 
     Attributes:
@@ -315,8 +314,8 @@ class Losses:
     """
 
     dropped: tuple[PolicyId, ...]
-    num_dropped: int
-    num_void: int
+    num_dropped: Count
+    num_void: Count
 
     def added_to(self, finished: Finished) -> Finished:
         """Return a result that reports them."""
@@ -325,8 +324,7 @@ class Losses:
         return replace(finished, metrics=metrics, dropped=self.dropped)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankResult:
+class RankResult(Part, frozen=True, kw_only=True):
     """A rank's part of the result of a training assignment.
 
     Attributes:

@@ -19,12 +19,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-import msgpack
+import msgspec
 import numpy as np
 
+from arena.codec import from_msgpack, msgpack_bytes
 from arena.errors import ArenaError, DecodeError
 from arena.wire.messages import Failed
-from arena.wire.typed import decoder, plain
 
 if TYPE_CHECKING:
     import torch
@@ -124,13 +124,13 @@ class Link:
         self._meet()
         return rows
 
-    def send(self, rank: int, message: object) -> None:
-        """Send a dataclass of plain data to a rank.
+    def send(self, rank: int, message: msgspec.Struct) -> None:
+        """Send a Struct to a rank.
 
         Raises:
             RankLost: If it has ended.
         """
-        body: bytes = msgpack.packb(plain(message))
+        body = msgpack_bytes(message, is_ours=True)
         self.send_bytes(rank, body, kind=FAILED if isinstance(message, Failed) else MESSAGE)
 
     def send_bytes(self, rank: int, body: bytes, *, kind: bytes = MESSAGE) -> None:
@@ -257,9 +257,7 @@ class Link:
 
 def _decoded(rank: int, body: bytes, kind: type[T]) -> T:
     try:
-        data = msgpack.unpackb(body, raw=False, strict_map_key=True)
-        message: T = decoder(kind)(data)
-    except (DecodeError, ValueError, TypeError, msgpack.UnpackException):
+        return from_msgpack(body, kind, limit=MAX_MESSAGE_BYTES, is_ours=True)
+    except DecodeError:
         # Whatever it is, it is no rank of this learner any more.
         raise RankLost(rank) from None
-    return message

@@ -9,10 +9,11 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from msgspec.structs import replace
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Phase

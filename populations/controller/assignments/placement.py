@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import partial
 
+from msgspec import structs
+
 from arena.types import AssignmentId, LearnerId, PolicyId, policy_of_trainee, population_of
 from arena.wire.messages import Evaluate, Train
 from populations.config.message_sizes import fitted
@@ -181,7 +183,7 @@ def _give(
         tx.count(next_assignment=1)
     # A lease of its own: a result of an earlier attempt no longer fits.
     attempt = row.attempt + 1
-    message = replace(message, attempt=attempt)
+    message = structs.replace(message, attempt=attempt)
     tx.put_assignment(replace(row, attempt=attempt, message=message))
     learner.held.append(
         Held(assignment_id=row.assignment_id, attempt=attempt, given_s=now_s, sent_s=now_s)

@@ -10,11 +10,11 @@ time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate, chain, combinations, pairwise, product, repeat
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from arena.matches.comparisons import rival_populations
 from arena.types import RANDOM_BOT, Seating

@@ -6,9 +6,10 @@ Tests: `tests/populations/controller/evaluation/test_games.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 
-from arena.types import MAX_GAMES, Game, is_external
+from msgspec.structs import asdict, replace
+
+from arena.types import MAX_GAMES, Game, PlayerId, is_external
 from arena.wire.messages import Evaluate
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -85,7 +86,7 @@ def _is_there(state: ControllerState, game: GameRow) -> bool:
     """Return whether the weights of all players of a game are there."""
     tables = state.tables
     for player, key in zip(game.players, game.keys, strict=True):
-        ghost, checkpoint = tables.ghosts.get(player), tables.checkpoints.get(key)
+        ghost, checkpoint = tables.ghosts.get(PlayerId(player)), tables.checkpoints.get(key)
         is_ghost = ghost is not None and ghost.key == key and ghost.is_present
         is_checkpoint = checkpoint is not None and checkpoint.state == "present"
         if not (is_ghost or is_checkpoint or is_external(player)):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from arena.checkpoints.files import read_manifest, resolve_key, verify_directory
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
@@ -17,9 +18,8 @@ from arena.errors import (
     DiskRefused,
 )
 from arena.failpoints import failpoint
-from arena.types import CheckpointRef, LearnerId, PlayerId, WeightsRef
+from arena.types import MAX_CHARACTERS, CheckpointRef, LearnerId, PlayerId, WeightsRef
 from arena.wire.messages import Evaluate, Failed, Finished, Train, named_references
-from arena.wire.typed import MAX_CHARACTERS
 from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from arena.checkpoints.files import (
     STORE_ID,
@@ -30,8 +31,16 @@ from arena.checkpoints.files import (
 )
 from arena.checkpoints.manifest import MANIFEST, MAX_FILE_BYTES, OPTIMIZER, WEIGHTS, FileRecord
 from arena.checkpoints.publish import publish
-from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
+from arena.codec import to_json
+from arena.errors import (
+    CheckpointCorrupt,
+    CheckpointError,
+    CheckpointMissing,
+    DecodeError,
+    DiskRefused,
+)
 from arena.types import Digest
+from tests.arena.checkpoints.sealed import sealed
 
 from .conftest import MakePublishable
 
@@ -98,13 +107,13 @@ def test_the_manifest_is_json_that_people_and_programs_read(
     data = encode_manifest(manifest)
     document = json.loads(data)
     assert document.pop("sha256")
-    assert document == manifest.model_dump(mode="json")
+    assert document == json.loads(to_json(manifest))
     assert decode_manifest(data, source=Path("x")) == manifest
 
 
 def test_a_newer_format_is_refused(make_publishable: MakePublishable) -> None:
     manifest, _ = make_publishable()
-    newer = manifest.model_copy(update={"format_version": 2})
+    newer = structs.replace(manifest, format_version=2)
     body = encode_manifest(newer).partition(b",")[2].replace(b'"files"', b'"parts"')
     unknown = b'{\n  "sha256": "%s",' % sha256_bytes(body).encode() + body
     for data in (encode_manifest(newer), unknown):
@@ -120,7 +129,7 @@ def test_a_manifest_names_no_other_files(
 ) -> None:
     manifest, _ = make_publishable()
     record = manifest.files[WEIGHTS]
-    other = manifest.model_copy(update={"files": dict.fromkeys(names, record)})
+    other = structs.replace(manifest, files=dict.fromkeys(names, record))
     with pytest.raises(CheckpointCorrupt, match="unexpected files"):
         decode_manifest(encode_manifest(other), source=Path("x"))
 
@@ -254,10 +263,15 @@ def test_a_file_of_any_size_is_checked_in_little_memory(tmp_path: Path) -> None:
 
 def test_a_manifest_with_an_unbelievable_size_is_corrupt(make_publishable: MakePublishable) -> None:
     manifest, _ = make_publishable()
-    record = manifest.files[WEIGHTS].model_copy(update={"size_bytes": MAX_FILE_BYTES + 1})
-    other = manifest.model_copy(update={"files": {**manifest.files, WEIGHTS: record}})
+    record = structs.replace(manifest.files[WEIGHTS], size_bytes=MAX_FILE_BYTES + 1)
+    document = json.loads(encode_manifest(manifest))
+    document["files"][WEIGHTS]["size_bytes"] = record.size_bytes
+    forged = sealed(document)
+    other = structs.replace(manifest, files={**manifest.files, WEIGHTS: record})
+    with pytest.raises(DecodeError, match="bytes"):
+        encode_manifest(other)
     with pytest.raises(CheckpointCorrupt, match="bytes"):
-        decode_manifest(encode_manifest(other), source=Path("x"))
+        decode_manifest(forged, source=Path("x"))
 
 
 def test_a_store_keeps_its_id_and_nobody_else_has_it(tmp_path: Path) -> None:

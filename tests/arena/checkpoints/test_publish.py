@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from arena.checkpoints.files import encode_manifest, list_directories, verify_directory
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS, Manifest, ghost_key
@@ -51,7 +52,7 @@ def test_publishing_again_changes_nothing(root: Path, make_publishable: MakePubl
     manifest, files = make_publishable()
     reference = publish(root, manifest=manifest, files=files)
     inode = (root / reference.key / WEIGHTS).stat().st_ino
-    redo = manifest.model_copy(update={"created": "2030-01-01T00:00:00+00:00"})
+    redo = structs.replace(manifest, created="2030-01-01T00:00:00+00:00")
     assert publish(root, manifest=redo, files=files) == reference
     assert (root / reference.key / WEIGHTS).stat().st_ino == inode
     assert verify_directory(root / reference.key).created == manifest.created

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch
+from msgspec import structs
 
 from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
@@ -20,7 +21,7 @@ from tests.arena.transfer.conftest import checkpoint
 
 def published(root: Path, files: dict[str, bytes]) -> tuple[Path, Manifest]:
     """Publish files as a checkpoint."""
-    manifest = checkpoint(1000).manifest.model_copy(update={"files": file_records(files)})
+    manifest = structs.replace(checkpoint(1000).manifest, files=file_records(files))
     return root / publish(root, manifest=manifest, files=files).key, manifest
 
 

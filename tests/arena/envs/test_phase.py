@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from arena.envs.base import Phase
 from arena.envs.one_by_one.steppers import Phases, find_set_phase

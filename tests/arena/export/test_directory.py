@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from gymnasium import spaces
+from msgspec import structs
 
 from arena.errors import ConfigError
 from arena.export import directory as export_directory
@@ -119,7 +120,7 @@ def test_an_export_is_replaced_by_force_only(tmp_path: Path) -> None:
 def test_older_exports_go_and_those_that_were_asked_for_by_hand_stay(tmp_path: Path) -> None:
     card, _ = make_policy(spaces.Box(-1.0, 1.0, (3,)), actions=spaces.Discrete(2), mask=None)
     assert card.record
-    by_itself = card.model_copy(update={"record": ()})
+    by_itself = structs.replace(card, record=())
     for name, written in {
         "000000000100": card,
         **dict.fromkeys(("000000000200", "000000000300", "000000000400", "best"), by_itself),
@@ -129,7 +130,7 @@ def test_older_exports_go_and_those_that_were_asked_for_by_hand_stay(tmp_path: P
         (tmp_path / name).mkdir()
         (tmp_path / name / "policy.onnx").touch()
         if written is not None:
-            (tmp_path / name / "card.json").write_text(written.model_dump_json())
+            (tmp_path / name / "card.json").write_text(written.to_json().decode())
     prune(tmp_path, keep=2)
     stayed = {path.name for path in tmp_path.iterdir()}
     assert stayed == {"000000000100", "000000000300", "000000000400", "best"}

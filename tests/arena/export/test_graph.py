@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from arena.codec import plain
 from arena.config import NetworkConfig
 from arena.export.card import Card
 from arena.export.champion import Champion, GraphPlayer
@@ -26,7 +27,7 @@ def by_torch(policy: Policy) -> tuple[GraphPlayer, ActorCritic]:
     card, weights = policy
     network = frozen_policy(card, weights).network
     session = TorchSession(network, layout=card.observation_layout, has_mask=card.mask is not None)
-    return GraphPlayer(card.model_dump(), [session]), network
+    return GraphPlayer(plain(card), [session]), network
 
 
 def test_it_plays_as_the_export_does(board_policy: Policy, board_export: Written) -> None:

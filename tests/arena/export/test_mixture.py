@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec import structs
 
 from arena.checkpoints.files import sha256_bytes
 from arena.checkpoints.tensors import serialize
@@ -31,7 +32,7 @@ def always(policy: Policy, action: int) -> Policy:
     changed["head.bias"].zero_()[action] = 100.0
     digest = sha256_bytes(serialize(changed))
     update = {"weights_digest": digest, "player": f"player/p00{action}", "record": ()}
-    return card.model_copy(update=update), changed
+    return structs.replace(card, **update), changed
 
 
 @pytest.fixture(scope="module")
@@ -203,8 +204,8 @@ def test_it_is_replaced_by_force_alone(
     shutil.copytree(written.directory, copy)
     with pytest.raises(ConfigError, match="--force"):
         write_mixture(copy, card=card, members=members)
-    one = card.members[0].model_copy(update={"probability": 1.0})
-    smaller = card.model_copy(update={"members": (one,)})
+    one = structs.replace(card.members[0], probability=1.0)
+    smaller = structs.replace(card, members=(one,))
     write_mixture(copy, card=smaller, members=members[:1], force=True)
     assert not (copy / "members/01").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["champion"]

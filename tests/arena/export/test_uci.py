@@ -16,8 +16,10 @@ import pytest
 pytest.importorskip("chess")
 import chess
 import chess.engine
+from msgspec import structs
 from pettingzoo.classic import chess_v6
 
+from arena.codec import plain
 from arena.export.champion import Champion
 from arena.export.uci import Engine, Position
 from arena.export.write import Written, write_export
@@ -37,9 +39,9 @@ def chess_export(tmp_path_factory: pytest.TempPathFactory) -> Written:
     card, weights = make_policy(
         observation, actions=env.action_space("player_0"), mask="observation"
     )
-    environment = card.environment.model_copy(update={"id": "classic/chess-v6"})
-    card = card.model_copy(
-        update={"environment": environment, "levels": (level(1, card, temperature=50.0),)}
+    environment = structs.replace(card.environment, id="classic/chess-v6")
+    card = structs.replace(
+        card, environment=environment, levels=(level(1, card, temperature=50.0),)
     )
     directory = tmp_path_factory.mktemp("chess") / "champion"
     return write_export(directory, card=card, weights=weights)
@@ -125,7 +127,7 @@ def test_a_client_analyses_and_stops(engine: Any) -> None:
 def lines(chess_export: Written) -> Engine:
     return Engine(
         lambda level: Champion(chess_export.directory, level=level or None, seed=1),
-        chess_export.card.model_dump(),
+        plain(chess_export.card),
     )
 
 
@@ -161,7 +163,7 @@ def test_the_level_of_the_command_line_is_the_first_and_the_champion_another(
     chess_export: Written,
 ) -> None:
     made: list[int] = []
-    engine = Engine(made.append, chess_export.card.model_dump(), level=1)
+    engine = Engine(made.append, plain(chess_export.card), level=1)
     assert "option name Level type spin default 1 min 0 max 1" in [*engine.answers("uci")]
     assert not [*engine.answers("setoption name Level value 0")]
     assert made == [1, 0]

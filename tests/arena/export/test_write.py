@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from msgspec import structs
 
 from arena.errors import CheckpointCorrupt, ConfigError
 from arena.export.card import Card, read_card
@@ -35,7 +36,7 @@ def test_the_card_says_what_was_given_and_by_what_it_was_written(
     assert (card.versions["opset"], card.versions["onnxruntime_at_least"]) == ("18", "1.14")
     assert card.value
     added = {"files": {}, "versions": board_policy[0].versions, "value": False}
-    assert card.model_copy(update=added) == board_policy[0]
+    assert structs.replace(card, **added) == board_policy[0]
     assert "policy.onnx" in (board_export.directory / "card.md").read_text()
 
 

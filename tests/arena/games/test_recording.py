@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from msgspec import structs
 
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.games import recording
@@ -144,7 +145,7 @@ def test_actions_that_were_tampered_with_are_refused(actions: bytes, says: str) 
     recorder, _ = played(of)
     game = next(game for game in recorder.games if game.steps == 9)
     with closing(of.make_env(1)) as env, pytest.raises(GameParted, match=says):
-        list(replay(env, replace(game, actions=actions)))
+        list(replay(env, structs.replace(game, actions=actions)))
 
 
 def test_a_game_that_broke_is_not_recorded() -> None:

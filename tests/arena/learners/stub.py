@@ -7,8 +7,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from arena.config import EnvironmentConfig, LearnerSetup
 from arena.environment_spec import EnvironmentSpec

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
@@ -82,7 +83,9 @@ def test_results_are_the_same_with_and_without_a_proof_before(
             message = bench.train(
                 checkpoint, bench.mirror(), agent_steps=48, seed=seed, learner_updates=updates
             )
-            done = bench.finished(worker.carry_out(replace(message, carried=(bench.mirror(),))))
+            done = bench.finished(
+                worker.carry_out(structs.replace(message, carried=(bench.mirror(),)))
+            )
             checkpoint = done.checkpoints[0].checkpoint
             updates = bench.manifest(checkpoint).learner_updates
             assert done.in_flight

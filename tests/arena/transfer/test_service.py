@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from arena.checkpoints.files import encode_manifest, verify_directory
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
@@ -144,7 +145,7 @@ def test_what_no_learner_of_the_run_would_publish_is_refused(
 
 
 def test_a_policy_that_would_leave_the_store_is_refused(run: Run) -> None:
-    manifest = NEW.manifest.model_copy(update={"policy": "player/../../p000"})
+    manifest = structs.replace(NEW.manifest, policy="player/../../p000")
     evil = replace(NEW, manifest=manifest)
     before = files_in(run.root.parent)
     answer = give_whole(run.service, evil)
@@ -155,7 +156,7 @@ def test_a_policy_that_would_leave_the_store_is_refused(run: Run) -> None:
 
 def test_a_ghost_without_an_optimizer_is_no_new_checkpoint(run: Run) -> None:
     files = {WEIGHTS: NEW.manifest.files[WEIGHTS]}
-    bare = replace(NEW, manifest=NEW.manifest.model_copy(update={"files": files}))
+    bare = replace(NEW, manifest=structs.replace(NEW.manifest, files=files))
     denied(begin(run.service, bare), "refused", "weights and optimizer")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import typing
 from collections.abc import Callable
 from typing import Any, Union, get_args, get_origin
 
 from hypothesis import strategies as st
+from msgspec import Struct, structs
 
 from arena.types import (
     MAX_AGENT_STEPS,
@@ -111,10 +111,21 @@ FINISHED = Finished(
         Tally(
             entrants=(Entrant("player/p003#2"), Entrant(DIGEST)),
             matches=3,
-            pairs=(PairScore(first=0, second=1, wins=2, draws=0, losses=1),),
+            pairs=(
+                PairScore(
+                    first=0,
+                    second=1,
+                    wins=2,
+                    draws=0,
+                    losses=1,
+                    score_sum=2.0,
+                    square_sum=2.0,
+                ),
+            ),
             return_sum=(1.0, -1.0),
             return_sum_of_squares=(3.0, 3.0),
             length_sum=31,
+            distinct=3,
         ),
     ),
     metrics={"train/loss": -0.25},
@@ -150,23 +161,23 @@ EXAMPLES: tuple[Message, ...] = (
 
 PLAYERS = SEATING.players
 ENTRANTS = FINISHED.tallies[0].entrants
-# One seat of twenty is another player's.
+# One seat of two hundred is another player's.
 OF_MANY_SEATS: dict[str, Message] = {
-    "train": dataclasses.replace(
-        TRAIN, opponents=(Seating(players=(PLAYERS[1],) * 3 + PLAYERS[:1] + (PLAYERS[1],) * 16),)
+    "train": structs.replace(
+        TRAIN, opponents=(Seating(players=(PLAYERS[1],) * 3 + PLAYERS[:1] + (PLAYERS[1],) * 196),)
     ),
-    "finished": dataclasses.replace(
+    "finished": structs.replace(
         FINISHED,
         tallies=(
-            dataclasses.replace(
+            structs.replace(
                 FINISHED.tallies[0],
-                entrants=(ENTRANTS[1],) * 3 + ENTRANTS[:1] + (ENTRANTS[1],) * 16,
+                entrants=(ENTRANTS[1],) * 3 + ENTRANTS[:1] + (ENTRANTS[1],) * 196,
                 pairs=(PairScore(first=0, second=3, wins=38, draws=0, losses=19),),
-                return_sum=(-0.5,) * 3 + (1.0,) + (-0.5,) * 16,
-                return_sum_of_squares=(3.0,) * 20,
+                return_sum=(-0.5,) * 3 + (1.0,) + (-0.5,) * 196,
+                return_sum_of_squares=(3.0,) * 200,
             ),
         ),
-        in_flight=(InFlight(entrants=ENTRANTS[1:] * 20, num_envs=7),),
+        in_flight=(InFlight(entrants=ENTRANTS[1:] * 200, num_envs=7),),
     ),
 }
 """Messages in which few players have many seats."""
@@ -176,7 +187,7 @@ _KEYS = st.sampled_from([CHECKPOINT.key, GHOST_WEIGHTS.key, "a", "a.b/c@d/..e"])
 _DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
 _POLICIES = st.sampled_from(["player/p003", "a_b2/p0000", "x/p123456789012"])
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
-_NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**64 - 1)
+_FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     Digest: _DIGESTS,
     PolicyId: _POLICIES,
@@ -188,7 +199,8 @@ _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     PackageVersion: st.sampled_from(["2.13.0+cpu", "1!2.0.post1", "0"]),
     AssignmentId: _COUNTS,
     int: _COUNTS,
-    float: _NUMBERS,
+    float: _FLOATS,
+    int | float: _FLOATS | st.integers(-(2**63), 2**64 - 1),
     str: _TEXT,
     bool: st.booleans(),
     bytes: st.binary(max_size=64),
@@ -211,7 +223,7 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
     arguments = get_args(annotation)
     if annotation in _BY_TYPE:
         return _BY_TYPE[annotation]
-    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
         return instances(annotation)
     if origin is tuple:
         return st.lists(values(arguments[0]), max_size=3).map(tuple)
@@ -223,7 +235,7 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
 
 
 def instances(kind: type[Any]) -> st.SearchStrategy[Any]:
-    """Any instance of a dataclass of the wire."""
+    """Any instance of a Struct of the wire."""
     hints = typing.get_type_hints(kind)
     fields: dict[str, st.SearchStrategy[Any]] = {}
     for name, hint in hints.items():

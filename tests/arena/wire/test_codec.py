@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,12 @@ import msgpack
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from arena.codec import MAX_CONTAINERS
 from arena.errors import DecodeError, VersionMismatch, WireError
 from arena.types import LearnerId, PolicyId
-from arena.wire.codec import (
-    KINDS,
-    MAX_CONTAINERS,
-    MAX_FRAME_BYTES,
-    decode,
-    encode,
-)
+from arena.wire.codec import KINDS, MAX_FRAME_BYTES, decode, encode
 from arena.wire.messages import Goodbye, Header, Message, Train, Welcome
 from tests.arena.wire.examples import (
     EXAMPLES,
@@ -77,13 +72,13 @@ def test_players_of_many_seats_are_sent_once_with_their_places(name: str) -> Non
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        ({"index": [2] * 20}, "must be places among 2 items"),
-        ({"index": [-1] * 20}, "must be places among 2 items"),
-        ({"index": [True] * 20}, "must be places among 2 items"),
-        ({"index": [[]] * 20}, "must be places among 2 items"),
-        ({"index": {}}, "must be a list of at most"),
-        ({"items": {}}, "must be a list of at most"),
-        ({"more": 1}, "must have items and an index"),
+        ({"index": [2] * 200}, "must be places among 2 items"),
+        ({"index": [-1] * 200}, "must be places among 2 items"),
+        ({"index": [True] * 200}, "must be places among 2 items"),
+        ({"index": [[]] * 200}, "must be places among 2 items"),
+        ({"index": {}}, "players: must be a list, got a map"),
+        ({"items": {}}, "players: must be a list, got a map"),
+        ({"more": 1}, "players: must be a list, got a map"),
     ],
 )
 def test_places_of_no_player_are_refused(change: dict[str, object], rule: str) -> None:
@@ -93,7 +88,7 @@ def test_places_of_no_player_are_refused(change: dict[str, object], rule: str) -
         decode(frames_with(body))
 
 
-def test_a_field_that_came_later_is_sent_where_it_says_something() -> None:
+def test_a_field_is_sent_where_it_says_something() -> None:
     assert "lesson" not in body_of(TRAIN)
     third = replace(TRAIN, lesson=3)
     assert body_of(third)["lesson"] == 3
@@ -216,26 +211,29 @@ def trainee(**changes: object) -> Callable[[dict[str, Any]], object]:
     ("change", "where"),
     [
         (lambda body: list(body.items()), "Train: must be a map"),
-        (changed(surprise=1), "Train: must have the fields of Train"),
-        (lambda body: {k: v for k, v in body.items() if k != "seed"}, "fields of Train"),
-        (trainee(surprise=1), "trainees: must have the fields of Trainee"),
-        (changed(seed=1.0), "seed: must be an integer"),
-        (changed(seed=True), "seed: must be an integer"),
-        (changed(seed=-1), "seed: must be an integer"),
-        (changed(seed=2**63), "seed: must be an integer"),
-        (changed(seed=None), "seed: must be an integer"),
-        (changed(episode_length="60"), "episode_length: must be a finite number"),
+        (changed(surprise=1), "Train: must have the fields of its type"),
+        (
+            lambda body: {k: v for k, v in body.items() if k != "seed"},
+            "seed is required",
+        ),
+        (trainee(surprise=1), "Train: must have the fields of its type"),
+        (changed(seed=1.0), "seed: must be int"),
+        (changed(seed=True), "seed: must be int"),
+        (changed(seed=-1), "seed: must be int"),
+        (changed(seed=2**63), "seed: must be int"),
+        (changed(seed=None), "seed: must be int"),
+        (changed(episode_length="60"), "episode_length: must be float"),
         (changed(episode_length=math.inf), "episode_length: must be a finite number"),
         (changed(episode_length=math.nan), "episode_length: must be a finite number"),
-        (changed(episodes=-1), "episodes: must be an integer"),
-        (changed(carried=[{}]), "carried: must have the fields of Seating"),
-        (changed(may_stop_early=1), "may_stop_early: must be true or false"),
+        (changed(episodes=-1), "episodes: must be int"),
+        (changed(carried=[{}]), "carried: players is required"),
+        (changed(may_stop_early=1), "may_stop_early: must be bool"),
         (changed(trainees={}), "trainees: must be a list"),
         (trainee(policy="../p001"), "policy: must be a policy"),
         (trainee(policy="player/p003\n"), "policy: must be a policy"),
         (trainee(donor="Player/p003"), "donor: must be a policy"),
         (trainee(hyperparameters={"x": math.nan}), "hyperparameters: must be a finite number"),
-        (trainee(hyperparameters={"x": "1"}), "hyperparameters: must be a finite number"),
+        (trainee(hyperparameters={"x": "1"}), "hyperparameters: must be int | float, got str"),
         (trainee(hyperparameters=[1]), "hyperparameters: must be a map"),
     ],
 )
@@ -326,11 +324,14 @@ def test_oversize_frames_are_refused_unread() -> None:
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (Welcome(heartbeat_s=math.nan), "heartbeat_s: must be a finite number"),
-        (Welcome(heartbeat_s=-1.0), "heartbeat_s: must not be negative"),
-        (Goodbye(reason="x" * 16385), "reason: must be text of at most 16384 characters"),
+        (Welcome(heartbeat_s=math.nan), "heartbeat_s: must be float >= 0.0"),
+        (Welcome(heartbeat_s=-1.0), "heartbeat_s: must be float >= 0.0"),
+        (Goodbye(reason="x" * 16385), "reason: must be str of length <= 16384"),
         (replace(TRAIN, opponents=TRAIN.opponents * 900), "bytes, more than"),
-        (replace(FINISHED, metrics=dict.fromkeys(map(str, range(4097)), 0.0)), "at most 4096"),
+        (
+            replace(FINISHED, metrics=dict.fromkeys(map(str, range(4097)), 0.0)),
+            "no msgpack of ours",
+        ),
         (Goodbye(reason="\ud800"), "Goodbye cannot be sent"),
         (replace(FINISHED, metrics={"loss": math.inf}), "metrics: must be a finite number"),
     ],

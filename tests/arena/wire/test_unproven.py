@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
 import zmq
+from msgspec.structs import replace
 
 from arena.learners.loop import new_learner_id
 from arena.types import LearnerId

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
+from msgspec.structs import replace
 
 from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import Manifest
@@ -47,7 +50,7 @@ class _Learner(SimulatedLearner):
     def _publish(self, message: Train, trainee: Trainee, weights: Weights) -> Manifest:
         simulated = SimulatedLearner._publish(self, message, trainee, weights)
         files = files_of(message.assignment_id, trainee.policy)
-        manifest = simulated.model_copy(update={"files": file_records(files)})
+        manifest = structs.replace(simulated, files=file_records(files))
         self.weights[manifest.weights_digest] = weights
         self.origins[manifest.digest] = manifest.weights_digest
         return manifest

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from arena.checkpoints.files import STORE_ID, file_records, sha256_file, store_digest
@@ -54,6 +55,7 @@ from populations.config.run_file import RunFile
 from populations.controller import rating_fit, result_merging
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server
+from populations.records.plain import fields_of
 from populations.storage.lock import RunLock
 from tests.goldens.conversations.rule import files_of
 from tests.goldens.decisions import run_of
@@ -138,13 +140,13 @@ def plain(value: Any) -> Any:
             return {name: plain(inner) for name, inner in value.items()}
         case tuple() | list():
             return [plain(inner) for inner in value]
-    if not is_dataclass(value):
+    kind: Any = type(value)
+    if not fields_of(kind):
         return value
     found = {}
-    for field in fields(value):
-        own = getattr(value, field.name)
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        if own != default:
+    for field in fields_of(kind):
+        own, made = getattr(value, field.name), field.default_factory
+        if own != (field.default if made is msgspec.NODEFAULT else made()):
             found[field.name] = plain(own)
     return found
 

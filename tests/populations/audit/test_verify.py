@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from msgspec import structs
 
 from arena.checkpoints.files import encode_manifest, read_manifest
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
-from arena.types import AssignmentId, Entrant, PairScore, PlayerId, PolicyId
+from arena.types import AssignmentId, Digest, Entrant, PairScore, PlayerId, PolicyId
 from populations.audit.verify import verify_run
 from populations.records.rows import RatingsRow
 from populations.storage.lock import LOCK, RunLock
@@ -27,8 +28,8 @@ P0 = PolicyId("player/p000")
 
 def tally_with(small_run: SmallRun, **changes: int) -> None:
     row = small_run.tallies()[0]
-    pair = replace(row.tally.pairs[0], **changes)
-    small_run.put(replace(row, tally=replace(row.tally, pairs=(pair,))))
+    pair = structs.replace(row.tally.pairs[0], **changes)
+    small_run.put(replace(row, tally=structs.replace(row.tally, pairs=(pair,))))
 
 
 def flip(path: Path) -> None:
@@ -126,7 +127,7 @@ def change_checkpoint(**changes: object) -> Callable[[SmallRun], None]:
 
 def of_another_environment(run: SmallRun) -> None:
     """Seal a manifest of another environment."""
-    manifest = read_manifest(newest(run)).model_copy(update={"environment_digest": "0" * 64})
+    manifest = structs.replace(read_manifest(newest(run)), environment_digest=Digest("0" * 64))
     (newest(run) / MANIFEST).write_bytes(encode_manifest(manifest))
 
 
@@ -334,7 +335,7 @@ def test_what_a_running_controller_puts_right_meanwhile_is_no_fault(
 def test_a_pair_of_seats_is_in_order(small_run: SmallRun) -> None:
     row = small_run.tallies()[0]
     pair = PairScore(first=1, second=0, wins=2, draws=1, losses=2)
-    small_run.put(replace(row, tally=replace(row.tally, pairs=(pair,))))
+    small_run.put(replace(row, tally=structs.replace(row.tally, pairs=(pair,))))
     assert "seats 1 and 0" in verify_run(small_run.run_dir).faults[0]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from arena.checkpoints.manifest import Manifest
 from arena.environment_spec import AgentSpec, EnvironmentSpec
@@ -214,7 +215,7 @@ class SimpleLearner(SimulatedLearner):
         if isinstance(message, Evaluate):
             matches = sum(pairing.num_matches for pairing in message.pairings)
             duration_s = self.match_s * matches
-        return replace(finished, duration_s=duration_s), manifests
+        return structs.replace(finished, duration_s=duration_s), manifests
 
     def improved(
         self,

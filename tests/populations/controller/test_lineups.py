@@ -6,6 +6,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from arena.errors import ConfigError
 from arena.types import (
@@ -139,7 +140,7 @@ def test_qualities_fall_by_the_formula_once_for_each_win() -> None:
         Seating(players=(live, Player(player=ghost.player, weights=ghost.weights)))
         for ghost in ghosts
     )
-    message = replace(given, opponents=seatings)
+    message = structs.replace(given, opponents=seatings)
     tallies = [
         training_tally(own, ghosts[0].weights_digest, wins=3, losses=2),
         training_tally(own, ghosts[1].weights_digest, wins=0, losses=4),
@@ -165,7 +166,7 @@ def test_a_ghost_of_an_episode_that_went_on_loses_quality_too() -> None:
     own = trainee_entrant(given.trainees[0].policy, generation=given.trainees[0].generation)
     live = Player(player=PlayerId(given.trainees[0].policy))
     carried = Seating(players=(live, Player(player=ghost.player, weights=ghost.weights)))
-    message = replace(given, opponents=(Seating(players=(live, live)),), carried=(carried,))
+    message = structs.replace(given, opponents=(Seating(players=(live, live)),), carried=(carried,))
     before = ghost.quality
     update_qualities(
         state,
@@ -186,8 +187,8 @@ def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
         for row in reversed(world.committed)
         if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
     )
-    trainee = replace(given.trainees[0], policy=policy.policy, generation=policy.generation)
-    message = replace(given, trainees=(trainee,), opponents=lineup.seatings)
+    trainee = structs.replace(given.trainees[0], policy=policy.policy, generation=policy.generation)
+    message = structs.replace(given, trainees=(trainee,), opponents=lineup.seatings)
     found = knowledge(state, message, lineup.requests)
     # As where an assignment is given out again, for which nothing is drawn.
     assert knowledge(state, message, {}) == found

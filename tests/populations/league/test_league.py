@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+from msgspec import structs
 
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.audit.tally_checks import refold
@@ -91,7 +92,7 @@ def test_where_games_repeat_each_counts_once() -> None:
     other, script = Entrant("b" * 64), Entrant("bot:script:Bot")
 
     def played(tally: TallyRow, distinct: int | None) -> TallyRow:
-        return replace(tally, tally=replace(tally.tally, distinct=distinct))
+        return replace(tally, tally=structs.replace(tally.tally, distinct=distinct))
 
     rows = [
         played(row("evaluate", WEIGHTS, other, 7, 0, 0), 1),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from arena.checkpoints.manifest import Manifest
 from arena.types import Entrant, PairScore, Tally

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from arena.types import Entrant, PairScore, PolicyId, Tally
 from populations.league.pairs import PairRecord

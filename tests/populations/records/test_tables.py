@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -23,6 +23,7 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.records.aggregates import PairRow, RecordRow
+from populations.records.plain import bare, fields_of, is_union
 from populations.records.rows import (
     ArchiveRow,
     AssignmentRow,
@@ -60,18 +61,17 @@ JSON = st.recursive(
 
 def build(kind: type[T], /, **given_strategies: st.SearchStrategy[Any]) -> st.SearchStrategy[T]:
     """A strategy for a dataclass: numbers by their annotation, names for all else."""
-    by_annotation = {
-        "int": INTEGERS,
-        "AssignmentId": INTEGERS,
-        "float": FLOATS,
-        "bool": st.booleans(),
-        "int | None": st.none() | INTEGERS,
-        "float | None": st.none() | FLOATS,
+    by_type: dict[object, st.SearchStrategy[Any]] = {
+        int: INTEGERS,
+        float: FLOATS,
+        bool: st.booleans(),
     }
-    strategies = {
-        field.name: by_annotation.get(str(field.type), NAMES)
-        for field in fields(kind)  # type: ignore[arg-type]
-    }
+    declared: Any = kind
+    strategies = {}
+    for field in fields_of(declared):
+        parts = get_args(field.type) if is_union(field.type) else (field.type,)
+        of_it = by_type.get(bare(parts[0]), NAMES)
+        strategies[field.name] = of_it if len(parts) == 1 or of_it is NAMES else st.none() | of_it
     return st.builds(kind, **{**strategies, **given_strategies})
 
 

@@ -287,7 +287,7 @@ def test_a_mixture_draws_a_member_at_each_reset(tmp_path: Path) -> None:
         weights["head.bias"].zero_()[action] = 100.0
         members.append((card, weights))
     first = members[0][0]
-    shared = {name: getattr(first, name) for name in MixtureCard.model_fields if name in (
+    shared = {name: getattr(first, name) for name in MixtureCard.__struct_fields__ if name in (
         *("created", "run", "population", "agents", "seats", "environment", "observation"),
         *("action", "mask", "record", "versions"),
     )}  # fmt: skip

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import arena
 from arena.checkpoints.files import sha256_bytes
 from arena.checkpoints.tensors import serialize
+from arena.codec import plain
 from arena.errors import ConfigError
 from arena.export.card import CardRating, read_card
 from arena.export.champion import Champion
@@ -160,7 +161,7 @@ def test_levels_of_a_run_are_exported_and_play(
     arguments = ("--levels", 9, "--matches", 0, "--to", directory, "--json")
     document = command("export", leveled_run, *arguments)["exports"]["player"]
     card = read_card(directory)
-    assert [level.model_dump() for level in card.levels] == document["levels"]
+    assert [plain(level) for level in card.levels] == document["levels"]
     assert 2 <= len(card.levels) < 9
     top = card.levels[-1]
     assert (top.player, top.graph, top.temperature) == ("player/p000", "policy.onnx", 1.0)

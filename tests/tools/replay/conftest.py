@@ -3,10 +3,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from arena.types import Player, PlayerId
 from populations.config.run_file import learner_setup

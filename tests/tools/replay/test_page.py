@@ -6,11 +6,11 @@ import html
 import re
 import shutil
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from msgspec.structs import replace
 
 from populations.records.games import worst_games
 from populations.storage.journal import Journal

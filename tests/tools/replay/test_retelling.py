@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from arena.core import ActorInput
 from arena.drawings.draw import Drawn

@@ -9,24 +9,52 @@ from contextlib import closing
 import msgpack
 import pytest
 
+from arena.codec import msgpack_bytes
+from arena.config import EnvironmentConfig
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.base import Phase
 from arena.envs.episode_metrics import Report
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.workers.messages import (
     Answer,
     Call,
     Channel,
+    Close,
     Error,
     Fault,
     Make,
     Reset,
-    decode,
-    encode,
 )
 from arena.errors import DecodeError
 
 PHASE = Phase(name="training", agent_steps=None, players={"a": "bot:random"})
+
+
+def received(body: bytes) -> object:
+    ours, theirs = socket.socketpair()
+    with closing(Channel(ours)) as channel, closing(theirs):
+        theirs.sendall(len(body).to_bytes(4, "little") + body)
+        return channel.receive()[0]
+
+
+# Arguments may be any, also those that look like a list in its shorter form.
+SPEC = EnvironmentSpec(
+    id="a:b",
+    kwargs={"x": [1, float("inf")], "y": {"items": [1], "index": [7]}},
+    api="parallel",
+    agents=("a",),
+    agent_specs={"a": AgentSpec(observation={"type": "box"}, action={"n": 2}, mask=None)},
+)
+REQUEST = EnvsRequest(
+    EnvironmentConfig(id="a:b", kwargs={"depth": 2}),
+    spec=SPEC,
+    sides={"a": ("a",)},
+    populations={"player": ("a",)},
+    num_envs=4,
+    launch_directory="/",
+)
 MESSAGES = (
-    Make(batch=1, request={"kwargs": {"x": [1, float("inf")]}}, first=3, num_envs=8),
+    Make(batch=1, request=REQUEST, first=3, num_envs=8),
     Reset(
         batch=1,
         calls=(Call(kind="halt", environments=(0, 2)), Call(kind="tell", phases=(None, PHASE))),
@@ -46,7 +74,7 @@ MESSAGES = (
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
 def test_they_arrive_as_they_were_sent(message: Make | Reset | Answer) -> None:
-    assert decode(encode(message)) == message
+    assert received(msgpack_bytes(message, is_ours=True)) == message
 
 
 @pytest.mark.parametrize(
@@ -55,16 +83,21 @@ def test_they_arrive_as_they_were_sent(message: Make | Reset | Answer) -> None:
         b"",
         b"\xc1",
         msgpack.packb(3),
-        msgpack.packb(["Nothing", {}]),
-        msgpack.packb(["Close", {}]),
-        msgpack.packb(["Close", {"batch": True}]),
-        msgpack.packb(["Close", {"batch": 1, "more": 2}]),
-        msgpack.packb([["Close"], {"batch": 1}]),
+        msgpack.packb({"type": "Nothing"}),
+        msgpack.packb({"type": "Close"}),
+        msgpack.packb({"type": "Close", "batch": True}),
+        msgpack.packb({"type": "Close", "batch": 1, "more": 2}),
+        msgpack.packb({"type": ["Close"], "batch": 1}),
+        msgpack.packb({"batch": 1}),
     ],
 )
 def test_others_are_refused(body: bytes) -> None:
     with pytest.raises(DecodeError):
-        decode(body)
+        received(body)
+
+
+def test_one_that_is_whole_is_taken() -> None:
+    assert received(msgpack.packb({"type": "Close", "batch": 1})) == Close(batch=1)
 
 
 def test_a_descriptor_travels_beside_its_message() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from msgspec import structs
 
 from arena.config import NetworkConfig
 from arena.envs.batched.find import find_game
@@ -41,15 +42,15 @@ def champion(board_policy: tuple[Card, dict[str, torch.Tensor]]) -> Make:
     ) -> tuple[Card, ActorCritic]:
         game, config = make_game(environment, 1), network or NetworkConfig(hidden_sizes=(16,))
         facts = game.agent_specs[game.agents[0]]
-        place = board_policy[0].environment.model_copy(
-            update={
-                "id": environment,
-                "agents": game.agents,
-                "agent_specs": dict(game.agent_specs),
-            }
+        place = structs.replace(
+            board_policy[0].environment,
+            id=environment,
+            agents=game.agents,
+            agent_specs=dict(game.agent_specs),
         )
-        card = board_policy[0].model_copy(
-            update={
+        card = structs.replace(
+            board_policy[0],
+            **{
                 "environment": place,
                 "agents": game.agents,
                 "observation": CardObservation.from_space(facts.observation),
@@ -57,7 +58,7 @@ def champion(board_policy: tuple[Card, dict[str, torch.Tensor]]) -> Make:
                 "mask": facts.mask,
                 "network": config,
                 **updates,
-            }
+            },
         )
         made = make_actor_critic(
             config, observation=card.observation_layout, action=card.action_layout, seed=5
@@ -92,12 +93,10 @@ def page_file(champion: Make, tmp_path_factory: pytest.TempPathFactory) -> Calla
         )
         if levels:
             # Nobody took a point from the champion.
-            top = levels[-1].model_copy(update={"rating_low": 900.0, "rating_high": None})
+            top = structs.replace(levels[-1], rating_low=900.0, rating_high=None)
             levels = (*levels[:-1], top)
         path = tmp_path_factory.mktemp("page") / "champion.html"
-        path.write_bytes(
-            champion_page(card.model_copy(update={"levels": levels}), {POLICY: network})
-        )
+        path.write_bytes(champion_page(structs.replace(card, levels=levels), {POLICY: network}))
         return path
 
     return write

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from msgspec import structs
 
 from arena.config import NetworkConfig
 from arena.environment_spec import EnvironmentSpec
@@ -203,9 +204,9 @@ def test_what_a_page_cannot_play_is_refused_by_name(champion: Make) -> None:
             page_game(spec, NetworkConfig(**network))
         return str(caught.value)
 
-    other = card.environment.model_copy(update={"id": "classic/rps-v2"}).spec
+    other = structs.replace(card.environment, id="classic/rps-v2").spec
     assert refused(other) == f"--html plays {', '.join(IDS)}, not classic/rps-v2"
-    larger = card.environment.model_copy(update={"kwargs": {"players": 3}}).spec
+    larger = structs.replace(card.environment, kwargs={"players": 3}).spec
     assert "without environment.kwargs, got {'players': 3}" in refused(larger)
     assert "without network.core, got gru" in refused(core="gru")
     assert "without network.agent_id" in refused(agent_id=True)

@@ -8,12 +8,12 @@ import math
 import os
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from arena.checkpoints.manifest import MANIFEST
 from arena.learners.work.worker import Worker

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import msgpack
-
+from arena.codec import from_msgpack, msgpack_bytes
 from arena.learners.ranks.crew import Losses, RankResult, merge_results
 from arena.rollout.measured import Measures, Spread
 from arena.types import Entrant, PairScore, PolicyId, Tally
 from arena.wire.messages import InFlight
-from arena.wire.typed import decoder, plain
 
 ME, OTHER = Entrant("player/p000#0"), Entrant("bot:random")
 
@@ -65,5 +63,5 @@ def test_results_of_ranks_add_up() -> None:
 
 def test_a_result_is_the_same_after_its_way() -> None:
     sent = result(matches=3, low=-1.0)
-    data = msgpack.unpackb(msgpack.packb(plain(sent)), raw=False, strict_map_key=True)
-    assert decoder(RankResult)(data) == sent
+    body = msgpack_bytes(sent, is_ours=True)
+    assert from_msgpack(body, RankResult, limit=len(body), is_ours=True) == sent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from dataclasses import replace
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from arena.learners.work.environments import Environments, HeldEpisodes, default_max_bytes
 from arena.learning.ppo import Ppo

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from arena.checkpoints.manifest import Manifest
 from arena.checkpoints.tensors import load_checkpoint

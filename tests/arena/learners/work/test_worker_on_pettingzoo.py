@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from arena.checkpoints.tensors import load_checkpoint
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup

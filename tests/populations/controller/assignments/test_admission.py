@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from arena.types import Digest, LearnerId, PackageVersion
 from populations.controller.state.events import LearnerJoined
@@ -23,7 +24,7 @@ def world_of(*, deterministic: bool = False) -> World:
 def say_hello(world: World, name: str, **changes: object) -> str | None:
     """Say Hello as nobody has yet; return the reason of the refusal, if it was one."""
     learner = LearnerId(name)
-    hello = replace(world.hello(learner), learner=learner, **changes)  # type: ignore[arg-type]
+    hello = structs.replace(world.hello(learner), learner=learner, **changes)
     world.handle(LearnerJoined(learner=learner, hello=hello, slot=None))
     return dict(world.refused).get(learner)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import structs
 
 from arena.types import Entrant, LearnerId, PolicyId, Seating
 from arena.wire.messages import InFlight, Train
@@ -94,7 +95,7 @@ class Holding:
             del own[names]
         dropped = [policy for names in gone for policy in names]
         self.dropped.update(dropped)
-        finished = replace(
+        finished = structs.replace(
             event.finished,
             in_flight=tuple(InFlight(entrants=names, num_envs=1) for names in by_entrants),
             dropped=tuple(dropped),
@@ -136,7 +137,7 @@ class LongEpisodes(Holding):
         num_ended, self.begun[leader] = divmod(played, 3000)
         self.ended.append((leader, num_ended))
         metrics = {**event.finished.metrics, "episode/count": float(num_ended)}
-        return replace(event, finished=replace(event.finished, metrics=metrics))
+        return replace(event, finished=structs.replace(event.finished, metrics=metrics))
 
 
 RIVALS: dict[str, object] = {
@@ -323,7 +324,7 @@ def test_a_learner_that_is_lost_holds_nothing_any_more() -> None:
 
 
 def lie(event: AssignmentFinished, *told: InFlight) -> AssignmentFinished:
-    return replace(event, finished=replace(event.finished, in_flight=told))
+    return replace(event, finished=structs.replace(event.finished, in_flight=told))
 
 
 @pytest.mark.parametrize("told", ["others", "twice", "none"])
@@ -416,7 +417,7 @@ def test_doublings_are_counted_by_what_learners_say() -> None:
         if isinstance(message, Train) and message.agent_steps:
             ended = 1.0 if len(counts) == 12 else 0.0
             metrics = {**event.finished.metrics, "episode/count": ended}
-            event = replace(event, finished=replace(event.finished, metrics=metrics))
+            event = replace(event, finished=structs.replace(event.finished, metrics=metrics))
             budgets.append(message.agent_steps)
         world.handle(event)
         if isinstance(message, Train) and message.agent_steps:
@@ -467,7 +468,7 @@ def test_length_is_known_from_matches_before_any_episode_ends_in_training() -> N
         event = world.work(learner)
         assert event is not None
         # In training no episode has ended yet.
-        world.handle(replace(event, finished=replace(event.finished, metrics={})))
+        world.handle(replace(event, finished=structs.replace(event.finished, metrics={})))
     lengths = [row.episode_length for row in world.state.tables.policies.values()]
     assert 5.0 in lengths
     assert set(lengths) <= {0.0, 5.0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from arena.types import Digest, LearnerId
 from arena.wire.messages import Evaluate, Failed, Heartbeat, Stop, Train

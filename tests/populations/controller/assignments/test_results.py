@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Train
 from populations.controller.assignments.results import mark_unneeded
@@ -68,7 +70,7 @@ def test_a_result_that_does_not_fit_its_assignment_is_a_failure_and_changes_no_p
     (key,) = event.manifests
     manifest = event.manifests[key]
     # More steps than were asked for.
-    jumped = manifest.model_copy(update={"agent_steps": manifest.agent_steps + 10**6})
+    jumped = structs.replace(manifest, agent_steps=manifest.agent_steps + 10**6)
     before, played = dict(world.state.tables.policies), world.state.tables.run.matches
     tx = world.handle(replace(event, manifests={key: jumped}))
     assert not any(isinstance(row, CheckpointRow | TallyRow) for row in tx.rows)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from arena.checkpoints.manifest import checkpoint_key
 from arena.types import CheckpointRef, Entrant, PairScore, PolicyId, SeatOpenings, Tally
@@ -32,8 +33,8 @@ def training_result(world: World) -> AssignmentFinished:
 def with_tally(event: AssignmentFinished, **changes: object) -> AssignmentFinished:
     """The event with its first tally changed."""
     first, *others = event.finished.tallies
-    tally: Tally = replace(first, **changes)  # type: ignore[arg-type]
-    return replace(event, finished=replace(event.finished, tallies=(tally, *others)))
+    tally: Tally = structs.replace(first, **changes)
+    return replace(event, finished=structs.replace(event.finished, tallies=(tally, *others)))
 
 
 def with_scores(
@@ -41,7 +42,7 @@ def with_scores(
 ) -> AssignmentFinished:
     """The event with other sums of scores in its first tally."""
     pairs = event.finished.tallies[0].pairs
-    changed = tuple(replace(p, score_sum=score_sum, square_sum=square_sum) for p in pairs)
+    changed = tuple(structs.replace(p, score_sum=score_sum, square_sum=square_sum) for p in pairs)
     return with_tally(event, pairs=changed)
 
 
@@ -63,19 +64,21 @@ def with_key(event: AssignmentFinished, key: str) -> AssignmentFinished:
     (published,) = event.finished.checkpoints
     (manifest,) = event.manifests.values()
     ref = CheckpointRef(digest=published.checkpoint.digest, key=key)
-    moved = replace(event.finished, checkpoints=(replace(published, checkpoint=ref),))
+    moved = structs.replace(
+        event.finished, checkpoints=(structs.replace(published, checkpoint=ref),)
+    )
     return replace(event, finished=moved, manifests={key: manifest})
 
 
 def with_manifest(event: AssignmentFinished, **changes: object) -> AssignmentFinished:
     """The event with another manifest."""
     ((key, manifest),) = event.manifests.items()
-    return replace(event, manifests={key: manifest.model_copy(update=changes)})
+    return replace(event, manifests={key: structs.replace(manifest, **changes)})
 
 
 def with_finished(event: AssignmentFinished, **changes: object) -> AssignmentFinished:
     """The event with its message changed."""
-    return replace(event, finished=replace(event.finished, **changes))  # type: ignore[arg-type]
+    return replace(event, finished=structs.replace(event.finished, **changes))
 
 
 def with_tallies(event: AssignmentFinished, tallies: tuple[Tally, ...]) -> AssignmentFinished:
@@ -91,7 +94,7 @@ def with_metric(event: AssignmentFinished, name: str, value: float) -> Assignmen
 def with_steps(event: AssignmentFinished, steps: int) -> AssignmentFinished:
     """The event with a checkpoint at another count of agent steps, where that belongs."""
     (manifest,) = event.manifests.values()
-    manifest = manifest.model_copy(update={"agent_steps": steps})
+    manifest = structs.replace(manifest, agent_steps=steps)
     key = checkpoint_key(manifest.policy, agent_steps=steps, digest=manifest.digest)
     moved = with_key(event, key)
     return replace(moved, manifests={key: manifest})
@@ -100,8 +103,8 @@ def with_steps(event: AssignmentFinished, steps: int) -> AssignmentFinished:
 def for_another_policy(event: AssignmentFinished) -> AssignmentFinished:
     """The event as if it were about another policy."""
     (published,) = event.finished.checkpoints
-    other = replace(published, policy=PolicyId("player/p099"))
-    return replace(event, finished=replace(event.finished, checkpoints=(other,)))
+    other = structs.replace(published, policy=PolicyId("player/p099"))
+    return replace(event, finished=structs.replace(event.finished, checkpoints=(other,)))
 
 
 FAULTS: dict[str, Callable[[AssignmentFinished], AssignmentFinished]] = {
@@ -196,7 +199,9 @@ def test_an_evaluation_has_exactly_the_matches_that_it_was_asked_for(change: str
     assert event is not None
     first, *others = event.finished.tallies
     (score,) = first.pairs
-    more = replace(first, matches=first.matches + 1, pairs=(replace(score, draws=score.draws + 1),))
+    more = structs.replace(
+        first, matches=first.matches + 1, pairs=(structs.replace(score, draws=score.draws + 1),)
+    )
     tallies = {"none": (), "more": (more, *others), "others": tuple(others)}[change]
     world.handle(with_tallies(event, tallies))
     reason = str(world.events("assignment_failed")[-1].data["reason"])

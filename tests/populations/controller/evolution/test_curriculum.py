@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from arena.types import AssignmentId
 from arena.wire.messages import Train
@@ -116,7 +117,7 @@ def test_a_mean_return_is_that_of_the_present_lesson_and_generation() -> None:
     message = late.message
     assert isinstance(message, Train)
     few = {**high, "episode/count": 99.0}
-    mine = replace(late, message=replace(message, lesson=1), metrics=few)
+    mine = replace(late, message=structs.replace(message, lesson=1), metrics=few)
     state.goals.add_assignment(mine)
     assert measure(state, policies[0], until) is None
     more = {**high, "episode/count": 1.0, "episode/return_mean": 106.0}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from arena.checkpoints.manifest import Manifest
 from arena.types import PolicyId

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from arena.checkpoints.manifest import checkpoint_key
 from arena.errors import WireError
@@ -389,7 +390,7 @@ def test_an_assignment_that_cannot_be_sent_is_not_journaled(
     def unsendable(state: ControllerState, event: Event, now: Now) -> Transaction:
         tx = handle(state, event, now)
         tx.commands = [
-            replace(command, message=replace(command.message, seed=2**64))
+            dataclasses.replace(command, message=replace(command.message, seed=2**64))
             if isinstance(command, SendMessage) and isinstance(command.message, Train)
             else command
             for command in tx.commands

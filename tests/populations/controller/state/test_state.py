@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import cast
 
 import pytest
+from msgspec import structs
 
 from arena.types import AssignmentId, Digest, LearnerId, Player, PlayerId, WeightsRef
 from arena.wire.messages import Evaluate, Failed, Train
@@ -356,7 +357,7 @@ def test_a_stop_request_ends_with_everything_saved_and_the_run_resumable() -> No
 
 def test_a_learner_with_another_configuration_is_refused() -> None:
     world = make_world()
-    hello = replace(world.hello(LearnerId("stranger")), config_digest=Digest("0" * 64))
+    hello = structs.replace(world.hello(LearnerId("stranger")), config_digest=Digest("0" * 64))
     from populations.controller.state.events import LearnerJoined
 
     world.handle(LearnerJoined(learner=LearnerId("stranger"), hello=hello, slot=None))
