@@ -218,7 +218,7 @@ def guarded(rule: Callable[[], T], instead: Callable[[str], T], *, what: str) ->
     Args:
         rule: Call of the rule, and of what checks its answer.
         instead: Function of what was wrong: the error, then the user's own lines.
-        what: What the rule is called for.
+        what: Purpose of the call, for the message.
     """
     try:
         return rule()

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 from arena.wire.in_memory import InMemoryControllerTransport, InMemoryHub
+from populations.config.run_file import RUN_FILE, content_digest
+from populations.storage.database import JOURNAL
+from populations.storage.journal import Journal
 
 POLL_S = 0.005
 
@@ -23,3 +28,10 @@ def next_epoch(hub: InMemoryHub, epoch: int) -> InMemoryControllerTransport:
     hub.controller.close(linger_s=0.0)
     hub.controller = InMemoryControllerTransport(hub, epoch=epoch)
     return hub.controller
+
+
+def record_run_file(run: Path) -> None:
+    """Record in the journal of a run what its run.yaml says now, as launch and a resume do."""
+    with Journal.open(run / JOURNAL) as journal:
+        row = journal.load().run
+        journal.commit([replace(row, configuration=content_digest(run / RUN_FILE))])

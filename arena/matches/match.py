@@ -272,7 +272,7 @@ class _Episodes(NamedTuple):
     Attributes:
         key: Environment and number of each episode. int64 [N].
         environment: int64 [N].
-        points: What plays or sides are compared by. float64 [N, sides].
+        points: Numbers by which plays or sides are compared. float64 [N, sides].
         seat_return: Mean return of each seat's agents. float64 [N, Q].
         length: Calls of ``step``. int64 [N].
         game: Hashes of the decisions. int64 [N].

@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -49,7 +49,7 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Finished, Pairing, Train, Trainee
 from populations.config.run_config import RunConfig, validate_config
-from populations.config.run_file import RunFile, learner_setup, new_run_file
+from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.config.trust import word_for_run
 from populations.controller.evaluation.games import take
 from populations.controller.state.events import Now
@@ -161,7 +161,8 @@ def keep_games(case: Case, run: Path, *, number: int) -> int:
     run_file.save(run / "run.yaml")
     setup = learner_setup(run_file, root=run)
     tables = make_tables(run_file)
-    rows: list[Row] = [tables.run, *tables.policies.values(), *tables.generations.values()]
+    run_row = replace(tables.run, configuration=content_digest(run / "run.yaml"))
+    rows: list[Row] = [run_row, *tables.policies.values(), *tables.generations.values()]
     left_out = 0
     worker = Worker(setup, progress=NoProgress(), should_stop=lambda: False)
     with closing(worker), Journal.create(run / JOURNAL, rows) as journal:

@@ -36,7 +36,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -54,7 +54,7 @@ from experiments.load.long_world import (
     run_file_of,
 )
 from populations.audit.verify import verify_run
-from populations.config.run_file import RunFile, learner_setup
+from populations.config.run_file import RunFile, content_digest, learner_setup
 from populations.controller.assignments.jobs import Job
 from populations.controller.assignments.placement import _decide as placement_decide
 from populations.controller.rating_fit import fit_input, snapshot
@@ -272,7 +272,8 @@ def opened(directory: Path, options: argparse.Namespace) -> Iterator[Measured]:
     run_file.save(directory / "run.yaml")
     world = make_long_world(run_file, fit_factor=options.fit_factor)
     tables = world.state.tables
-    rows: list[Row] = [tables.run, *tables.policies.values(), *tables.generations.values()]
+    run_row = replace(tables.run, configuration=content_digest(directory / "run.yaml"))
+    rows: list[Row] = [run_row, *tables.policies.values(), *tables.generations.values()]
     with Journal.create(directory / JOURNAL, rows) as journal:
         journal.backup(directory / BACKUP)
         config = run_file.config.journal

@@ -21,6 +21,7 @@ from arena.types import RANDOM_BOT
 from populations.config.run_config import validate_config
 from populations.config.trust import DATA
 from tests.assets.planting import dotted, fields, forms, replaced
+from tests.support import record_run_file
 
 Command = Callable[..., dict[str, Any]]
 
@@ -88,6 +89,7 @@ def foreign(run: Path, target: Path, document: dict[str, Any]) -> Path:
     shutil.copytree(run, target)
     document = {**document, "launch_directory": str(target.parent / "code")}
     (target / "run.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    record_run_file(target)
     return target
 
 

@@ -21,8 +21,7 @@ def test_functions_and_commands_are_hooks_and_numbers_are_text() -> None:
     assert hooks.by_kind == {"on_end": ("a.b:c", ("notify", "--level", "3", "0.5"))}
 
 
-def test_the_empty_list_of_older_runs_is_no_hooks() -> None:
-    assert hooks_of([]) == HooksConfig()
+def test_without_hooks_there_is_none() -> None:
     assert hooks_of({}).by_kind == {}
 
 

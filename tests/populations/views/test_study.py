@@ -24,7 +24,7 @@ from populations.views.questions.inspection import Inspection
 from populations.views.questions.study import study_name, trials_of, write_studies
 from populations.views.training import lineage_document
 from tests.populations.controller.simulated import DUEL, duel_spec, make_world
-from tests.support import wait_until
+from tests.support import record_run_file, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_file = new_run_file(world.state.config, duel_spec(), name="test", launch_directory=".")
     run_file.save(run / RUN_FILE)
     Journal.create(run / JOURNAL, world.committed).close()
+    record_run_file(run)
     return run
 
 

@@ -22,6 +22,7 @@ from populations.views.questions.champions import unproven
 from populations.views.questions.inspection import Inspection
 from populations.views.run import status_document
 from tests.populations.controller.simulated import DUEL, World, duel_spec, make_world
+from tests.support import record_run_file
 
 LEAGUE = {**DUEL, "stop": {"agent_steps_per_policy": 2000}}
 
@@ -46,6 +47,7 @@ def inspected(world: World, directory: Path, *, warm_up: int = 1000) -> Iterator
     config = validate_config({**LEAGUE, "pbt": pbt})
     new_run_file(config, duel_spec(), name="test", launch_directory=".").save(directory / RUN_FILE)
     Journal.create(directory / JOURNAL, world.committed).close()
+    record_run_file(directory)
     with closing(Inspection.open(directory)) as run:
         yield run
 

@@ -103,6 +103,7 @@ def hostile_run(source: Path, target: Path, texts: Sequence[str]) -> Path:
     run_file = yaml.safe_load((target / "run.yaml").read_text())
     run_file["config"]["environment"]["kwargs"] = {text[:1000]: text[:10_000] for text in texts}
     (target / "run.yaml").write_text(yaml.safe_dump(run_file))
+    record_run_file(target)
     lines = [
         {"policy": policy, "agent_steps": 10, "policy/kl": 0.5, f"policy/{text}": 1.0, text: 2.0}
         for text in texts

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support import record_run_file
 from tests.tools.web.browsing import chromium
 from tests.tools.web.conftest import Client, text_of
 from tools.web.export import write_export
@@ -27,6 +28,7 @@ def secretive(board_run: Path, tmp_path: Path) -> Path:
     file["config"]["hooks"] = {"on_end": [["curl", "-H", f"Authorization: Bearer {SECRET}"]]}
     file["config"]["environment"]["kwargs"] = {"api_key": SECRET, "host": f"db://me:{SECRET}@lab"}
     (run / "run.yaml").write_text(yaml.safe_dump(file))
+    record_run_file(run)
     return run
 
 
