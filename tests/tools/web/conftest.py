@@ -28,6 +28,7 @@ from arena.types import (
 )
 from populations.records.rows import EventRow, GameRow, GenerationRow, PolicyRow, Row, TallyRow
 from populations.storage.journal import Journal
+from tests.support import record_run_file
 from tools.league.documents import view_document
 from tools.show.html import Block, Cells, Hypertext, Links
 from tools.web.app import make_app
