@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from msgspec import structs
 
-from arena.codec import plain
 from populations.views.league import RECORD
 from populations.views.parts import Column, Table
 
@@ -278,6 +277,7 @@ def _chosen(
 
 
 def _document(written: Written | WrittenMixture) -> dict[str, Any]:
+    from arena.codec import plain
     from arena.export.card import Card
 
     card = written.card
@@ -293,6 +293,7 @@ def _document(written: Written | WrittenMixture) -> dict[str, Any]:
 
 
 def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
+    from arena.codec import plain
     from arena.export.card import PAGE
     from arena.export.write import WrittenMixture
 
