@@ -324,6 +324,7 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
 
 
 def _level_row(level: CardLevel) -> dict[str, object]:
+    from arena.codec import plain
     from arena.export.card_text import score_text
 
     shown = {"temperature": f"{level.temperature:.3g}", "score_below": score_text(level)}
@@ -331,6 +332,8 @@ def _level_row(level: CardLevel) -> dict[str, object]:
 
 
 def _print_members(written: WrittenMixture, *, title: str) -> None:
+    from arena.codec import plain
+
     rows = [
         {
             **{key: value for key, value in plain(member).items() if key != "rating"},
