@@ -23,10 +23,10 @@ def page() -> str:
 def columns(of: Table[Any]) -> list[tuple[str, str, str]]:
     """Return name, SQL type and meaning of each column."""
     meanings = {SEAL: SEAL_MEANING}
-    for row_type in of.row_type.__mro__[:-1]:
-        file = inspect.getsourcefile(row_type)
-        assert file is not None, "rows are classes of a module"
-        meanings |= attribute_docs(Path(file), row_type.__name__)
+    for row_type in of.row_type.__mro__:
+        # Below those are msgspec's and Python's own.
+        if row_type.__module__.startswith(("arena.", "populations.")):
+            meanings |= attribute_docs(Path(inspect.getfile(row_type)), row_type.__name__)
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(of.create)
         # Place, name, type, whether it is NOT NULL, default, place in the key.
