@@ -16,10 +16,13 @@ import io
 import sys
 import tempfile
 import typing
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import yaml
+from msgspec import Struct
 from typer.main import get_command
 
 from arena.config import Model
@@ -35,6 +38,7 @@ MAIN = importlib.import_module("populations.commands.main")
 HERE = Path(__file__).parent
 STORED = HERE / "front_door"
 PRESET = "connect_four"
+PROPERTIES = (property, cached_property)
 NONSENSE = "{nonsense: 1}"
 """Value that no key takes."""
 
@@ -123,7 +127,7 @@ def _signature(name: str, value: object) -> Iterator[str]:
         bases = ", ".join(base.__name__ for base in value.__bases__)
         yield f"class {name}({bases}){_parameters(value)}"
         for own, member in sorted(vars(value).items()):
-            if not own.startswith("_") and (callable(member) or isinstance(member, property)):
+            if not own.startswith("_") and (callable(member) or isinstance(member, PROPERTIES)):
                 shown = _parameters(member) if callable(member) else ""
                 yield f"  {own}{shown}"
     elif callable(value):
@@ -134,9 +138,18 @@ def _signature(name: str, value: object) -> Iterator[str]:
 
 def _parameters(value: object) -> str:
     try:
-        return str(inspect.signature(typing.cast("Callable[..., object]", value)))
+        found = inspect.signature(typing.cast("Callable[..., object]", value))
     except (TypeError, ValueError):
         return ""
+    if inspect.isclass(value) and issubclass(value, Struct):
+        # As they are written: a Struct resolves them, with all of their bounds.
+        written = ChainMap(*(vars(one).get("__annotations__", {}) for one in value.__mro__))
+        found = found.replace(
+            parameters=[
+                one.replace(annotation=written[name]) for name, one in found.parameters.items()
+            ]
+        )
+    return str(found)
 
 
 MAKERS: Mapping[str, Callable[[], str]] = {
