@@ -179,12 +179,7 @@ def play_matches(
     if not blocks:
         return ()
     block_of_env, left = _shared_out(env, blocks, device=generator.device)
-    # Seats of one side share its points, and in cooperation all of a play.
-    columns = [
-        play * len(sides) + list(sides).index(seats[index].side)
-        for play, own in enumerate(plays_of(seats))
-        for index in own
-    ]
+    columns = _columns_of(seats, sides=tuple(sides))
     sums = TallySums([block.entrants for block in blocks], seats=seats, compare=True)
     row_of_env = sums.rows[block_of_env.cpu()]
     games = _game_hashes(env, radices, device=generator.device)
@@ -224,14 +219,22 @@ def play_matches(
             game=reduce(combined, [play.game for play in plays]),
         )
         first.append(torch.cat([play.first for play in plays], dim=1))
-        num_played = torch.bincount(environment, minlength=env.num_envs)
-        left = left - num_played.to(left.device)
+        left = left - torch.bincount(environment, minlength=env.num_envs).to(left.device)
     if bool(left.any()):
         raise EnvironmentFault(
             f"environments broke so often that after {MAX_ROUNDS} plays of both teams "
             f"{int(left.sum())} matches have no episode that neither of them broke"
         )
     return sums.tallies(first=torch.cat(first) if first else None)
+
+
+def _columns_of(seats: tuple[Seat, ...], *, sides: tuple[str, ...]) -> list[int]:
+    """Return each seat's column among the points of all plays, which it shares with its side."""
+    return [
+        play * len(sides) + sides.index(seats[index].side)
+        for play, own in enumerate(plays_of(seats))
+        for index in own
+    ]
 
 
 def _shared_out(

@@ -91,16 +91,7 @@ class Child:
         self._stacks, self._helper_modules = stacks, frozenset(helpers)
         self._is_guarded = dies_with_parent
         self._unsent, self._heard, self._is_silent = b"", bytearray(), False
-        self._place = None
-        if log == "temporary":
-            self._place = tempfile.TemporaryDirectory(prefix="arena-errors-")
-            log = Path(self._place.name) / f"{module}.log"
-        self._log = log
-        if log is not None:
-            # No parents: a run directory that was moved away must not come back with just logs.
-            log.parent.mkdir(exist_ok=True)
-            # The guard opens it, too; this process can say why it cannot be.
-            BoundedLog(log).close()
+        self._log = log = self._begin_log(log)
         environment = {**os.environ, **(variables or {})}
         if stacks is not None:
             open_shortened(stacks).close()
@@ -143,6 +134,18 @@ class Child:
         self._output = self._process.stdout or self._process.stderr
         for pipe in self._pipes():
             os.set_blocking(pipe.fileno(), False)
+
+    def _begin_log(self, log: Path | Literal["temporary"] | None) -> Path | None:
+        self._place = None
+        if log == "temporary":
+            self._place = tempfile.TemporaryDirectory(prefix="arena-errors-")
+            log = Path(self._place.name) / f"{self.module}.log"
+        if log is not None:
+            # No parents: a run directory that was moved away must not come back with just logs.
+            log.parent.mkdir(exist_ok=True)
+            # The guard opens it, too; this process can say why it cannot be.
+            BoundedLog(log).close()
+        return log
 
     def __enter__(self) -> Self:
         return self
