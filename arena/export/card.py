@@ -430,6 +430,9 @@ def read_card(directory: Path) -> Card:
         CheckpointMissing: If the directory is no export.
         CheckpointCorrupt: If its card is damaged, of another schema, or that of a mixture.
     """
+    if (kind := _read(directory, _Kind).kind) != "policy":
+        path = directory / CARD
+        raise CheckpointCorrupt(f"{path}: kind: must be 'policy', got {kind!r:.50}")
     return _read(directory, Card)
 
 

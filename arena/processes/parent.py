@@ -34,7 +34,7 @@ START_S = 10.0
 """Longest wait for a guard to have begun."""
 
 LINE_BYTES = 64 << 20
-"""Most bytes of a line: a longer one comes as several."""
+"""Most bytes of a line, unless a child is trusted with more: a longer one comes as several."""
 
 NUM_LAST_LINES = 20
 """Lines of a process's log that are shown if it dies."""
@@ -67,6 +67,7 @@ class Child:
         pass_fds: Descriptors that it gets.
         directory: Working directory; None: this process's.
         variables: Environment variables beside this process's.
+        line_bytes: Most bytes of a line.
 
     Raises:
         OSError: If the process cannot be started or its log not be opened.
@@ -85,8 +86,9 @@ class Child:
         pass_fds: Sequence[int] = (),
         directory: str | None = None,
         variables: Mapping[str, str] | None = None,
+        line_bytes: int = LINE_BYTES,
     ) -> None:
-        self.module = module
+        self.module, self._line_bytes = module, line_bytes
         self._lock, self._pid = threading.Lock(), 0
         self._stacks, self._helper_modules = stacks, frozenset(helpers)
         self._is_guarded = dies_with_parent
@@ -226,7 +228,7 @@ class Child:
         while True:
             end = self._heard.find(b"\n", begin) + 1
             begin = len(self._heard)
-            if not end and (self._is_silent or begin >= LINE_BYTES):
+            if not end and (self._is_silent or begin >= self._line_bytes):
                 end = begin
             if end:
                 line, begin = bytes(self._heard[:end]), 0

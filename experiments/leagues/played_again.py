@@ -161,8 +161,8 @@ def keep_games(case: Case, run: Path, *, number: int) -> int:
     run_file.save(run / "run.yaml")
     setup = learner_setup(run_file, root=run)
     tables = make_tables(run_file)
-    run_row = replace(tables.run, configuration=content_digest(run / "run.yaml"))
-    rows: list[Row] = [run_row, *tables.policies.values(), *tables.generations.values()]
+    tables.run = replace(tables.run, configuration=content_digest(run / "run.yaml"))
+    rows: list[Row] = [tables.run, *tables.policies.values(), *tables.generations.values()]
     left_out = 0
     worker = Worker(setup, progress=NoProgress(), should_stop=lambda: False)
     with closing(worker), Journal.create(run / JOURNAL, rows) as journal:

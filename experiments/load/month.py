@@ -272,8 +272,8 @@ def opened(directory: Path, options: argparse.Namespace) -> Iterator[Measured]:
     run_file.save(directory / "run.yaml")
     world = make_long_world(run_file, fit_factor=options.fit_factor)
     tables = world.state.tables
-    run_row = replace(tables.run, configuration=content_digest(directory / "run.yaml"))
-    rows: list[Row] = [run_row, *tables.policies.values(), *tables.generations.values()]
+    tables.run = replace(tables.run, configuration=content_digest(directory / "run.yaml"))
+    rows: list[Row] = [tables.run, *tables.policies.values(), *tables.generations.values()]
     with Journal.create(directory / JOURNAL, rows) as journal:
         journal.backup(directory / BACKUP)
         config = run_file.config.journal

@@ -24,6 +24,9 @@ LONG_S = 0.5
 WAIT_S = 0.7
 """Seconds for which a page waits for its documents, before it says that they are being made."""
 
+MAX_BYTES = 1 << 32
+"""Most bytes of an answer, in which names and texts of strangers may be many and long."""
+
 
 class Maker:
     """Process that makes documents, one request after the other. Any thread may ask.
@@ -65,7 +68,9 @@ class Maker:
     def _started(self) -> Child:
         process = self._process
         if process is None:
-            process = self._process = Child(MODULE, talks="output", variables=own_variables())
+            process = self._process = Child(
+                MODULE, talks="output", variables=own_variables(), line_bytes=MAX_BYTES
+            )
         # After the start: either `close` has seen the process, or its flag is seen here.
         if self._is_closed:
             self._end(process)

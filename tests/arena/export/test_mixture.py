@@ -180,8 +180,8 @@ def test_a_mixture_is_no_policy(written: WrittenMixture) -> None:
     ("change", "complaint"),
     [
         ({"probability": 0.3}, "must sum to 1"),
-        ({"probability": 0.0}, "greater than 0"),
-        ({"directory": "members/00/../../.."}, "must match"),
+        ({"probability": 0.0}, "must be float > 0"),
+        ({"directory": "members/00/../../.."}, "must be a member's directory"),
         ({"directory": "members/00"}, "a directory of its own"),
     ],
 )

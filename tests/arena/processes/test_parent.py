@@ -170,12 +170,10 @@ def test_all_that_one_says_is_its_reply(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("code", [WAIT, "while True: os.write(1, 99999 * b'x')"])
-def test_one_that_is_late_is_ended_and_what_it_said_stands(
-    code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parent, "LINE_BYTES", 1 << 20)
+def test_one_that_is_late_is_ended_and_what_it_said_stands(code: str) -> None:
     code = f"import os; print('facts', flush=True); {code}" if "while" not in code else code
-    with started(f"import os\n{code}", talks="output", log="temporary") as child:
+    code = f"import os\n{code}"
+    with started(code, talks="output", log="temporary", line_bytes=1 << 20) as child:
         lines, exit_code = child.ask(b"", 2.0)
         assert (exit_code, child.poll()) == (None, -signal.SIGKILL)
     # A line without an end comes in pieces.
