@@ -54,6 +54,7 @@ from tests.faults.nth import Scenario
 from tests.faults.older import make_older_run, migrate, settled
 from tests.populations.small_run import SmallRun, duel_run_file
 from tests.populations.storage.retained import retained
+from tests.support import record_run_file
 from tools.pin import pin_player
 from tools.rewind import rewind_policy
 
@@ -195,6 +196,7 @@ def make_taught_run(run_dir: Path) -> None:
     config = validate_config(document)
     spec = replace(old.spec, kwargs=config.kwargs_of_matches, lessons=config.lessons)
     replace(old, config=config, spec=spec).save(run_dir / RUN_FILE)
+    record_run_file(run_dir)
 
 
 def begin_lesson(run_dir: Path) -> None:
