@@ -44,17 +44,16 @@ from populations.records.rows import (
 )
 from populations.storage.archive import ARCHIVE, remove_unnamed
 from populations.storage.backup import roll_back
-from populations.storage.database import BACKUP, JOURNAL
+from populations.storage.database import BACKUP, JOURNAL, SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.recovery import recover
 from populations.storage.status import read_status, write_status
 from populations.storage.store import link_ghosts, remove_doomed
 from tests.faults.damage import make_damaged_run, repair, repaired
 from tests.faults.nth import Scenario
-from tests.faults.older import make_older_run, migrate, settled
+from tests.faults.older import make_older_run, migrate, settled, version_of
 from tests.populations.small_run import SmallRun, duel_run_file
 from tests.populations.storage.retained import retained
-from tests.support import record_run_file
 from tools.pin import pin_player
 from tools.rewind import rewind_policy
 
@@ -82,9 +81,9 @@ def reopened(run_dir: Path) -> Iterator[ReopenedRun]:
         yield run
 
 
-def make_small_run(run_dir: Path) -> None:
+def make_small_run(run_dir: Path, run_file: RunFile | None = None) -> None:
     """Two policies with three checkpoints each, and a ghost."""
-    run = SmallRun(run_dir)
+    run = SmallRun(run_dir, run_file)
     with run.journal:
         run.put(replace(run.tables.run, state="running"))
         run.snapshot(run.checkpoints_of(P0)[0])
@@ -136,13 +135,25 @@ def exploit(run_dir: Path) -> None:
         pending: dict[str, Json] = {"kind": "exploit", "donor": P1, "checkpoint": donor.checkpoint}
         run.put(replace(copier, pending=pending))
         tables = run.tables
-        sequence = tables.num_events + 1
+        sequence, number = tables.num_events + 1, copier.generation + 1
+        explored = {**donor.hyperparameters, "learning_rate": 1e-3}
+        ended = tables.generations[trainee_entrant(P0, generation=copier.generation)]
         run.put(
             replace(
                 copier,
                 checkpoint=donor.checkpoint,
-                hyperparameters={**donor.hyperparameters, "learning_rate": 1e-3},
-                generation=copier.generation + 1,
+                hyperparameters=explored,
+                generation=number,
+                generation_at=copier.agent_steps,
+            ),
+            replace(ended, agent_steps_end=copier.agent_steps),
+            replace(
+                ended,
+                entrant=trainee_entrant(P0, generation=number),
+                generation=number,
+                cause="exploit",
+                hyperparameters=explored,
+                agent_steps_begin=copier.agent_steps,
             ),
             EventRow(
                 sequence=sequence, time="now", kind="exploited", subject=P0, data={"donor": P1}
@@ -189,14 +200,12 @@ LESSONS = [{"kwargs": {"size": 3}, "until": {"agent_steps": 200}}, {"kwargs": {"
 
 def make_taught_run(run_dir: Path) -> None:
     """A small run in its first lesson, which all have learned."""
-    make_small_run(run_dir)
-    old = RunFile.load(run_dir / RUN_FILE)
+    old = duel_run_file()
     document = old.config.model_dump(mode="json")
     document["environment"]["curriculum"] = LESSONS
     config = validate_config(document)
     spec = replace(old.spec, kwargs=config.kwargs_of_matches, lessons=config.lessons)
-    replace(old, config=config, spec=spec).save(run_dir / RUN_FILE)
-    record_run_file(run_dir)
+    make_small_run(run_dir, replace(old, config=config, spec=spec))
 
 
 def begin_lesson(run_dir: Path) -> None:
@@ -364,7 +373,7 @@ def make_old_backup(run_dir: Path) -> None:
     """A run whose backup is of a release with another table."""
     make_backed_up_run(run_dir)
     with closing(sqlite3.connect(run_dir / BACKUP)) as connection:
-        connection.execute("ALTER TABLE policies DROP COLUMN speed")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION - 1}")
 
 
 def back_up(run_dir: Path) -> None:
@@ -378,6 +387,8 @@ def backed_up(run_dir: Path) -> str:
     recovered(run_dir)
     # As a repair does.
     roll_back(run_dir / BACKUP)
+    if (version := version_of(run_dir / BACKUP)) != SCHEMA_VERSION:
+        return f"a backup of schema {version}"
     with JournalReader(run_dir / BACKUP) as reader:
         reader.integrity_check()
         return repr(reader.load())

@@ -75,9 +75,9 @@ STEPS = 100
 class SmallRun:
     """A run directory and the rows that its journal holds; every change goes through `put`."""
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, run_file: RunFile | None = None) -> None:
         self.run_dir = run_dir
-        self.run_file = duel_run_file()
+        self.run_file = run_file or duel_run_file()
         self.run_file.save(run_dir / "run.yaml")
         record_launch(self.run_file)
         policies = [
