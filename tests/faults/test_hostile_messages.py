@@ -72,7 +72,10 @@ def test_a_controller_among_hostile_peers_keeps_its_state_its_time_and_its_memor
 
 
 @pytest.fixture
-def directory() -> Iterator[Path]:
+def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv(
+        "PYTHONPATH", str(Path(__file__).parents[2])
+    )  # for ``-m tests.arena.learners.stub``
     with tempfile.TemporaryDirectory(prefix="v-", dir="/tmp") as path:  # short: 107 bytes in all
         yield Path(path)
 
