@@ -32,7 +32,7 @@ def lessons(*, deterministic: bool) -> dict[str, object]:
                 {"kwargs": {"length": 6}},
             ],
         },
-        "populations": {"population": settings},
+        "populations": {"player": settings},
         "deterministic": deterministic,
         "stop": {"agent_steps_per_policy": 4000},
     }

@@ -72,7 +72,7 @@ def test_learners_and_controller_get_over_whatever_a_disk_refuses(tmp_path: Path
     for message in ("No space left", "Input/output error", "Read-only file system"):
         assert message in refusals, (out, err)
     assert events(run, "storage_recovered")
-    assert "storage full" in err
+    assert "Durable data cannot be written" in err
     assert not events(run, "quarantined", "learner_lost", "ghost_corrupt")
     check_finished(run)
 
