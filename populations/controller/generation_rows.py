@@ -13,13 +13,11 @@ Tests: `tests/populations/controller/test_generation_rows.py`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from itertools import chain
 
 from arena.types import Entrant, trainee_entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.lineage import first_of_line
 from populations.league.removed_rows import GENERATIONS, generation_data
 from populations.records.rows import GenerationRow
 
@@ -39,21 +37,9 @@ def remove(state: ControllerState, tx: Transaction, populations: Collection[str]
     gone = _going(state, populations)[:MAX_REMOVED]
     if len(gone) < BATCH:
         return
-    _close_up(state, tx)
     for row in gone:
         tx.delete(row)
     tx.add_event(GENERATIONS, generations=[generation_data(row) for row in gone])
-
-
-def _close_up(state: ControllerState, tx: Transaction) -> None:
-    """Let the present generations say what those before them said, in runs of earlier releases."""
-    generations = state.tables.generations
-    for policy in state.tables.policies.values():
-        row = generations.get(trainee_entrant(policy.policy, generation=policy.generation))
-        if row is not None and (row.line_begin is None or row.copies is None):
-            begin = first_of_line(generations, row.entrant)
-            copies = state.curves.copies[policy.policy]
-            tx.put(replace(row, line_begin=begin, copies=copies))
 
 
 def _going(state: ControllerState, populations: Collection[str]) -> list[GenerationRow]:

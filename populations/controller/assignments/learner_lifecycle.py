@@ -147,7 +147,7 @@ def record_device(
     if kind in run.devices:
         return
     tx.put(replace(run, devices=(*run.devices, kind)))
-    # Runs of earlier releases have none yet.
+    # The controller may have been killed before any learner joined.
     if run.epoch > 1 and run.devices:
         tx.add_event("device_differs", learner, device=kind, before=list(run.devices))
 

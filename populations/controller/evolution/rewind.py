@@ -95,6 +95,6 @@ def hyperparameters_of(
     """Return the hyperparameters that weights were trained with, and factors of schedules."""
     # Not from their manifest, where whole numbers have become floats.
     entrant = trainee_entrant(then.policy, generation=then.generation)
-    # Older releases recorded no generations.
+    # Rows of old generations are removed (`populations.controller.generation_rows`).
     row = tables.generations.get(entrant, tables.policies[then.policy])
     return row.hyperparameters, row.factors
