@@ -26,12 +26,18 @@ from tests.arena.learners.work.test_worker_on_pettingzoo import (
 )
 
 
-def make(root: Path, warm_up: NormalizerWarmUp | None, **changes: Any) -> Worker:
+def make(
+    root: Path,
+    warm_up: NormalizerWarmUp | None,
+    sides: dict[str, tuple[str, ...]] | None = None,
+    **changes: Any,
+) -> Worker:
     setup = make_setup(
         root,
         "lessons:parallel_env",
         num_envs=2,
         launch_directory=ASSETS,
+        sides=sides,
         kwargs={"length": 4},
         lessons=[{"length": 2}, {"length": 4}],
     )
@@ -48,15 +54,16 @@ def first_weights(root: Path, worker: Worker) -> Mapping[str, torch.Tensor]:
     return weights
 
 
+@pytest.mark.parametrize("sides", [None, {"all": ("a", "b")}], ids=["rivals", "cooperation"])
 def test_statistics_are_those_of_the_first_lesson_by_hand_and_weights_are_as_ever(
-    tmp_path: Path,
+    tmp_path: Path, sides: dict[str, tuple[str, ...]] | None
 ) -> None:
     (tmp_path / "warm").mkdir()
     (tmp_path / "cold").mkdir()
     warm = first_weights(
-        tmp_path / "warm", make(tmp_path / "warm", NormalizerWarmUp(agent_steps=8))
+        tmp_path / "warm", make(tmp_path / "warm", NormalizerWarmUp(agent_steps=8), sides)
     )
-    cold = first_weights(tmp_path / "cold", make(tmp_path / "cold", None))
+    cold = first_weights(tmp_path / "cold", make(tmp_path / "cold", None, sides))
     name = next(name for name in warm if name.endswith("observation_normalizer.mean"))
     count = name.replace("mean", "count")
     # Two environments with two agents: four decisions a call, at 0 and at half of an episode.
