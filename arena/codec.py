@@ -106,16 +106,13 @@ def _unfolded(items: Plain, index: Plain) -> Plain:
 
 def _has_long_lists(value: msgspec.Struct) -> bool:
     """Return whether a Struct, or one in it, has a list that may be shorter in its other form."""
-    for name in _lists_of(type(value)):
-        items = getattr(value, name)
-        if not items:
-            continue
-        if isinstance(items[0], _REPEATED):
-            if len(items) >= MANY_ITEMS:
-                return True
-        elif isinstance(items[0], msgspec.Struct) and any(map(_has_long_lists, items)):
-            return True
-    return False
+    lists = [items for name in _lists_of(type(value)) if (items := getattr(value, name))]
+    return any(
+        len(items) >= MANY_ITEMS
+        if isinstance(items[0], _REPEATED)
+        else isinstance(items[0], msgspec.Struct) and any(map(_has_long_lists, items))
+        for items in lists
+    )
 
 
 @cache
