@@ -27,7 +27,7 @@ logger.addFilter(OneASecond())
 
 MAX_UNPROVEN = 1024
 DESCRIPTOR_SHARE = 4
-"""At most this part of the process's descriptors are unproven connections: a quarter."""
+"""Largest part of the process's descriptors that are unproven connections: a quarter."""
 
 EVENTS = zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | zmq.Event.CLOSED
 

@@ -29,7 +29,7 @@ class RolesConfig(Model):
     """Win rate against every required opponent above which a ghost is left before the timeout."""
 
     timeout_phases: int = Field(2, ge=1, le=10**6)
-    """At the latest after so many phases, of ``ghosts.every_agent_steps`` each."""
+    """Most phases, of ``ghosts.every_agent_steps`` each, before a ghost is left."""
 
     min_matches: int = Field(10, ge=1, le=10**9)
     """Training matches against an opponent from which on its win rate counts."""

@@ -64,7 +64,7 @@ class RunConfig(Model):
     """The environment, and how a match in it is scored."""
 
     populations: dict[str, PopulationConfig] = Field(default_factory=dict)
-    """By name; default: agents with equal spaces form one, named by their common prefix."""
+    """Populations by name; default: agents with equal spaces form one, named by what they share."""
 
     matchmaking: MatchmakingConfig = MatchmakingConfig()
     """Against whom a policy trains."""

@@ -132,7 +132,7 @@ class Selection:
     _rankings: dict[PolicyId, Ranking] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """By the first of the members: those of each role are ranked apart. Only to save time."""
+    """Rankings by the first of the members: each role is ranked apart. Only to save time."""
 
     def decide(
         self,

@@ -34,7 +34,7 @@ Document = dict[str, Any]
 
 
 class Full(ArenaError):
-    """As many games are played as may be."""
+    """Refusal of a game where as many are played as may be."""
 
 
 class Ended(ArenaError):

@@ -128,7 +128,7 @@ class MixtureWeights:
 
     @property
     def is_told_who_decides(self) -> bool:
-        """As of its members, which have one architecture."""
+        """Whether its members, which have one architecture, are told so."""
         # Members have the same agents and environment (`resolve._exported_mixture`).
         return self.members[0].is_told_who_decides
 

@@ -27,7 +27,7 @@ MAX_PER_ADDRESS = 128
 """Connections of one address; behind a proxy all readers have one."""
 
 DESCRIPTOR_SHARE = 4
-"""At most this part of the process's descriptors are connections: a quarter."""
+"""Largest part of the process's descriptors that are connections: a quarter."""
 
 BACKLOG = 64
 """Connections that the system holds ready; all of them are accepted before any is counted."""

@@ -17,7 +17,7 @@ from populations.records.games import MAX_HELD, defeats, kept_games, played_as, 
 from populations.records.rows import AssignmentRow, GameRow
 
 SLACK = 16
-"""Of a full table one in so many games goes at once, so that it is looked through seldom."""
+"""Part of a full table that goes at once, one game in so many: it is looked through seldom."""
 
 
 def num_to_report(state: ControllerState) -> int:

@@ -109,7 +109,7 @@ class StrengthIndex:
     def __init__(self) -> None:
         self._kept: dict[str, _Kept] = {}
         self._ghosts: dict[str, _Ghosts] | None = None
-        """By population; None: to be made from the tables."""
+        """Ghosts by population; None: to be made from the tables."""
         self._teams: dict[PlayerId, Team] = {}
         """Teams of ghosts that were looked at: a fit changes none."""
 

@@ -26,7 +26,7 @@ class TrainingQueue:
 
     def __init__(self) -> None:
         self._heaps: dict[tuple[str, bool], list[QueueKey]] = {}
-        """By population, and whether they have a checkpoint."""
+        """Keys by population, and whether the policies have a checkpoint."""
         self._starting: set[PolicyId] = set()
         self._leases: dict[PolicyId, AssignmentId] = {}
         """Open assignment in which each policy trains: no other learner may be given it, too."""

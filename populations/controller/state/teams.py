@@ -87,7 +87,7 @@ def frozen_team(state: ControllerState, policy: PolicyRow) -> Mapping[str, Playe
 
 
 GhostsByOrigin = Mapping[tuple[PolicyId, AssignmentId], GhostRow]
-"""By policy and the assignment that made the checkpoint."""
+"""Ghosts by policy and the assignment that made the checkpoint."""
 
 
 def ghosts_by_origin(state: ControllerState) -> GhostsByOrigin:
