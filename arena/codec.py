@@ -241,13 +241,18 @@ def to_json(value: msgspec.Struct, *, indent: int | None = None) -> str:
     return text if indent is None else msgspec.json.format(text, indent=indent)
 
 
-def from_json(data: bytes, kind: type[T]) -> T:
+def from_json(data: bytes | str, kind: type[T], *, unfolds: bool = False) -> T:
     """Return the value in JSON from anywhere.
+
+    Args:
+        data: The JSON.
+        kind: Type of the value.
+        unfolds: Whether a list may be in its shorter form.
 
     Raises:
         DecodeError: If the bytes are anything else.
     """
-    hooks = _Hooks(MAX_CONTAINERS, unfolds=False)
+    hooks = _Hooks(MAX_CONTAINERS, unfolds=unfolds)
     try:
         plain = json.loads(data, object_pairs_hook=hooks.map, parse_constant=_refuse)
     except DecodeError:
@@ -261,9 +266,10 @@ def _refuse(constant: str) -> Plain:
     raise DecodeError("a number is not finite")
 
 
-def prefix(data: bytes) -> str:
+def prefix(data: bytes | str) -> str:
     """Return the first bytes in hexadecimal, for logs."""
-    return bytes(data[:_PREFIX_BYTES]).hex()
+    start = data[:_PREFIX_BYTES]
+    return (start.encode(errors="replace") if isinstance(start, str) else bytes(start)).hex()
 
 
 def _checked(plain: Plain, kind: type[T] | UnionType, *, natives: tuple[type, ...] = ()) -> T:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from arena.wire.in_memory import InMemoryControllerTransport, InMemoryHub
 from populations.config.run_file import RUN_FILE, content_digest

@@ -5,11 +5,11 @@ Tests: `tests/tools/test_pin.py`, `tests/faults/test_nth_fault.py`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec.structs import replace
 
 from .terminal.options import AsJson, Code, Trust
 from .terminal.output import print_json, say

@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
+from msgspec import structs
 
 from arena.processes.guard import die_with_parent
 from arena.wire.keys import KEYS, make_keys
@@ -48,7 +49,7 @@ def state_digest(state: ControllerState) -> str:
         name: (learner.slot, [held.lease for held in learner.held])
         for name, learner in state.learners.items()
     }
-    run = dataclasses.replace(state.tables.run, elapsed_s=0.0, closing_s=0.0)
+    run = structs.replace(state.tables.run, elapsed_s=0.0, closing_s=0.0)
     known = (run, tables, learners, list(state.gone), state.phase, state.failed_starts)
     return hashlib.sha256(repr(known).encode()).hexdigest()
 

@@ -21,10 +21,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.types import LearnerId
 from experiments.faults.killing import (
@@ -36,7 +37,8 @@ from experiments.faults.killing import (
     marks,
     processes_of,
 )
-from populations.records.rows import AssignmentRow, CheckpointRow, EventRow, Row, RunRow
+from populations.records.aggregates import Row
+from populations.records.rows import AssignmentRow, CheckpointRow, EventRow, RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 

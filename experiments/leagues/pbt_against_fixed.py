@@ -16,12 +16,13 @@ import json
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
 import numpy as np
+from msgspec.structs import replace
 
 from experiments.commands import arena
 from experiments.leagues.scores import Counts, meet

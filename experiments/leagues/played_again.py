@@ -19,12 +19,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
 from arena.checkpoints.files import read_manifest
 from arena.config import LearnerSetup
@@ -54,7 +55,8 @@ from populations.config.trust import word_for_run
 from populations.controller.evaluation.games import take
 from populations.controller.state.events import Now
 from populations.controller.state.state import make_state
-from populations.records.rows import AssignmentRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import AssignmentRow
 from populations.simulation.world import make_tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal, JournalReader

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.types import (
@@ -35,7 +36,7 @@ from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.league.league import League
-from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
+from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow, Row
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
@@ -44,7 +45,6 @@ from populations.records.rows import (
     Json,
     PolicyRow,
     RatingsRow,
-    Row,
     RunRow,
     TallyRow,
 )

@@ -36,13 +36,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import psutil
+from msgspec.structs import replace
 
 from arena.types import Digest
 from arena.wire.messages import Train
@@ -61,7 +62,7 @@ from populations.controller.rating_fit import fit_input, snapshot
 from populations.controller.server.journal_upkeep import JournalUpkeep
 from populations.controller.state.state import make_state
 from populations.league.standings import standings
-from populations.records.rows import Row
+from populations.records.aggregates import Row
 from populations.records.tables import TABLES
 from populations.simulation.world import start
 from populations.storage.archive import ARCHIVE

@@ -7,9 +7,10 @@ look into them, and those of `busy_controller` do not play.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
+
+from msgspec.structs import replace
 
 from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
@@ -17,7 +18,8 @@ from arena.checkpoints.publish import publish
 from arena.config import LearnerSetup
 from experiments.load.big_journal import STEPS, Size, write_run
 from populations.config.run_file import RunFile, learner_setup
-from populations.records.rows import CheckpointRow, PolicyRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import CheckpointRow, PolicyRow
 from populations.simulation.learner import UTC
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal

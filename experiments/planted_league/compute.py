@@ -31,7 +31,8 @@ from arena.types import Digest
 from populations.config.run_config import load_config
 from populations.gc_pause import collector_paused
 from populations.league.standings import champion, standings
-from populations.records.rows import EventRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.planted import Landscape, PlantedModel, Weights, unit
 from populations.simulation.world import make_world, start

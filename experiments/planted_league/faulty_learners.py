@@ -14,7 +14,8 @@ import sys
 from collections.abc import Sequence
 
 from populations.config.run_config import validate_config
-from populations.records.rows import EventRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import World, make_world, start

@@ -19,14 +19,16 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
+from msgspec.structs import replace
 
 from arena.types import Entrant
 from populations.config.run_config import RunConfig, load_config
 from populations.core import Exploration, Explore, SearchSpace
-from populations.records.rows import GenerationRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import GenerationRow
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import total_agent_steps
 from populations.simulation.planted import PlantedModel

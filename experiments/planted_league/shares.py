@@ -31,7 +31,8 @@ from arena.wire.messages import Evaluate
 from populations.config.run_config import RunConfig, load_config
 from populations.controller.evaluation.pairings import validated_policy
 from populations.gc_pause import collector_paused
-from populations.records.rows import AssignmentRow, EventRow, Json, PolicyRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import AssignmentRow, EventRow, Json, PolicyRow
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import Speeds, World, make_world, start

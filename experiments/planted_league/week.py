@@ -21,6 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from msgspec import structs
 
 from arena.checkpoints.manifest import checkpoint_key, ghost_key
 from arena.types import (
@@ -107,7 +108,7 @@ def add_past(world: World, size: Size) -> None:
     tables.num_tallies = tables.last_evaluation_sequence = len(tables.pairs)
     num_assignments = len(policies) * size.checkpoints
     share = world.state.config.evaluation.share
-    tables.run = replace(
+    tables.run = structs.replace(
         tables.run,
         epoch=1,
         next_assignment=AssignmentId(num_assignments + 1),
@@ -153,7 +154,7 @@ def _add_line(world: World, tables: Tables, policy: PolicyId, size: Size) -> Non
         if number in kept:
             _add_ghost(tables, made)
     last = size.checkpoints - 1
-    tables.policies[policy] = replace(
+    tables.policies[policy] = structs.replace(
         row,
         checkpoint=key,
         agent_steps=steps,
@@ -183,7 +184,7 @@ def _add_generation(
 ) -> None:
     before = trainee_entrant(policy.policy, generation=generation - 1)
     if generation:
-        ended = replace(
+        ended = structs.replace(
             tables.generations[before],
             agent_steps_end=steps,
             rating_begin=10.0 * generation,

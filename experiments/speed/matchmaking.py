@@ -13,9 +13,9 @@ import argparse
 import statistics
 import sys
 import time
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from arena.types import (
     AssignmentId,

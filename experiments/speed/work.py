@@ -55,7 +55,7 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import Row
+from populations.records.aggregates import Row
 from populations.records.tables import Tables
 from populations.simulation.world import World, start
 from populations.storage.database import JOURNAL

@@ -15,8 +15,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec.structs import replace
 
 from arena.checkpoints.manifest import (
     Manifest,
@@ -31,7 +33,8 @@ from arena.types import (
     trainee_entrant,
 )
 from populations.audit.survey import Survey
-from populations.records.rows import CheckpointRow, GenerationRow, GhostRow, Json, PolicyRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import CheckpointRow, GenerationRow, GhostRow, Json, PolicyRow
 from populations.records.tables import Tables
 from populations.storage.store import named_by
 

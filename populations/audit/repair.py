@@ -17,9 +17,11 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from arena.checkpoints.publish import set_aside
 from arena.failpoints import failpoint
@@ -28,7 +30,8 @@ from populations.audit.row_mending import mend_rows
 from populations.audit.survey import survey
 from populations.config.run_file import RUN_FILE, RunFile, content_digest, learner_setup
 from populations.errors import JournalCorrupt, JournalForeign, StorageError
-from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, PolicyRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import BEGINNING, ArchiveRow, EventRow, Json, PolicyRow
 from populations.records.tables import Tables
 from populations.storage.backup import backup_problem, copy_durably, roll_back
 from populations.storage.database import (

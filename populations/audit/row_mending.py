@@ -20,7 +20,8 @@ from populations.config.run_file import RunFile, learner_setup
 from populations.errors import StorageError
 from populations.league.league import League
 from populations.league.merging import merges
-from populations.records.rows import AssignmentRow, EventRow, Json, Row
+from populations.records.aggregates import Row
+from populations.records.rows import AssignmentRow, EventRow, Json
 from populations.records.tables import (
     ARCHIVED,
     PAIRS,

@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
+
+from msgspec.structs import fields
 
 from arena.matches.comparisons import comparisons, is_tally_by_seats, numbers_of
 from arena.matches.openings import openings_problem

@@ -7,8 +7,9 @@ that are kept. Retention never removes it (`populations.controller.indexes.rated
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
+
+from msgspec.structs import replace
 
 from arena.types import Digest, PolicyId
 from populations.league.league import League

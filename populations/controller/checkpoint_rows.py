@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from operator import attrgetter
+
+from msgspec.structs import replace
 
 from arena.types import Digest, population_of, trainee_entrant
 from populations.controller.state.state import ControllerState

@@ -12,9 +12,9 @@ Tests: `tests/populations/controller/test_ghost_thinning.py`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from arena.types import Digest
 from arena.users_code import guarded

@@ -9,7 +9,7 @@ Tests: `tests/populations/controller/test_properties.py` and
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from populations.controller import ghost_thinning, phases, result_merging
 from populations.controller.assignments import learner_lifecycle, placement, results

@@ -9,11 +9,11 @@ Tests: `tests/populations/controller/test_opponents.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import permutations
 
 import numpy as np
+from msgspec.structs import replace
 
 from arena.types import Entrant, PlayerId, PolicyId, Tally, trainee_entrant
 from arena.wire.messages import Train

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
 from statistics import fmean
+
+from msgspec.structs import replace
 
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import final_countdown, is_decided, is_time_over

@@ -19,6 +19,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from msgspec import structs
+
 from arena.types import Digest, Entrant, is_external, is_trainee, policy_of_trainee, trainee_entrant
 from populations.controller import checkpoint_rows, generation_rows
 from populations.controller.rating_fit import MAX_ENTRANTS, SLACK, asked_for, snapshot
@@ -104,7 +106,7 @@ def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
     # The last fit knew them all: what was evaluated since is not gone.
     num_gone = len(found.gone)
     for ratings in state.tables.ratings.values():
-        tx.put(replace(ratings, num_records=ratings.num_records - num_gone))
+        tx.put(structs.replace(ratings, num_records=ratings.num_records - num_gone))
     tx.add_event(MERGED, found.population, **found.data())
     if any(found.folds()):
         # Of a generation that is gone they would count its results twice.

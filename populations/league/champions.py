@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.league.league import League

@@ -25,9 +25,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, cast
+
+from msgspec.structs import replace
 
 from arena.types import Entrant, is_trainee
 from populations.league.elimination import (

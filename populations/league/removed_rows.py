@@ -9,12 +9,13 @@ Tests: `tests/populations/league/test_lineage.py`, `tests/populations/audit/test
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, cast
 
+from msgspec.structs import asdict
+
 from arena.types import AssignmentId, Entrant, PolicyId
-from populations.records.plain import decoder
+from populations.records.plain import converted
 from populations.records.rows import CheckpointRow, EventRow, GenerationRow, Json
 
 CHECKPOINTS = "checkpoint_rows_removed"
@@ -24,8 +25,6 @@ GENERATIONS = "generation_rows_removed"
 """Kind of event that has the rows of generations which were removed."""
 
 KINDS = (CHECKPOINTS, GENERATIONS)
-
-_decode = decoder(GenerationRow)
 
 
 class RemovedCheckpoint(NamedTuple):
@@ -51,7 +50,7 @@ def checkpoint_data(row: CheckpointRow) -> Json:
 
 def generation_data(row: GenerationRow) -> Json:
     """Return what an event says of a generation's row: all of it."""
-    return {field.name: getattr(row, field.name) for field in fields(row)}
+    return asdict(row)
 
 
 def removed_checkpoints(events: Iterable[EventRow]) -> Iterator[RemovedCheckpoint]:
@@ -76,6 +75,6 @@ def removed_generations(events: Iterable[EventRow]) -> dict[Entrant, GenerationR
     for event in events:
         rows = event.data.get("generations") if event.kind == GENERATIONS else None
         for data in rows if isinstance(rows, list | tuple) else ():
-            row = cast("GenerationRow", _decode(cast("Mapping[str, object]", data)))
+            row = cast("GenerationRow", converted(data, GenerationRow))
             found[row.entrant] = row
     return found

@@ -7,8 +7,9 @@ Tests: `tests/populations/records/test_tables.py` and `tests/populations/league/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from arena.matches.pair_scores import mean_score
 from arena.types import Entrant
@@ -20,8 +21,11 @@ PairKey = tuple[str, Entrant, Entrant, int, int]
 """Kind, first, second, first_seat, second_seat."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRow:
+class Row(Struct, frozen=True, kw_only=True):
+    """Row of a table of the journal."""
+
+
+class RecordRow(Row, frozen=True, kw_only=True, gc=False):
     """Evaluation matches of one entrant: the fold of the evaluation tallies that name it.
 
     A policy's generation has a row, too, once weights of it are gone: the sum of theirs
@@ -67,8 +71,7 @@ class RecordRow:
         return mean_score(self.points, self.wins + self.draws + self.losses)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairRow:
+class PairRow(Row, frozen=True, kw_only=True, gc=False):
     """Results of two entrants in two seats: the fold of the tallies in which they met.
 
     With n sides the result of one pair of seats counts 1/(n - 1) of a match, so that no match
@@ -105,7 +108,6 @@ class PairRow:
     losses: float = 0.0
     first_return_sum: float = 0.0
     second_return_sum: float = 0.0
-    # Margins of later releases; in journals of earlier ones these are NULL.
     score_sum: float | None = None
     square_sum: float | None = None
 

@@ -5,10 +5,10 @@ Tests: `tests/populations/records/test_tables.py` and `tests/populations/storage
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -18,8 +18,9 @@ from populations.records.plain import (
     Annotation,
     Plain,
     bare,
-    decoder,
+    converted,
     is_union,
+    json_reader,
     origin_of,
     require_finite,
     to_json,
@@ -67,7 +68,7 @@ def column_of(name: str, annotation: Annotation) -> Column:
     kind = bare(kind)
     if origin_of(kind) is Literal:
         # Checked when it is written, too: a word that is not among them could not be read again.
-        check = decoder(kind)
+        check = partial(converted, kind=kind)
         return Column(
             name=name,
             declaration="TEXT NOT NULL",
@@ -88,7 +89,7 @@ def column_of(name: str, annotation: Annotation) -> Column:
         declaration="TEXT NOT NULL",
         encode=to_json,
         # The JSON of a union does not name its class; the row's ``kind`` does.
-        decode=None if is_union(kind) else _json_decode(kind),
+        decode=None if is_union(kind) else json_reader(kind),
         decode_tagged=_tagged_json_decode(kind) if is_union(kind) else None,
     )
 
@@ -155,19 +156,14 @@ def _unpack_floats(data: bytes) -> tuple[float, ...]:
     return tuple(values)
 
 
-def _json_decode(kind: Annotation) -> Callable[[Plain], Plain]:
-    item = decoder(kind)
-    return lambda text: item(json.loads(text))
-
-
 def _tagged_json_decode(kind: Annotation) -> Callable[[Plain, Plain], Plain]:
-    """Decode JSON text of a union of dataclasses, told apart by the row's ``kind``."""
+    """Decode JSON text of a union of Structs, told apart by the row's ``kind``."""
     # Names of the classes in lower case are the values of ``kind``.
-    by_kind = {member.__name__.lower(): decoder(member) for member in get_args(kind)}
+    by_kind = {member.__name__.lower(): json_reader(member) for member in get_args(kind)}
 
     def decode(text: str, tag: Plain) -> Plain:
         if tag not in by_kind:
             raise ValueError(f"kind must be one of {sorted(by_kind)}, got {tag!r}")
-        return by_kind[tag](json.loads(text))
+        return by_kind[tag](text)
 
     return decode

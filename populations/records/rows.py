@@ -10,8 +10,9 @@ Tests: `tests/populations/records/test_tables.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import field
 
 from arena.types import (
     AssignmentId,
@@ -19,16 +20,21 @@ from arena.types import (
     Digest,
     Entrant,
     Game,
+    Number,
     PlayerId,
     PolicyId,
     Tally,
     WeightsRef,
 )
 from arena.wire.messages import Evaluate, Train
-from populations.records.aggregates import PairRow, RecordRow
+from populations.records.aggregates import PairRow, RecordRow, Row
 
-Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
-"""Plain data."""
+if TYPE_CHECKING:
+    Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+    """Plain data."""
+else:
+    # A type that names itself is more than msgspec reads.
+    Json = Any
 
 Document = dict[str, Any]
 """Plain data of a view, or of one of its rows."""
@@ -38,8 +44,7 @@ RunState = Literal["running", "stopped", "finished", "failed"]
 AssignmentStatus = Literal["queued", "finished", "failed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
+class RunRow(Row, frozen=True, kw_only=True):
     """The run itself; there is one row.
 
     Attributes:
@@ -95,8 +100,7 @@ class RunRow:
     devices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyRow:
+class PolicyRow(Row, frozen=True, kw_only=True):
     """Member of a population.
 
     Attributes:
@@ -141,8 +145,8 @@ class PolicyRow:
     checkpoint: str | None = None
     initial_weights: str | None = None
     parent: PolicyId | None = None
-    hyperparameters: Mapping[str, float]
-    factors: Mapping[str, float] = field(default_factory=dict)
+    hyperparameters: Mapping[str, Number]
+    factors: Mapping[str, Number] = field(default_factory=dict)
     # Durable: the question is asked again after a crash and has the same answer.
     pending: Mapping[str, Json] = field(default_factory=dict)
     ready_at: int = 0
@@ -157,8 +161,7 @@ class PolicyRow:
     episode_length: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointRow:
+class CheckpointRow(Row, frozen=True, kw_only=True):
     """Recorded checkpoint. ``deleted`` ones keep their row while something refers to it.
 
     Attributes:
@@ -204,8 +207,7 @@ class CheckpointRow:
         return WeightsRef(digest=self.weights_digest, key=self.key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GhostRow:
+class GhostRow(Row, frozen=True, kw_only=True):
     """Frozen snapshot, kept as an opponent until it is thinned (`populations.thinning`).
 
     Attributes:
@@ -255,8 +257,7 @@ class GhostRow:
         return WeightsRef(digest=self.weights_digest, key=self.key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationRow:
+class GenerationRow(Row, frozen=True, kw_only=True):
     """Generation of a policy, for lineage, replay and model-based exploring.
 
     A row goes once it is old and nothing refers to it (`populations.controller.generation_rows`);
@@ -307,8 +308,8 @@ class GenerationRow:
     ]
     parent: Entrant | None
     parent_agent_steps: int | None = None
-    hyperparameters: Mapping[str, float]
-    factors: Mapping[str, float] = field(default_factory=dict)
+    hyperparameters: Mapping[str, Number]
+    factors: Mapping[str, Number] = field(default_factory=dict)
     agent_steps_begin: int
     agent_steps_end: int | None = None
     rating_begin: float | None = None
@@ -320,8 +321,7 @@ class GenerationRow:
     copies: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentRow:
+class AssignmentRow(Row, frozen=True, kw_only=True):
     """Unit of a learner's work.
 
     Attributes:
@@ -348,12 +348,11 @@ class AssignmentRow:
     agent_steps: int = 0
     matches: int = 0
     duration_s: float = 0.0
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, Number]
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TallyRow:
+class TallyRow(Row, frozen=True, kw_only=True):
     """Committed tally. `RecordRow` and `PairRow` are the fold of these, kept beside them.
 
     Attributes:
@@ -370,8 +369,7 @@ class TallyRow:
     tally: Tally
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingsRow:
+class RatingsRow(Row, frozen=True, kw_only=True):
     """Last fit of one population's ratings.
 
     Attributes:
@@ -436,8 +434,7 @@ class RatingsRow:
     champion_agent_steps: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventRow:
+class EventRow(Row, frozen=True, kw_only=True):
     """Explanation of a decision; never replayed.
 
     Attributes:
@@ -456,7 +453,7 @@ class EventRow:
     data: Mapping[str, Json]
 
 
-class GameRow(Game, frozen=True, kw_only=True):
+class GameRow(Game, Row, frozen=True, kw_only=True):
     """Evaluation game that is kept, to be played again.
 
     Attributes:
@@ -477,8 +474,7 @@ class GameRow(Game, frozen=True, kw_only=True):
     holds: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
+class Deletion(Row, frozen=True, kw_only=True):
     """Removal of a row from its table.
 
     Attributes:
@@ -488,8 +484,7 @@ class Deletion:
     row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveRow:
+class ArchiveRow(Row, frozen=True, kw_only=True):
     """Range of the run's details: of tallies, ended assignments and events.
 
     It begins behind that of the row before. Rows of a range that has a file are those of the file:
@@ -520,21 +515,3 @@ class ArchiveRow:
 
 BEGINNING = ArchiveRow(number=0, elapsed_s=0.0, tallies=0, evaluated=0, assignments=0, events=0)
 """Stands for the range before the first one."""
-
-
-Row = (
-    RunRow
-    | PolicyRow
-    | CheckpointRow
-    | GhostRow
-    | GenerationRow
-    | AssignmentRow
-    | TallyRow
-    | RecordRow
-    | PairRow
-    | RatingsRow
-    | EventRow
-    | GameRow
-    | Deletion
-    | ArchiveRow
-)

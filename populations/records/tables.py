@@ -13,7 +13,7 @@ from __future__ import annotations
 import sqlite3
 import typing
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -22,9 +22,8 @@ import msgpack
 import msgspec
 
 from arena.types import AssignmentId, Entrant, PlayerId, PolicyId
-from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
+from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow, Row
 from populations.records.columns import Column, Value, column_of
-from populations.records.plain import Annotation, fields_of
 from populations.records.rows import (
     ArchiveRow,
     AssignmentRow,
@@ -36,7 +35,6 @@ from populations.records.rows import (
     GhostRow,
     PolicyRow,
     RatingsRow,
-    Row,
     RunRow,
     TallyRow,
 )
@@ -129,8 +127,9 @@ class Table(typing.Generic[RowT]):
         self.row_type = row_type
         self.key = key if isinstance(key, str) else ""
         """Column of the primary key, if it is one."""
-        kind: Annotation = row_type
-        self._columns = tuple(column_of(own.name, own.type) for own in fields_of(kind))
+        self._columns = tuple(
+            column_of(own.name, own.type) for own in msgspec.structs.fields(row_type)
+        )
         self.names = tuple(column.name for column in self._columns)
         # Most columns need no decoding, and there are many rows.
         self._decoded = [
@@ -143,8 +142,6 @@ class Table(typing.Generic[RowT]):
             for index, column in enumerate(self._columns)
             if column.decode_tagged is not None
         ]
-        # A frozen row refuses setattr; the descriptors of its slots do not.
-        self._setters = [getattr(row_type, name).__set__ for name in self.names]
         keys = (key,) if isinstance(key, str) else key or ()
         changes = ", ".join(
             f'"{name}" = excluded."{name}"' for name in self.names if name not in keys
@@ -231,14 +228,7 @@ class Table(typing.Generic[RowT]):
             decoded[index] = decode(decoded[index])
         for index, decode_tagged, kind in self._tagged:
             decoded[index] = decode_tagged(decoded[index], decoded[kind])
-        make: Callable[..., RowT] = self.row_type
-        if issubclass(self.row_type, msgspec.Struct):
-            return make(**dict(zip(self.names, decoded, strict=True)))
-        # Slots are set directly: half the time of calling the row's type, and there are many rows.
-        row = object.__new__(self.row_type)
-        for set_slot, value in zip(self._setters, decoded, strict=True):
-            set_slot(row, value)
-        return row
+        return self.row_type(**dict(zip(self.names, decoded, strict=True)))
 
 
 RUN = Table("run", RunRow, key=None)

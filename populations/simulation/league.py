@@ -13,7 +13,8 @@ from arena.types import Digest, Entrant, PolicyId
 from populations.config.run_config import RunConfig
 from populations.controller.phases import agent_steps_left
 from populations.gc_pause import collector_paused
-from populations.records.rows import CheckpointRow, EventRow, Row, TallyRow
+from populations.records.aggregates import Row
+from populations.records.rows import CheckpointRow, EventRow, TallyRow
 from populations.simulation.environment import simulated_run
 from populations.simulation.planted import PlantedModel
 from populations.simulation.world import World, make_world, start

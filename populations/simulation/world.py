@@ -54,7 +54,8 @@ from populations.controller.state.events import (
 from populations.controller.state.ledger import LOST
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import Row, RunRow
+from populations.records.aggregates import Row
+from populations.records.rows import RunRow
 from populations.records.tables import Tables
 from populations.simulation.learner import UTC, SimulatedLearner
 from populations.simulation.planted import PlantedModel, make_landscape

@@ -18,12 +18,12 @@ import os
 import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import zstandard
+from msgspec.structs import replace
 
 from arena.checkpoints.files import sha256_file
 from arena.failpoints import failpoint

@@ -26,15 +26,8 @@ from typing import Any, Literal, Self
 
 from arena.failpoints import failpoint
 from populations.errors import StorageError
-from populations.records.aggregates import PairRow
-from populations.records.rows import (
-    ArchiveRow,
-    AssignmentRow,
-    AssignmentStatus,
-    EventRow,
-    Row,
-    TallyRow,
-)
+from populations.records.aggregates import PairRow, Row
+from populations.records.rows import ArchiveRow, AssignmentRow, AssignmentStatus, EventRow, TallyRow
 from populations.records.tables import (
     ARCHIVED,
     ASSIGNMENTS,

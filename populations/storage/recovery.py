@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+
+from msgspec import structs
+from msgspec.structs import replace
 
 from arena.checkpoints.files import (
     CORRUPT_PREFIX,
@@ -27,6 +29,7 @@ from arena.checkpoints.publish import link_ghost, remove_directory, set_aside, s
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from arena.types import PlayerId
 from populations.errors import StorageError
+from populations.records.aggregates import Row
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
@@ -35,7 +38,6 @@ from populations.records.rows import (
     GhostRow,
     Json,
     PolicyRow,
-    Row,
 )
 from populations.records.tables import Tables
 from populations.storage.database import TEMPORARY_FILE, storage_errors
@@ -187,7 +189,7 @@ def decide_fallbacks(
         is_damaged(other)
     for player, reason in (ghosts or {}).items():
         ghost = tables.ghosts[player]
-        damaged[ghost.key] = replace(ghost, corrupt=True)
+        damaged[ghost.key] = structs.replace(ghost, corrupt=True)
         events.append(("ghost_corrupt", player, {"key": ghost.key, "reason": reason}))
     for policy in tables.policies.values():
         if policy.checkpoint is None:

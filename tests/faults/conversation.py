@@ -24,7 +24,7 @@ from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server, utc_now
 from populations.controller.state.leases import Patience
-from populations.records.rows import Row
+from populations.records.aggregates import Row
 from populations.simulation.learner import SimulatedLearner
 from tests.faults.chaos import ChaosProxy, Plan
 from tests.populations.controller.server.test_server import NoLauncher

@@ -22,7 +22,8 @@ from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server, utc_now
 from populations.controller.state.leases import Patience
 from populations.launchers.make import make_launcher
-from populations.records.rows import EventRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow
 from populations.storage.journal import JournalReader
 from populations.storage.lock import RunLock
 from populations.views.questions.inspection import Inspection

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from arena.checkpoints.files import TEMPORARY, list_directories
 from arena.checkpoints.manifest import MANIFEST, WEIGHTS
@@ -32,6 +33,7 @@ from populations.controller.server.run_directory import (
 from populations.controller.state.events import Now
 from populations.league import removed_rows
 from populations.league.lineage import History
+from populations.records.aggregates import Row
 from populations.records.rows import (
     AssignmentRow,
     Deletion,
@@ -39,7 +41,6 @@ from populations.records.rows import (
     GenerationRow,
     Json,
     PolicyRow,
-    Row,
     RunRow,
 )
 from populations.storage.archive import ARCHIVE, remove_unnamed
@@ -85,7 +86,7 @@ def make_small_run(run_dir: Path, run_file: RunFile | None = None) -> None:
     """Two policies with three checkpoints each, and a ghost."""
     run = SmallRun(run_dir, run_file)
     with run.journal:
-        run.put(replace(run.tables.run, state="running"))
+        run.put(structs.replace(run.tables.run, state="running"))
         run.snapshot(run.checkpoints_of(P0)[0])
 
 
@@ -104,7 +105,7 @@ def recovered(run_dir: Path) -> str:
     assert not list(run_dir.glob(".tmp-*"))
     run = tables.run
     known = (
-        [replace(row, pending={}) for row in tables.policies.values()],
+        [structs.replace(row, pending={}) for row in tables.policies.values()],
         list(tables.checkpoints.values()),
         list(tables.ghosts.values()),
         (run.agent_steps, run.matches, run.assignments_finished, run.exploits, tables.num_tallies),
@@ -125,7 +126,7 @@ def snapshot(run_dir: Path) -> None:
         run.snapshot(newest, linked=False)
         unlinked = [row for row in run.tables.ghosts.values() if not row.linked]
         for player in link_ghosts(run_dir, unlinked):
-            run.put(replace(run.tables.ghosts[player], linked=True))
+            run.put(structs.replace(run.tables.ghosts[player], linked=True))
 
 
 def exploit(run_dir: Path) -> None:
@@ -133,21 +134,21 @@ def exploit(run_dir: Path) -> None:
     with reopened(run_dir) as run:
         donor, copier = run.tables.policies[P1], run.tables.policies[P0]
         pending: dict[str, Json] = {"kind": "exploit", "donor": P1, "checkpoint": donor.checkpoint}
-        run.put(replace(copier, pending=pending))
+        run.put(structs.replace(copier, pending=pending))
         tables = run.tables
         sequence, number = tables.num_events + 1, copier.generation + 1
         explored = {**donor.hyperparameters, "learning_rate": 1e-3}
         ended = tables.generations[trainee_entrant(P0, generation=copier.generation)]
         run.put(
-            replace(
+            structs.replace(
                 copier,
                 checkpoint=donor.checkpoint,
                 hyperparameters=explored,
                 generation=number,
                 generation_at=copier.agent_steps,
             ),
-            replace(ended, agent_steps_end=copier.agent_steps),
-            replace(
+            structs.replace(ended, agent_steps_end=copier.agent_steps),
+            structs.replace(
                 ended,
                 entrant=trainee_entrant(P0, generation=number),
                 generation=number,
@@ -158,7 +159,7 @@ def exploit(run_dir: Path) -> None:
             EventRow(
                 sequence=sequence, time="now", kind="exploited", subject=P0, data={"donor": P1}
             ),
-            replace(tables.run, exploits=tables.run.exploits + 1),
+            structs.replace(tables.run, exploits=tables.run.exploits + 1),
         )
 
 
@@ -167,7 +168,7 @@ def make_recorded_run(run_dir: Path) -> None:
     make_small_run(run_dir)
     with reopened(run_dir) as run:
         policies = run.tables.policies.values()
-        run.put(*first_generations(replace(policy, agent_steps=0) for policy in policies))
+        run.put(*first_generations(structs.replace(policy, agent_steps=0) for policy in policies))
         run.opened(P0)
 
 
@@ -254,16 +255,16 @@ def retain(run_dir: Path) -> None:
             keep=2,
             milestones_every_agent_steps=None,
         )
-        run.put(*(replace(tables.checkpoints[key], state="doomed") for key in keys))
+        run.put(*(structs.replace(tables.checkpoints[key], state="doomed") for key in keys))
         for key in remove_doomed(run_dir, keys):
-            run.put(replace(tables.checkpoints[key], state="deleted"))
+            run.put(structs.replace(tables.checkpoints[key], state="deleted"))
 
 
 def thin(run_dir: Path) -> None:
     """Decide that a ghost goes, remove it, forget it."""
     with reopened(run_dir) as run:
         (ghost,) = run.tables.ghosts.values()
-        ghost = replace(ghost, doomed=True)
+        ghost = structs.replace(ghost, doomed=True)
         run.put(ghost)
         for _ in remove_doomed(run_dir, [ghost.key]):
             run.put(Deletion(row=ghost))
@@ -278,9 +279,9 @@ def make_full_run(run_dir: Path) -> None:
         for one, other in ((first, ghost), (first, second), (second, ghost), (newest, ghost)):
             run.evaluate(one.weights_digest, other.weights_digest)
         for key in remove_doomed(run_dir, [first.key, second.key]):
-            run.put(replace(run.tables.checkpoints[key], state="deleted"))
+            run.put(structs.replace(run.tables.checkpoints[key], state="deleted"))
         policies = list(run.tables.policies.values())
-        rows = first_generations(replace(policy, agent_steps=0) for policy in policies)
+        rows = first_generations(structs.replace(policy, agent_steps=0) for policy in policies)
         run.put(*rows)
         for policy, begin in zip(policies, rows, strict=True):
             run.put(*_explored(policy, begin))
@@ -292,10 +293,10 @@ GENERATIONS = 14
 def _explored(policy: PolicyRow, begin: GenerationRow) -> Iterator[Row]:
     """Generations that a policy went through without training."""
     steps = policy.agent_steps
-    yield replace(begin, agent_steps_end=steps)
+    yield structs.replace(begin, agent_steps_end=steps)
     for number in range(1, GENERATIONS):
         is_last = number == GENERATIONS - 1
-        yield replace(
+        yield structs.replace(
             begin,
             entrant=trainee_entrant(policy.policy, generation=number),
             generation=number,
@@ -304,7 +305,7 @@ def _explored(policy: PolicyRow, begin: GenerationRow) -> Iterator[Row]:
             agent_steps_begin=steps,
             agent_steps_end=None if is_last else steps,
         )
-    yield replace(policy, generation=GENERATIONS - 1, generation_at=steps)
+    yield structs.replace(policy, generation=GENERATIONS - 1, generation_at=steps)
 
 
 def merge(run_dir: Path) -> None:
@@ -346,7 +347,7 @@ def make_crashed_run(run_dir: Path) -> None:
     with reopened(run_dir) as run:
         oldest, middle, newest = run.checkpoints_of(P0)
         run.snapshot(middle, linked=False)
-        run.put(replace(oldest, state="doomed"))
+        run.put(structs.replace(oldest, state="doomed"))
         run.train(P1)
         (run_dir / newest.key / WEIGHTS).write_bytes(b"damaged")
         parent = (run_dir / newest.key).parent

@@ -12,7 +12,7 @@ import pytest
 from experiments.faults.killed_run import Outcome, differences, outcome
 from populations.audit.verify import verify_run
 from populations.controller.state.leases import Patience
-from populations.records.rows import Row
+from populations.records.aggregates import Row
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from tests.faults.chaos import Link, Partition, Plan

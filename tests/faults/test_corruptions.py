@@ -10,10 +10,10 @@ import json
 import random
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from arena.types import Entrant, PolicyId
 from experiments.faults.byte_places import Places, file_kind

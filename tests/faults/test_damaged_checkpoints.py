@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
 from arena.types import PolicyId
 from populations.audit.verify import verify_run
-from populations.records.rows import CheckpointRow, EventRow, PolicyRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import CheckpointRow, EventRow, PolicyRow
 from populations.records.tables import Tables
 from populations.storage.recovery import recover
 from tests.populations.small_run import SmallRun

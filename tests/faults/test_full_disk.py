@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from arena.checkpoints.publish import publish
 from arena.errors import DiskRefused
@@ -22,7 +22,8 @@ from populations.controller.server.server import Server
 from populations.controller.state.commands import Command, LinkGhosts
 from populations.controller.state.events import AssignmentFailed, GhostsLinked, Ticked
 from populations.errors import StorageError, StorageUnavailable
-from populations.records.rows import EventRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow
 from populations.storage.lock import RunLock
 from populations.storage.status import read_status, write_status
 from populations.views.questions.inspection import Inspection

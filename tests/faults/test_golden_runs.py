@@ -12,7 +12,8 @@ from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE, RunFile, content_digest
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.initial_policies import initial_policies
-from populations.records.rows import EventRow, Row, RunRow
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow, RunRow
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal
 from tests.assets.golden_runs.make import HOST, KEPT, MAX_BYTES, size_bytes

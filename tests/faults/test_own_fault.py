@@ -19,7 +19,8 @@ from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
 from arena.checkpoints.publish import publish
 from arena.types import AssignmentId, PolicyId
 from arena.wire.messages import Train
-from populations.records.rows import CheckpointRow, PolicyRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import CheckpointRow, PolicyRow
 from populations.storage.journal import Journal
 from tests.faults.troubled_runs import Run, begin, check_policies, running, trainees
 from tests.faults.troubles import ENCODER, Setting, Trouble
@@ -44,7 +45,7 @@ def edited(run: Run, edit: Callable[[Path, PolicyRow], list[Row]]) -> Iterator[N
             if isinstance(row.message, Train)
             and BROKEN in {trainee.policy for trainee in row.message.trainees}
         ]
-        journal.commit([replace(row, status="failed", reason="edited") for row in about])
+        journal.commit([structs.replace(row, status="failed", reason="edited") for row in about])
         journal.commit(edit(run.directory, tables.policies[BROKEN]))
     run.start()
     yield
@@ -54,7 +55,9 @@ def wild_rate(directory: Path, policy: PolicyRow) -> list[Row]:
     """A learning rate at which the first updates leave no number finite."""
     # After one step weights are of its size, and the square of such a value has no float32.
     del directory
-    return [replace(policy, hyperparameters={**policy.hyperparameters, "learning_rate": 1e30})]
+    return [
+        structs.replace(policy, hyperparameters={**policy.hyperparameters, "learning_rate": 1e30})
+    ]
 
 
 def poison(directory: Path, policy: PolicyRow) -> list[Row]:
@@ -81,7 +84,9 @@ def poison(directory: Path, policy: PolicyRow) -> list[Row]:
         parent=manifest.parent,
         assignment_id=AssignmentId(0),
     )
-    after = replace(policy, checkpoint=published.key, learner_updates=manifest.learner_updates)
+    after = structs.replace(
+        policy, checkpoint=published.key, learner_updates=manifest.learner_updates
+    )
     return [row, after]
 
 

@@ -9,7 +9,6 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.checkpoints.files import (
     decode_manifest,

@@ -26,7 +26,8 @@ from arena.wire.messages import (
     Welcome,
 )
 from populations.controller.server.server import Server
-from populations.records.rows import EventRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow
 from tests.arena.checkpoints.conftest import MakePublishable
 from tests.arena.checkpoints.conftest import make_publishable as make_publishable
 from tests.arena.learners.stub import StubWork, assignment, setup

@@ -17,7 +17,7 @@ from populations.storage.journal import Journal, JournalReader
 
 COMMITTER = """
 import sys
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 from populations.storage.journal import Journal
 from populations.records.rows import EventRow

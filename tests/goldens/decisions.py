@@ -34,7 +34,7 @@ from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, resumed
 from populations.controller.state.commands import Command
 from populations.controller.state.state import ControllerState, make_state
-from populations.records.rows import Row
+from populations.records.aggregates import Row
 from populations.records.tables import Tables
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model

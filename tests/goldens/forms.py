@@ -16,7 +16,8 @@ from msgspec import Struct, structs
 from arena.wire.messages import Acknowledge
 from populations.config.run_file import RunFile
 from populations.controller.state.commands import Command, KillLearner, SendMessage, StartLearner
-from populations.records.rows import EventRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow
 from populations.storage.journal import JournalReader
 from populations.views.questions.inspection import Inspection, folded
 from populations.views.sentences import event_document

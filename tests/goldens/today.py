@@ -23,7 +23,7 @@ from arena.wire.codec import decode
 from arena.wire.session import ControllerSession
 from populations.config.run_config import validate_config
 from populations.hooks.make import make_hook_processes
-from populations.records.rows import Row
+from populations.records.aggregates import Row
 from populations.records.tables import Tables
 from populations.storage.journal import Journal
 from populations.storage.lock import RunLock

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import safetensors.numpy
+from msgspec.structs import replace
 
 from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, ghost_key
@@ -16,6 +16,7 @@ from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.types import (
     AssignmentId,
     CheckpointRef,
+    Digest,
     Entrant,
     PairScore,
     Player,
@@ -25,6 +26,7 @@ from arena.types import (
     Tally,
     WeightsRef,
     ghost_id,
+    is_bot,
 )
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.run_config import validate_config
@@ -33,6 +35,7 @@ from populations.config.trust import record_launch
 from populations.controller.evolution.generations import first_generations
 from populations.controller.server.recalled_events import recall
 from populations.league.league import League
+from populations.records.aggregates import Row
 from populations.records.rows import (
     ArchiveRow,
     AssignmentRow,
@@ -40,7 +43,6 @@ from populations.records.rows import (
     EventRow,
     GhostRow,
     PolicyRow,
-    Row,
     RunRow,
     TallyRow,
 )
@@ -138,7 +140,7 @@ class SmallRun:
             trainees=(trainee,),
             opponents=(Seating(players=(Player(player=PlayerId(policy)), opponent)),),
             agent_steps=STEPS,
-            seed=2**70,
+            seed=2**60,
             may_stop_early=False,
         )
         assignment = AssignmentRow(
@@ -238,7 +240,7 @@ class SmallRun:
         """Carry out an evaluation assignment of four matches and commit all that follows."""
         run = self.tables.run
         assignment_id = AssignmentId(run.next_assignment)
-        players = tuple(Player(player=PlayerId(name)) for name in (first, second))
+        players = tuple(self._frozen(name) for name in (first, second))
         pairing = Pairing(seating=Seating(players=players), num_matches=4)
         assignment = AssignmentRow(
             assignment_id=assignment_id,
@@ -268,6 +270,14 @@ class SmallRun:
                 evaluation_assignments=run.evaluation_assignments + 1,
             ),
         )
+
+    @staticmethod
+    def _frozen(name: str) -> Player:
+        """A player of evaluation, by its name in results."""
+        if is_bot(name):
+            return Player(player=PlayerId(name))
+        weights = WeightsRef(digest=Digest(name), key="policies/frozen")
+        return Player(player=PlayerId("player/p000"), weights=weights)
 
     def snapshot(self, checkpoint: CheckpointRow, *, linked: bool = True) -> GhostRow:
         """Commit a ghost of a checkpoint, and make its directory if it is to be linked."""

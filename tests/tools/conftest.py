@@ -34,12 +34,12 @@ from populations.audit.tally_checks import refold
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.config.trust import record_launch
+from populations.records.aggregates import Row
 from populations.records.rows import (
     CheckpointRow,
     GhostRow,
     PolicyRow,
     RatingsRow,
-    Row,
     RunRow,
     TallyRow,
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from arena.checkpoints.manifest import WEIGHTS
 from arena.types import AssignmentId, Entrant, PolicyId

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from populations.controller.state.state import ControllerState
     from populations.league.ratings import Ratings
     from populations.league.standings import Standing
-    from populations.records.rows import EventRow, Json, Row
+    from populations.records.aggregates import Row
+    from populations.records.rows import EventRow, Json
 
     from ..terminal.screen import Screen
 

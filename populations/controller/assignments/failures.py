@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 
+from msgspec import structs
+
 from arena.types import Entrant, WeightsRef, policy_of_trainee, trainee_entrant
 from arena.wire.messages import Evaluate, Failed, Train, named_references
 from populations.controller.assignments.jobs import initial_weights
@@ -279,7 +281,7 @@ def _alert(state: ControllerState, tx: Transaction, reason: str) -> None:
 
 def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
     """End an assignment as failed: it will not be given out again."""
-    tx.put_assignment(replace(row, status="failed", reason=reason))
+    tx.put_assignment(structs.replace(row, status="failed", reason=reason))
 
 
 def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
@@ -288,14 +290,14 @@ def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str)
     drop_external_player(state, tx, key, reason=reason)
     for ghost in list(state.tables.ghosts.values()):
         if ghost.key == key and ghost.is_present:
-            tx.put(replace(ghost, corrupt=True))
+            tx.put(structs.replace(ghost, corrupt=True))
             tx.add_event("ghost_corrupt", ghost.player, key=key, reason=reason)
     without_weights(state, tx, key, reason=reason)
     row = state.tables.checkpoints.get(key)
     # A second learner may have called it corrupt, too.
     if row is None or row.state == "corrupt":
         return
-    tx.put(replace(row, state="corrupt"))
+    tx.put(structs.replace(row, state="corrupt"))
     tx.add_event("checkpoint_corrupt", row.policy, key=key, reason=reason)
     for policy in list(state.tables.policies.values()):
         if policy.checkpoint == key:
@@ -316,5 +318,5 @@ def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Non
         return
     # By steps alone an immigrant's checkpoint is as old as the one that it replaced.
     newest = max(candidates, key=newest_last)
-    tx.put(replace(policy, checkpoint=newest.key))
+    tx.put(structs.replace(policy, checkpoint=newest.key))
     tx.add_event("fell_back", policy.policy, checkpoint=newest.key, agent_steps=newest.agent_steps)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import signal
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from arena.learners.versions import Differences, differences, pip_command, told
 from arena.types import Digest, LearnerId

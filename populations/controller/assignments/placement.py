@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from dataclasses import replace
 from functools import partial
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.types import AssignmentId, LearnerId, PolicyId, policy_of_trainee, population_of
 from arena.wire.messages import Evaluate, Train

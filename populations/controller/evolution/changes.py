@@ -8,7 +8,8 @@ there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from arena.types import PolicyId, trainee_entrant
 from populations.choices import with_names

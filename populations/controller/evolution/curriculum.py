@@ -5,8 +5,9 @@ Tests: `tests/populations/controller/evolution/test_curriculum.py`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import cast
+
+from msgspec.structs import replace
 
 from arena.config import LessonEnd
 from populations.controller.state import goals

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import chain
 from typing import Literal
+
+from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, PolicyId, trainee_entrant
 from populations.controller.state.state import ControllerState

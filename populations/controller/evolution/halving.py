@@ -14,7 +14,8 @@ Tests: `tests/populations/controller/evolution/test_halving.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from populations.config.sizing import num_sharing
 from populations.controller.evolution.changes import exploit

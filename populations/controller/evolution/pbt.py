@@ -24,10 +24,11 @@ lease is changed. A decision that needs new hyperparameters waits for them in ``
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import get_args
 
 import numpy as np
+from msgspec.structs import replace
 
 from arena.types import PolicyId
 from arena.users_code import guarded

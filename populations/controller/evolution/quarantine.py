@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from populations.controller.evolution.exploration import numbers
 from populations.controller.evolution.generations import explored_on

@@ -8,10 +8,11 @@ and so its statistics start anew.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
+from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id, trainee_entrant
 from populations.config.role_settings import INITIAL, NEAREST_EVEN

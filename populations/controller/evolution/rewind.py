@@ -8,7 +8,8 @@ so statistics start anew.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train

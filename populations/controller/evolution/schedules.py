@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from populations.controller.evolution.generations import explored_on
 from populations.controller.state.state import ControllerState

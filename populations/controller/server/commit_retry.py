@@ -9,7 +9,7 @@ from arena.wire.messages import Evaluate, Train
 from populations.config.message_sizes import check_sendable
 from populations.controller.state.commands import Command, SendMessage
 from populations.errors import StorageUnavailable
-from populations.records.rows import Row
+from populations.records.aggregates import Row
 from populations.storage.journal import Journal
 
 logger = logging.getLogger(__name__)

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from msgspec import structs
+
 from arena.checkpoints.files import make_store_id, sha256_file, store_digest
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
@@ -45,7 +47,8 @@ from populations.controller.state.leases import Patience
 from populations.controller.state.state import make_state
 from populations.errors import StorageError
 from populations.matchmaking.external_players import IMPORTED, external_player_key
-from populations.records.rows import EventRow, Json, PolicyRow, Row, RunRow
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow, Json, PolicyRow, RunRow
 from populations.records.tables import Tables
 from populations.roles import has_exploiters
 from populations.search_space import parse_search_space
@@ -391,7 +394,7 @@ class OpenRun:
             }
             if changed or bounds:
                 reconfigure(self.state, tx, name, changed, bounds)
-        tx.put(replace(self.state.tables.run, configuration=digest))
+        tx.put(structs.replace(self.state.tables.run, configuration=digest))
         self.journal.commit(tx.rows)
         finish(self.run_dir)
         return [row for row in tx.rows if isinstance(row, EventRow)]

@@ -70,7 +70,8 @@ from populations.core import Launcher
 from populations.errors import StorageError
 from populations.hooks.supervisor import HookProcess
 from populations.league.scheduling import import_slow_modules
-from populations.records.rows import Json, Row
+from populations.records.aggregates import Row
+from populations.records.rows import Json
 from populations.storage.database import storage_errors
 from populations.storage.journal import Journal
 from populations.storage.recovery import sweep

@@ -59,7 +59,8 @@ from populations.pbt.make import make_exploit, make_explore
 from populations.pbt.settings import PbtConfig
 from populations.ratings.results import Rated
 from populations.records import aggregates, rows
-from populations.records.rows import PolicyRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import PolicyRow
 from populations.records.tables import Tables
 from populations.storage.retention import Retention
 from populations.thinning.make import make_thinning

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from arena.types import AssignmentId
 from populations.controller.state.commands import Command
 from populations.controller.state.events import Now
-from populations.records.aggregates import PairRow, RecordRow
+from populations.records.aggregates import PairRow, RecordRow, Row
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
@@ -20,7 +22,6 @@ from populations.records.rows import (
     Json,
     PolicyRow,
     RatingsRow,
-    Row,
     RunRow,
     TallyRow,
 )

@@ -55,7 +55,6 @@ from populations.config.run_file import RunFile
 from populations.controller import rating_fit, result_merging
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server
-from populations.records.plain import fields_of
 from populations.storage.lock import RunLock
 from tests.goldens.conversations.rule import files_of
 from tests.goldens.decisions import run_of
@@ -140,11 +139,10 @@ def plain(value: Any) -> Any:
             return {name: plain(inner) for name, inner in value.items()}
         case tuple() | list():
             return [plain(inner) for inner in value]
-    kind: Any = type(value)
-    if not fields_of(kind):
+    if not isinstance(value, msgspec.Struct):
         return value
     found = {}
-    for field in fields_of(kind):
+    for field in msgspec.structs.fields(value):
         own, made = getattr(value, field.name), field.default_factory
         if own != (field.default if made is msgspec.NODEFAULT else made()):
             found[field.name] = plain(own)

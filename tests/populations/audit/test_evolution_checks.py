@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from arena.types import Entrant, PolicyId
 from populations.audit.evolution_checks import begins_anew, check_evolution
@@ -30,7 +30,7 @@ def sound() -> Tables:
 
 
 def policy(tables: Tables, name: PolicyId, **changes: object) -> None:
-    tables.policies[name] = replace(tables.policies[name], **changes)  # type: ignore[arg-type]
+    tables.policies[name] = replace(tables.policies[name], **changes)
 
 
 def last(tables: Tables, name: PolicyId) -> GenerationRow:
@@ -115,6 +115,6 @@ def test_who_begins_anew_may_have_no_checkpoint(sound: Tables) -> None:
         ("exploit", at, False),
         ("immigrate", at - 1, False),
     ):
-        changed = replace(row, cause=cause, agent_steps_begin=begin)  # type: ignore[arg-type]
+        changed = replace(row, cause=cause, agent_steps_begin=begin)
         tables.generations = {**sound.generations, row.entrant: changed}
         assert begins_anew(sound.policies[P1], tables) is expected

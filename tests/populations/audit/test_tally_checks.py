@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, Entrant, PairScore, PolicyId, Seat, Tally
 from populations.audit.tally_checks import differences, refold
 from populations.league.league import League
-from populations.records.rows import CheckpointRow, PolicyRow, Row, RunRow, TallyRow
+from populations.records.aggregates import Row
+from populations.records.rows import CheckpointRow, PolicyRow, RunRow, TallyRow
 from populations.records.tables import Tables
 from populations.storage.journal import Journal, JournalReader
 

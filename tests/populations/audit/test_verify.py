@@ -6,13 +6,13 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 import zstandard
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.checkpoints.files import encode_manifest, read_manifest
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
@@ -82,22 +82,22 @@ def change_ratings(**changes: object) -> Callable[[SmallRun], None]:
         cyclicity=0.0,
         num_tallies=0,
     )
-    return lambda run: run.put(replace(row, **changes))  # type: ignore[arg-type]
+    return lambda run: run.put(replace(row, **changes))
 
 
 def change_policy(**changes: object) -> Callable[[SmallRun], None]:
-    return lambda run: run.put(replace(run.tables.policies[P0], **changes))  # type: ignore[arg-type]
+    return lambda run: run.put(replace(run.tables.policies[P0], **changes))
 
 
 def change_run(**changes: object) -> Callable[[SmallRun], None]:
-    return lambda run: run.put(replace(run.tables.run, **changes))  # type: ignore[arg-type]
+    return lambda run: run.put(replace(run.tables.run, **changes))
 
 
 def change_record(**changes: object) -> Callable[[SmallRun], None]:
     def change(run: SmallRun) -> None:
         run.evaluate("a" * 64, "bot:random")
         row = run.tables.records["player", Entrant("bot:random")]
-        run.put(replace(row, **changes))  # type: ignore[arg-type]
+        run.put(replace(row, **changes))
 
     return change
 
@@ -106,7 +106,7 @@ def change_pair(kind: str, **changes: object) -> Callable[[SmallRun], None]:
     def change(run: SmallRun) -> None:
         run.evaluate("a" * 64, "bot:random")
         row = next(row for row in run.tables.pairs.values() if row.kind == kind)
-        run.put(replace(row, **changes))  # type: ignore[arg-type]
+        run.put(replace(row, **changes))
 
     return change
 
@@ -120,9 +120,7 @@ def lose_a_row(table: str) -> Callable[[SmallRun], None]:
 
 
 def change_checkpoint(**changes: object) -> Callable[[SmallRun], None]:
-    return lambda run: run.put(
-        replace(run.checkpoints_of(P0)[-1], **changes)  # type: ignore[arg-type]
-    )
+    return lambda run: run.put(replace(run.checkpoints_of(P0)[-1], **changes))
 
 
 def of_another_environment(run: SmallRun) -> None:

@@ -49,7 +49,8 @@ from populations.controller.state.events import (
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import EventRow, Row, TallyRow
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow, TallyRow
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.planted import PlantedModel, Weights
 from populations.simulation.world import World as SimulatedWorld

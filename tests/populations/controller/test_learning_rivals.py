@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from typing import cast
 
 import numpy as np
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.errors import ConfigError
 from arena.types import (

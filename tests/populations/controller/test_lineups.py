@@ -45,7 +45,7 @@ def played(document: dict[str, object], *, steps: int = 40) -> World:
     """A world in the middle of its run, with every role."""
     world = make_world(document, tag_spec() if "predator" in str(document) else None)
     for row in list(world.state.tables.policies.values()):
-        changed = replace(row, role=ROLES[row.index % 4])
+        changed = structs.replace(row, role=ROLES[row.index % 4])
         world.state.tables.policies[row.policy] = changed
         world.committed.append(changed)
     world.join()
@@ -79,7 +79,7 @@ def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) 
         if policy.checkpoint is None or policy.state != "active":
             continue
         first = draw_lineup(world.state, transaction(world), (policy,)).seatings
-        world.state.tables.run = replace(
+        world.state.tables.run = structs.replace(
             world.state.tables.run, decisions=world.state.tables.run.decisions - 1
         )
         assert draw_lineup(resumed, transaction(world), (policy,)).seatings == first
@@ -95,7 +95,7 @@ def test_a_corrupt_ghost_and_a_quarantined_policy_are_no_candidates() -> None:
     policy = any_policy(tables)
     tx = transaction(world)
     set_aside(world.state, tx, ghost.key, reason="bytes do not match")
-    tx.put(replace(tables.policies[policy.policy], state="quarantined"))
+    tx.put(structs.replace(tables.policies[policy.policy], state="quarantined"))
     pool = world.state.opponent_pools.pool("player", tables)
     assert ghost.player not in pool.ghosts.candidates.players
     assert len(pool.ghosts.candidates) == len(tables.ghosts) - 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError

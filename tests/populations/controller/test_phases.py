@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from arena.types import Entrant, population_of
 from arena.wire.messages import Failed, Train

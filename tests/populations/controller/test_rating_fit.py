@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from arena.types import AssignmentId, Digest, Entrant, PolicyId
 from populations.controller import rating_fit
@@ -168,7 +169,7 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
     before = dict(state.tables.ratings)
     # Since then somebody was quarantined, and somebody else has no checkpoint: other players.
     policy = next(iter(state.tables.policies.values()))
-    state.tables.policies[policy.policy] = replace(policy, checkpoint=None)
+    state.tables.policies[policy.policy] = structs.replace(policy, checkpoint=None)
     spreads = {name: known.spread for name, known in state.last_fit.items()}
     assert spreads
 

@@ -10,12 +10,13 @@ import copy
 import typing
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from arena.types import RANDOM_BOT, PolicyId
 from arena.wire.messages import Train

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.league.champions import (

@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.audit.tally_checks import refold

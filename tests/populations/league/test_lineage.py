@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from arena.errors import ConfigError
 from arena.types import Entrant, PairScore, PolicyId, Tally

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.controller.state.state import ControllerState
@@ -63,7 +64,7 @@ def test_the_ghost_of_a_policy_in_quarantine_stands_for_itself(finished: World) 
     ghost = next(line for line in standings(tables, league)["player"] if line.same_as)
     policy = PolicyId(str(ghost.same_as))
     row = tables.policies[policy]
-    tables.policies[policy] = replace(row, state="quarantined")
+    tables.policies[policy] = structs.replace(row, state="quarantined")
     try:
         lines = standings(tables, league)["player"]
     finally:
@@ -77,7 +78,7 @@ def test_a_ghost_whose_files_are_damaged_or_removed_is_in_no_standings(finished:
     listed = {line.player for line in standings(tables, league)["player"]}
     ghost = next(ghost for ghost in tables.ghosts.values() if ghost.is_present)
     assert ghost.player in listed
-    for absent in (replace(ghost, corrupt=True), replace(ghost, doomed=True)):
+    for absent in (structs.replace(ghost, corrupt=True), structs.replace(ghost, doomed=True)):
         without = replace(tables, ghosts={**tables.ghosts, ghost.player: absent})
         left = {line.player for line in standings(without, league)["player"]}
         assert left == listed - {ghost.player}
@@ -121,7 +122,7 @@ def test_fits_that_recorded_no_ranks_give_none(finished: World) -> None:
     row = finished.state.tables.ratings["player"]
     best = row.entrants[0]
     assert Ratings(row).ranks(best) == (row.rank_lows[0], row.rank_highs[0])
-    assert Ratings(replace(row, rank_lows=(), rank_highs=())).ranks(best) is None
+    assert Ratings(structs.replace(row, rank_lows=(), rank_highs=())).ranks(best) is None
     assert Ratings(row).ranks("missing") is None
 
 
@@ -211,14 +212,14 @@ def test_a_champion_stands_without_its_luck_and_so_does_a_ghost_of_it(finished: 
 
 def found(state: ControllerState, row: RatingsRow, *, optimism: float) -> list[Standing]:
     """Return the standings by a fit of some optimism."""
-    ratings = {"player": replace(row, optimism=optimism)}
+    ratings = {"player": structs.replace(row, optimism=optimism)}
     assert row.champion is not None
     return standings(replace(state.tables, ratings=ratings), state.league)["player"]
 
 
 def test_what_the_anchor_is_off_by_widens_intervals_and_changes_no_order(finished: World) -> None:
     known = finished.state.tables.ratings["player"]
-    row = replace(known, anchor_errors=(0.0,) * len(known.entrants))
+    row = structs.replace(known, anchor_errors=(0.0,) * len(known.entrants))
     lines = standings(finished.state.tables, finished.state.league)["player"]
     best = champion(lines)
     assert best is not None
@@ -226,7 +227,7 @@ def test_what_the_anchor_is_off_by_widens_intervals_and_changes_no_order(finishe
     errors = [0.0] * len(row.entrants)
     errors[place] = 500.0
     tables = replace(
-        finished.state.tables, ratings={"player": replace(row, anchor_errors=tuple(errors))}
+        finished.state.tables, ratings={"player": structs.replace(row, anchor_errors=tuple(errors))}
     )
     ratings, off = Ratings(row), Ratings(tables.ratings["player"])
     rating, low, high = off.interval(row.entrants[place]) or (0.0, 0.0, 0.0)

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Annotated, Any, Literal, NewType, TypeVar, get_args, get_origin
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Meta, Struct, structs
 
-from arena.types import (
-    CheckpointRef,
-    PairScore,
-    Player,
-    Seating,
-    SeatOpenings,
-    Tally,
-    WeightsRef,
-)
-from arena.wire.messages import Evaluate, Pairing, Train, Trainee
-from populations.records.aggregates import PairRow, RecordRow
-from populations.records.plain import bare, fields_of, is_union
+from arena.wire.messages import Evaluate, Train
+from populations.records.aggregates import PairRow, RecordRow, Row
+from populations.records.plain import is_union
 from populations.records.rows import (
     ArchiveRow,
     AssignmentRow,
@@ -35,7 +28,6 @@ from populations.records.rows import (
     GhostRow,
     PolicyRow,
     RatingsRow,
-    Row,
     RunRow,
     TallyRow,
 )
@@ -43,13 +35,16 @@ from populations.records.tables import Tables
 from populations.storage.journal import Journal, JournalReader
 
 T = TypeVar("T")
+StructT = TypeVar("StructT", bound=Struct)
 
-INTEGERS = st.integers(-(2**63) + 1, 2**63 - 1)
-FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-NAMES = st.sampled_from(
-    ["", "a", "b", "../../x", "<script>", "\u202e", "\x1b[31m", "x\0y", "'; --"]
+TEXTS = (
+    *("", "a", "b", "../../x", "<script>", "\u202e", "\x1b[31m", "x\0y", "'; --"),
+    *("player/p000", "player/p000#1", "player/p000@000000000001", "bot:random", "k/1", "1.0"),
+    *("a" * 64, "b" * 64),
 )
-NUMBERS = st.dictionaries(NAMES, FLOATS | st.integers(0, 2**70), max_size=3)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+KEYS = st.integers(1, 4)
+"""So few that rows replace each other."""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | FLOATS | st.text(max_size=5),
     lambda inner: (
@@ -59,134 +54,65 @@ JSON = st.recursive(
 )
 
 
-def build(kind: type[T], /, **given_strategies: st.SearchStrategy[Any]) -> st.SearchStrategy[T]:
-    """A strategy for a dataclass: numbers by their annotation, names for all else."""
-    by_type: dict[object, st.SearchStrategy[Any]] = {
-        int: INTEGERS,
-        float: FLOATS,
+def of_type(kind: Any, bounds: Meta | None = None) -> st.SearchStrategy[Any]:
+    """A strategy for values of a type, within its bounds."""
+    if isinstance(kind, NewType):
+        return of_type(kind.__supertype__)
+    arguments = get_args(kind)
+    match get_origin(kind):
+        case origin if origin is Annotated:
+            return of_type(*arguments[:2])
+        case origin if origin is Literal:
+            return st.sampled_from(arguments)
+        case origin if is_union(kind):
+            return st.one_of([of_type(one) for one in arguments])
+        case origin if origin is tuple:
+            return st.lists(of_type(arguments[0]), max_size=3).map(tuple)
+        case origin if origin in (dict, Mapping):
+            return st.dictionaries(of_type(arguments[0]), of_type(arguments[1]), max_size=3)
+    bounds = bounds or Meta()
+    simple: dict[Any, st.SearchStrategy[Any]] = {
+        int: st.integers(
+            -(2**63) + 1 if bounds.ge is None else int(bounds.ge),
+            2**63 - 1 if bounds.le is None else int(bounds.le),
+        ),
+        float: FLOATS if bounds.ge is None else st.floats(bounds.ge, bounds.le),
         bool: st.booleans(),
+        str: st.sampled_from([text for text in TEXTS if re.search(bounds.pattern or "", text)]),
+        bytes: st.binary(max_size=8),
+        type(None): st.none(),
+        Any: JSON,
     }
-    declared: Any = kind
-    strategies = {}
-    for field in fields_of(declared):
-        parts = get_args(field.type) if is_union(field.type) else (field.type,)
-        of_it = by_type.get(bare(parts[0]), NAMES)
-        strategies[field.name] = of_it if len(parts) == 1 or of_it is NAMES else st.none() | of_it
+    return simple[kind] if kind in simple else build(kind)
+
+
+def build(
+    kind: type[StructT], /, **given_strategies: st.SearchStrategy[Any]
+) -> st.SearchStrategy[StructT]:
+    """A strategy for a Struct, by the types of its fields."""
+    strategies = {field.name: of_type(field.type) for field in structs.fields(kind)}
     return st.builds(kind, **{**strategies, **given_strategies})
 
 
-def several(item: st.SearchStrategy[T]) -> st.SearchStrategy[tuple[T, ...]]:
-    return st.lists(item, max_size=3).map(tuple)
-
-
-WEIGHTS = build(WeightsRef)
-SEATING = build(Seating, players=several(build(Player, weights=st.none() | WEIGHTS)))
-TRAIN = build(
-    Train,
-    trainees=several(
-        build(
-            Trainee,
-            checkpoint=st.none() | build(CheckpointRef),
-            donor=st.none() | NAMES,
-            initial_weights=st.none() | WEIGHTS,
-            hyperparameters=NUMBERS,
+ROWS: st.SearchStrategy[Row] = st.one_of(
+    *(
+        build(kind)
+        for kind in (
+            *(RunRow, PolicyRow, CheckpointRow, GhostRow, GenerationRow, RecordRow, PairRow),
+            *(RatingsRow, GameRow),
         )
     ),
-    opponents=several(SEATING),
-    carried=several(SEATING),
-    seed=st.integers(0, 2**128),
-)
-EVALUATE = build(Evaluate, pairings=several(build(Pairing, seating=SEATING)))
-STATUS = st.sampled_from(["queued", "finished", "failed"])
-KEYS = st.integers(1, 4)
-ASSIGNMENTS = [
-    build(
-        AssignmentRow,
-        assignment_id=KEYS,
-        kind=st.just(kind),
-        status=STATUS,
-        message=message,
-        learner=st.none() | NAMES,
-        metrics=NUMBERS,
-    )
-    for kind, message in (("train", TRAIN), ("evaluate", EVALUATE))
-]
-TALLY = build(
-    Tally,
-    entrants=several(NAMES),
-    pairs=several(build(PairScore)),
-    return_sum=several(FLOATS),
-    return_sum_of_squares=several(FLOATS),
-    openings=several(
-        build(SeatOpenings, actions=several(KEYS), matches=several(KEYS), points=several(FLOATS))
+    *(build(kind, sequence=KEYS) for kind in (TallyRow, EventRow)),
+    *(
+        build(
+            AssignmentRow,
+            assignment_id=KEYS,
+            kind=st.just(message.__name__.lower()),
+            message=build(message),
+        )
+        for message in (Train, Evaluate)
     ),
-)
-ROWS: st.SearchStrategy[Row] = st.one_of(
-    build(
-        RunRow,
-        state=st.sampled_from(["running", "stopped", "finished", "failed"]),
-        devices=st.lists(st.sampled_from(["cpu", "cuda"])).map(tuple),
-    ),
-    build(
-        PolicyRow,
-        state=st.sampled_from(["active", "quarantined"]),
-        checkpoint=st.none() | NAMES,
-        parent=st.none() | NAMES,
-        hyperparameters=NUMBERS,
-        factors=NUMBERS,
-        pending=st.dictionaries(NAMES, JSON, max_size=3),
-    ),
-    build(
-        CheckpointRow,
-        parent=st.none() | NAMES,
-        state=st.sampled_from(["present", "doomed", "deleted", "corrupt"]),
-    ),
-    build(GhostRow),
     build(GhostRow).map(lambda row: Deletion(row=row)),
-    build(
-        GenerationRow,
-        cause=st.sampled_from(["start", "exploit", "explore", "reset", "immigrate", "replay"]),
-        parent=st.none() | NAMES,
-        hyperparameters=NUMBERS,
-        factors=NUMBERS,
-        agent_steps_end=st.none() | KEYS,
-        rating_begin=st.none() | FLOATS,
-        rating_end=st.none() | FLOATS,
-        gain_deviation=st.none() | FLOATS,
-        gain_agent_steps=st.none() | KEYS,
-    ),
-    *ASSIGNMENTS,
-    build(TallyRow, sequence=KEYS, kind=st.sampled_from(["train", "evaluate"]), tally=TALLY),
-    build(RecordRow),
-    build(PairRow, kind=st.sampled_from(["train", "evaluate"]), first_seat=KEYS, second_seat=KEYS),
-    build(
-        RatingsRow,
-        entrants=several(NAMES),
-        ratings=several(FLOATS),
-        deviations=several(FLOATS),
-        advantages=several(FLOATS),
-        anchor_errors=several(FLOATS),
-        rank_lows=several(KEYS),
-        rank_highs=several(KEYS),
-        best=several(NAMES),
-        best_ratings=several(FLOATS),
-        best_deviations=several(FLOATS),
-        former_best=several(NAMES),
-        open=several(NAMES),
-    ),
-    build(EventRow, sequence=KEYS, data=st.dictionaries(NAMES, JSON, max_size=3)),
-    build(
-        GameRow,
-        game=NAMES,
-        seats=several(KEYS),
-        players=several(NAMES),
-        entrants=several(NAMES),
-        keys=several(NAMES),
-        points=several(FLOATS),
-        returns=several(FLOATS),
-        actions=st.binary(max_size=8),
-        shown=st.binary(max_size=8),
-    ),
 )
 
 
@@ -230,6 +156,8 @@ class Model:
                 raise AssertionError("it is no row of a table")
             case ArchiveRow():
                 return row.number
+            case _:
+                raise AssertionError("a kind of row that this model does not know")
 
     def of(self, kind: type[T]) -> dict[Any, T]:
         return {key: row for (_, key), row in self.rows.items() if isinstance(row, kind)}

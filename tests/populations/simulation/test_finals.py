@@ -8,7 +8,8 @@ import pytest
 
 from populations.config.run_config import load_config
 from populations.controller.evaluation.finals import longest_s
-from populations.records.rows import EventRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import make_world, start

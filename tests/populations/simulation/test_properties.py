@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct, structs
 
 from populations.config.run_config import RunConfig, validate_config
 from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
 from populations.pbt.settings import EXPLOIT_KINDS, EXPLORE_KINDS
-from populations.records.plain import fields_of
-from populations.records.rows import EventRow, PolicyRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow, PolicyRow
 from populations.search_space import Choices, parse_search_space
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.planted import PlantedModel
@@ -113,12 +113,10 @@ def numbers(value: object) -> Iterator[float]:
     """All numbers in a row."""
     if isinstance(value, bool | str | bytes | None):
         return
-    kind: Any = type(value)
     if isinstance(value, int | float):
         yield float(value)
-    elif fields := fields_of(kind):
-        for field in fields:
-            yield from numbers(getattr(value, field.name))
+    elif isinstance(value, Struct):
+        yield from numbers(structs.asdict(value))
     elif isinstance(value, Mapping):
         for inner in value.values():
             yield from numbers(inner)

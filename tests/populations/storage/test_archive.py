@@ -5,7 +5,6 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,14 @@ import pytest
 import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from arena.failpoints import armed
 from arena.types import AssignmentId, Entrant, PairScore, Tally
 from arena.wire.messages import Evaluate
 from populations.errors import JournalCorrupt, StorageError, StorageUnavailable
-from populations.records.rows import (
-    ArchiveRow,
-    AssignmentRow,
-    EventRow,
-    Json,
-    Row,
-    RunRow,
-    TallyRow,
-)
+from populations.records.aggregates import Row
+from populations.records.rows import ArchiveRow, AssignmentRow, EventRow, Json, RunRow, TallyRow
 from populations.storage.archive import ARCHIVE, check_archive, remove_unnamed, write_archive
 from populations.storage.journal import Journal, JournalReader
 
@@ -62,7 +55,7 @@ def tally(number: int) -> TallyRow:
         assignment_id=AssignmentId(number),
         kind="evaluate" if number % 5 else "train",
         tally=Tally(
-            entrants=(Entrant("a"), Entrant("b")),
+            entrants=(Entrant("a" * 64), Entrant("b" * 64)),
             matches=2,
             pairs=(PairScore(first=0, second=1, wins=1, draws=0, losses=1),),
             return_sum=(0.1 + 0.2, -1 / 3),

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from populations.errors import JournalCorrupt, StorageError
-from populations.records.rows import EventRow, Row, RunRow
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow, RunRow
 from populations.storage.backup import back_up, roll_back
 from populations.storage.journal import Journal, JournalReader
 from tests.faults.damage import flip_page

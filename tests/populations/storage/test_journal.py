@@ -8,15 +8,16 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from arena.failpoints import armed
 from populations.errors import JournalCorrupt, StorageError, StorageUnavailable
-from populations.records.rows import EventRow, PolicyRow, RatingsRow, Row, RunRow
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow, PolicyRow, RatingsRow, RunRow
 from populations.storage.database import SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
 
@@ -28,7 +29,7 @@ def policy(number: int, **changes: Any) -> PolicyRow:
         index=number,
         hyperparameters={"learning_rate": 3e-4, "num_epochs": 4},
     )
-    return replace(row, **changes)
+    return structs.replace(row, **changes)
 
 
 @pytest.fixture
@@ -327,7 +328,7 @@ def test_closing_twice_and_leaving_no_wal_behind(path: Path) -> None:
 
 COMMITTER = """
 import sys
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 from populations.storage.journal import Journal
 from populations.records.rows import EventRow

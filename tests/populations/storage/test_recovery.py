@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from arena.checkpoints.files import list_directories, verify_directory
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from arena.types import (
     AssignmentId,
@@ -19,15 +18,8 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import Evaluate, Pairing
-from populations.records.aggregates import RecordRow
-from populations.records.rows import (
-    AssignmentRow,
-    CheckpointRow,
-    GhostRow,
-    PolicyRow,
-    Row,
-    RunRow,
-)
+from populations.records.aggregates import RecordRow, Row
+from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow, RunRow
 from populations.records.tables import Tables
 from populations.storage.retention import Retention, RetentionRow
 from tests.populations.storage.retained import retained

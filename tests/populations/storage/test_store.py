@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from arena.checkpoints.files import list_directories
 from arena.types import (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.league.league import League

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from arena.types import Entrant, PolicyId
 from populations.config.run_file import learner_setup

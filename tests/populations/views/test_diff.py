@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from arena.errors import ConfigError
 from arena.types import (
@@ -25,13 +26,13 @@ from populations.audit.tally_checks import refold
 from populations.config.resume import compare
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
+from populations.records.aggregates import Row
 from populations.records.rows import (
     CheckpointRow,
     EventRow,
     GenerationRow,
     PolicyRow,
     RatingsRow,
-    Row,
     RunRow,
     TallyRow,
 )
@@ -150,7 +151,7 @@ def write(run_dir: Path, file: RunFile, *rows: Row) -> Path:
     )
     aggregates: list[Row] = [*folded.records.values(), *folded.pairs.values()]
     run = next(row for row in rows if isinstance(row, RunRow))
-    recorded = replace(run, configuration=content_digest(run_dir / "run.yaml"))
+    recorded = structs.replace(run, configuration=content_digest(run_dir / "run.yaml"))
     Journal.create(run_dir / "journal.db", [*rows, recorded, *aggregates]).close()
     return run_dir
 

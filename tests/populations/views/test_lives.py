@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
+from msgspec.structs import asdict, replace
 
 from arena.errors import ConfigError
 from arena.types import Entrant, PolicyId

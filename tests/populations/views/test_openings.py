@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
+from msgspec import structs
 
 from arena.environment_spec import AgentSpec
 from arena.matches.openings import most_played
@@ -108,7 +107,7 @@ def test_counts_shares_and_scores_are_those_of_the_tallies() -> None:
     row = tally(0, {ROCK: 30, PAPER: 50})
     # Twenty matches more, of which six are won, began with actions that are not kept apart.
     pair = PairScore(first=0, second=1, wins=46, draws=0, losses=54)
-    rows = [dataclasses.replace(row, tally=replace(row.tally, matches=100, pairs=(pair,)))]
+    rows = [structs.replace(row, tally=structs.replace(row.tally, matches=100, pairs=(pair,)))]
     rows.append(tally(0, {SCISSORS: 999}, kind="train"))
     shown = document(rows)["openings"]
     assert [(r["label"], r["count"], r["share"], r["score"]) for r in shown] == [

@@ -13,6 +13,7 @@ from typing import Any, cast
 import httpx
 import optuna
 import pytest
+from msgspec import structs
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
@@ -112,7 +113,7 @@ def test_generations_without_an_end_run_as_long_as_the_run(inspection: Inspectio
     ended = states(inspection)
     assert TrialState.COMPLETE in ended
     assert TrialState.RUNNING not in ended
-    inspection.tables.run = replace(inspection.tables.run, state="running")
+    inspection.tables.run = structs.replace(inspection.tables.run, state="running")
     assert set(states(inspection)) == {TrialState.RUNNING}
 
 
@@ -158,7 +159,7 @@ def test_a_study_is_written_once_and_other_runs_may_be_in_the_file(
     write_studies(inspection, file)
     with pytest.raises(ConfigError, match="has a study of this run already"):
         write_studies(inspection, file)
-    tables = replace(inspection.tables, run=replace(inspection.tables.run, run="another"))
+    tables = replace(inspection.tables, run=structs.replace(inspection.tables.run, run="another"))
     assert write_studies(replace(inspection, tables=tables), file) == {
         "player-another": len(tables.generations)
     }
@@ -175,7 +176,7 @@ def test_each_role_has_a_study_of_its_own(inspection: Inspection, tmp_path: Path
     tables = inspection.tables
     policies = dict(tables.policies)
     exploiter = list(policies)[-1]
-    policies[exploiter] = replace(policies[exploiter], role="main_exploiter")
+    policies[exploiter] = structs.replace(policies[exploiter], role="main_exploiter")
     with_roles = replace(inspection, tables=replace(tables, policies=policies))
     own = [row for row in tables.generations.values() if row.policy == exploiter]
     assert 0 < len(own) < len(tables.generations)

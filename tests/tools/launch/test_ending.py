@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from populations.config.run_file import RUN_FILE, RunFile, check_resume, with_config
 from populations.controller.server.reconfiguration import settle

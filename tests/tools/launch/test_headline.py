@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Heartbeat, Train

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from populations.config.run_file import RUN_FILE, RunFile, check_resume, with_config
 from populations.controller.server.reconfiguration import settle

@@ -6,12 +6,12 @@ import importlib
 import io
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from arena.types import Entrant
 from populations.league.ratings import Ratings

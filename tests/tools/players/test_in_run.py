@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from arena.types import PolicyId
 from populations.league.names import Subject

@@ -26,7 +26,8 @@ from arena.types import (
     SeatOpenings,
     Tally,
 )
-from populations.records.rows import EventRow, GameRow, GenerationRow, PolicyRow, Row, TallyRow
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow, GameRow, GenerationRow, PolicyRow, TallyRow
 from populations.storage.journal import Journal
 from tests.support import record_run_file
 from tools.league.documents import view_document

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
+from msgspec import structs
+
 from populations.storage.journal import Journal
 from tests.tools.web.conftest import Client
 from tools.web.making import Made, make_documents
@@ -149,7 +151,7 @@ def test_a_run_that_has_ended_is_looked_at_until_its_page_is_of_its_end(
     with Journal.open(path / "journal.db") as journal:
         row = journal.load().run
         assert row is not None
-        journal.commit([replace(row, state="finished")])
+        journal.commit([structs.replace(row, state="finished")])
     text = client.get("/run/standings.html").text
     assert "finished" in text
     assert 'data-poll-s="5.0"' in text

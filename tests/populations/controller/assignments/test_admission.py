@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.types import Digest, LearnerId, PackageVersion
 from populations.controller.state.events import LearnerJoined

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from arena.types import PolicyId
 from populations.controller.assignments.budgets import (
@@ -39,7 +39,7 @@ FAR: dict[str, object] = {
 def asked(world: World, *, speeds: Mapping[str, float] | None = None, **changes: object) -> int:
     """Return a learner's budget for a policy that is at its first ghost, with some changes."""
     tx = transaction(world)
-    row = replace(world.state.tables.policies[POLICY], ghost_at=0, **changes)  # type: ignore[arg-type]
+    row = replace(world.state.tables.policies[POLICY], ghost_at=0, **changes)
     tx.put(row)
     return budget(world.state, tx, row, learner=stranger(world, speeds=speeds))
 

@@ -382,12 +382,12 @@ def test_budgets_double_while_no_episode_ends(doublings: int) -> None:
     world = make_world({**DUEL, "assignment": {"agent_steps": 300}})
     learner = stranger(world)
     policy = next(iter(world.state.tables.policies.values()))
-    policy = replace(policy, ghost_at=0, ready_at=10**6)
+    policy = structs.replace(policy, ghost_at=0, ready_at=10**6)
     world.state.doublings[policy.policy] = doublings
     tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     assert budget(world.state, tx, policy, learner=learner) == 300 * 2**doublings
     # Never past the end of the policy's training.
-    near = replace(policy, agent_steps=6000 - 100)
+    near = structs.replace(policy, agent_steps=6000 - 100)
     assert budget(world.state, tx, near, learner=learner) == 100
 
 
@@ -396,7 +396,7 @@ def test_budgets_double_up_to_the_end_of_the_run() -> None:
     world = make_world({**DUEL, "assignment": {"agent_steps": 300}, "stop": stop})
     learner = stranger(world)
     policy = next(iter(world.state.tables.policies.values()))
-    policy = replace(policy, ghost_at=0, ready_at=10**6)
+    policy = structs.replace(policy, ghost_at=0, ready_at=10**6)
     world.state.doublings[policy.policy] = 5
     tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     tx.count(agent_steps=600)
@@ -481,7 +481,7 @@ def test_length_is_the_policys_own_or_its_populations_or_the_measured_one() -> N
     assert expected_length(world.state, first) == 0.0
     world.state.measured_length = 70.0
     assert expected_length(world.state, first) == 70.0
-    tables.policies[second.policy] = replace(second, episode_length=40.0)
+    tables.policies[second.policy] = structs.replace(second, episode_length=40.0)
     assert expected_length(world.state, first) == 40.0
     assert expected_length(world.state, tables.policies[second.policy]) == 40.0
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.types import AssignmentId, LearnerId, PolicyId, population_of
 from arena.wire.messages import Train
@@ -55,7 +55,7 @@ def teams(world: World, name: str, *, max_lead: int = 500, serves: str = "") -> 
 
 
 def put(world: World, name: str, **changes: object) -> None:
-    transaction(world).put(replace(policy(world, name), **changes))  # type: ignore[arg-type]
+    transaction(world).put(replace(policy(world, name), **changes))
 
 
 def lease(world: World, *names: str) -> AssignmentRow:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from arena.types import RANDOM_BOT, PlayerId, PolicyId
 from populations.controller.evaluation.contenders import evaluation_pool

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.checkpoints.manifest import Manifest
 from arena.environment_spec import AgentSpec, EnvironmentSpec

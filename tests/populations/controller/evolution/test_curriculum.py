@@ -78,11 +78,11 @@ def test_one_policy_that_lags_keeps_all_in_the_lesson_unless_it_is_quarantined()
     policies = list(state.tables.policies.values())
     tx = state.begin(now)
     for row in policies[1:]:
-        tx.put(replace(row, agent_steps=1000))
-    tx.put(replace(policies[0], agent_steps=999))
+        tx.put(structs.replace(row, agent_steps=1000))
+    tx.put(structs.replace(policies[0], agent_steps=999))
     advance(state, tx)
     assert state.tables.run.lesson == 0
-    tx.put(replace(policies[0], agent_steps=999, state="quarantined"))
+    tx.put(structs.replace(policies[0], agent_steps=999, state="quarantined"))
     advance(state, tx)
     assert state.tables.run.lesson == 1
     # The last lesson has no end.
@@ -117,11 +117,11 @@ def test_a_mean_return_is_that_of_the_present_lesson_and_generation() -> None:
     message = late.message
     assert isinstance(message, Train)
     few = {**high, "episode/count": 99.0}
-    mine = replace(late, message=structs.replace(message, lesson=1), metrics=few)
+    mine = structs.replace(late, message=structs.replace(message, lesson=1), metrics=few)
     state.goals.add_assignment(mine)
     assert measure(state, policies[0], until) is None
     more = {**high, "episode/count": 1.0, "episode/return_mean": 106.0}
-    other = replace(mine, assignment_id=AssignmentId(2), metrics=more)
+    other = structs.replace(mine, assignment_id=AssignmentId(2), metrics=more)
     state.goals.add_assignment(other)
     # (99 * 6 + 106) / 100 = 7
     assert measure(state, policies[0], until) == pytest.approx(7.0)

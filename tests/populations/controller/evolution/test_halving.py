@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from arena.types import LearnerId, PolicyId
 from populations.controller.evolution.halving import fill_places, halve, num_active, num_places

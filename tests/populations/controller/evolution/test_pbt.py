@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train
@@ -96,7 +97,7 @@ def test_an_exploit_whose_checkpoint_turns_out_corrupt_is_given_up() -> None:
     )
     world.explore()
     after = world.state.tables.policies[policy.policy]
-    assert after == replace(policy, pending={})
+    assert after == structs.replace(policy, pending={})
     (event,) = world.events("exploit_abandoned")
     assert event.subject == policy.policy
     assert "is corrupt" in str(event.data["reason"])

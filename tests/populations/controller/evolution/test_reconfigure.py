@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from populations.controller.evolution.reconfigure import reconfigure, with_changed
 from populations.records.rows import AssignmentRow, Json

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from populations.controller.evolution.snapshots import steps_to_next
 from populations.controller.state.commands import LinkGhosts

@@ -7,7 +7,6 @@ may be asked, or not, between any two rows.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from functools import cache, partial
 from typing import Literal
 
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from arena.environment_spec import EnvironmentSpec
 from arena.types import (
@@ -329,7 +329,7 @@ class RandomRows:
                 {"doomed": True},
                 {"quality": row.quality - 1.0},
             ]
-            tx.put(replace(row, **self.data.draw(st.sampled_from(changes))))  # type: ignore[arg-type]
+            tx.put(replace(row, **self.data.draw(st.sampled_from(changes))))
 
     def forget_ghost(self, tx: Transaction) -> None:
         doomed = [row for row in tx.tables.ghosts.values() if row.doomed]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from arena.types import Entrant, PolicyId
 from populations.controller.indexes.curve_counts import Curves

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from populations.controller.monitoring.champions import CHAMPION, announce
 from populations.controller.state.events import RatingsFitted

@@ -24,7 +24,8 @@ from populations.controller.server.commit_retry import (
 )
 from populations.controller.state.commands import Command, EndRun, SendMessage
 from populations.errors import StorageError, StorageUnavailable
-from populations.records.rows import EventRow, Row, RunRow
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow, RunRow
 from populations.storage.journal import Journal, JournalReader
 from tests.populations.controller.simulated import make_world
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from arena.failpoints import armed
 from populations.config.sections import JournalConfig
@@ -63,7 +64,7 @@ def upkeep(tmp_path: Path, journal: Journal, clock: Clock) -> Iterator[JournalUp
 
 def tables_of(journal: Journal, *, elapsed_s: float = 0.0) -> Tables:
     tables = journal.load()
-    return replace(tables, run=replace(tables.run, elapsed_s=elapsed_s))
+    return dataclasses.replace(tables, run=replace(tables.run, elapsed_s=elapsed_s))
 
 
 def turn(upkeep: JournalUpkeep, journal: Journal) -> None:
@@ -227,7 +228,7 @@ def test_a_resumed_run_knows_the_age_of_its_details(
     kept = JournalUpkeep(tmp_path, journal, JournalConfig(keep_detail_hours=None), clock=clock)
     tables = grow(journal, 12)
     clock.now_s += 60.0
-    kept.turn(replace(tables, run=replace(tables.run, elapsed_s=1e6 * HOUR_S)))
+    kept.turn(dataclasses.replace(tables, run=replace(tables.run, elapsed_s=1e6 * HOUR_S)))
     kept.wait()
     kept.abandon()
     assert in_journal(journal) == [10, 11, 12]

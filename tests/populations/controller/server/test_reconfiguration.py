@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from arena.types import Digest
 from populations.config.run_file import NEXT, RUN_FILE, RunFile
@@ -37,7 +38,7 @@ def commit(run_dir: Path, digest: Digest) -> None:
         run = reader.load(pairs=()).run
     journal = Journal.open(run_dir / JOURNAL)
     try:
-        journal.commit([replace(run, configuration=digest)])
+        journal.commit([structs.replace(run, configuration=digest)])
     finally:
         journal.close()
 

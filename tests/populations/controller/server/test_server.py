@@ -32,7 +32,8 @@ from populations.controller.state.events import Event, LearnerJoined, Now
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.errors import StorageError
-from populations.records.rows import ArchiveRow, AssignmentRow, EventRow, Row
+from populations.records.aggregates import Row
+from populations.records.rows import ArchiveRow, AssignmentRow, EventRow
 from populations.storage.journal import Journal
 from tests.populations.controller.simulated import World, make_world
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from arena.types import PolicyId
 from arena.wire.messages import Train
@@ -154,7 +155,7 @@ def test_open_training_and_decisions_of_pbt_wait_for_an_epoch_that_trains() -> N
     waiting = PolicyId("player/p001")
     values: dict[str, Json] = dict(tables.policies[waiting].hyperparameters)
     pending: dict[str, Json] = {"kind": "explore", "hyperparameters": values, "seed": [1, 0, 1]}
-    tables.policies[waiting] = replace(tables.policies[waiting], pending=pending)
+    tables.policies[waiting] = structs.replace(tables.policies[waiting], pending=pending)
     steps = tables.run.agent_steps
     going_on(world, Countdown(duration_s=20.0)).run()
     after = world.state.tables
@@ -163,7 +164,7 @@ def test_open_training_and_decisions_of_pbt_wait_for_an_epoch_that_trains() -> N
     assert after.policies[waiting].pending == pending
     assert (after.run.agent_steps, world.questions) == (steps, [])
     # A resume goes on with both.
-    after.policies[waiting] = replace(after.policies[waiting], pending={})
+    after.policies[waiting] = structs.replace(after.policies[waiting], pending={})
     going_on(world, None).run()
     assert world.state.tables.run.agent_steps > steps
     assert world.state.tables.run.reason.startswith("stop.agent_steps_per_policy: ")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from arena.types import Digest, LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Heartbeat

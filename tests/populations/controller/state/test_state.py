@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import cast
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, LearnerId, Player, PlayerId, WeightsRef
 from arena.wire.messages import Evaluate, Failed, Train
@@ -26,7 +26,7 @@ from populations.controller.state.events import (
 from populations.controller.state.state import external_players, make_state
 from populations.league.standings import standings
 from populations.matchmaking.external_players import ExternalPlayer
-from populations.records.aggregates import PairRow, RecordRow
+from populations.records.aggregates import PairRow, RecordRow, Row
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
@@ -36,7 +36,6 @@ from populations.records.rows import (
     GhostRow,
     PolicyRow,
     RatingsRow,
-    Row,
     RunRow,
     TallyRow,
 )

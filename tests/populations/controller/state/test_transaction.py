@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from arena.types import PolicyId
 from populations.controller.state.events import Now
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import AssignmentRow, EventRow, PolicyRow, Row, RunRow
+from populations.records.aggregates import Row
+from populations.records.rows import AssignmentRow, EventRow, PolicyRow, RunRow
 from tests.populations.controller.simulated import World, make_world
 
 
