@@ -10,12 +10,12 @@ Tests: `tests/populations/league/test_lineage.py`, `tests/populations/audit/test
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
+from msgspec import ValidationError, convert
 from msgspec.structs import asdict
 
 from arena.types import AssignmentId, Entrant, PolicyId
-from populations.records.plain import converted
 from populations.records.rows import CheckpointRow, EventRow, GenerationRow, Json
 
 CHECKPOINTS = "checkpoint_rows_removed"
@@ -75,6 +75,9 @@ def removed_generations(events: Iterable[EventRow]) -> dict[Entrant, GenerationR
     for event in events:
         rows = event.data.get("generations") if event.kind == GENERATIONS else None
         for data in rows if isinstance(rows, list | tuple) else ():
-            row = cast("GenerationRow", converted(data, GenerationRow))
+            try:
+                row = convert(data, GenerationRow)
+            except ValidationError as error:
+                raise ValueError(str(error)) from None
             found[row.entrant] = row
     return found

@@ -5,26 +5,28 @@ Tests: `tests/populations/records/test_tables.py` and `tests/populations/storage
 
 from __future__ import annotations
 
+import json
+import math
 import sys
+import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, get_args
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import msgspec
 import numpy as np
 
+from arena.codec import folded, from_json
+from arena.errors import DecodeError
 from arena.types import Entrant
-from populations.records.plain import (
-    Annotation,
-    Plain,
-    bare,
-    converted,
-    is_union,
-    json_reader,
-    origin_of,
-    require_finite,
-    to_json,
-)
+
+Annotation = Any
+"""Type expression; typing has no static type for those."""
+
+Plain = Any
+"""Parsed JSON on the way in, a typed value on the way out."""
 
 Value = None | int | float | str | bytes
 
@@ -37,6 +39,7 @@ _NATIVE: Mapping[object, str] = {
 }
 # SQLite's INTEGER has 64 bits with the sign.
 _MAX_INTEGER = 2**63 - 1
+_UNIONS: tuple[object, ...] = (Union, types.UnionType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,18 +69,13 @@ def column_of(name: str, annotation: Annotation) -> Column:
     if kind is Entrant and not is_optional:
         return Column(name=name, declaration="TEXT NOT NULL", encode=str, decode=_shared)
     kind = bare(kind)
-    if origin_of(kind) is Literal:
+    if _origin(kind) is Literal:
         # Checked when it is written, too: a word that is not among them could not be read again.
-        check = partial(converted, kind=kind)
-        return Column(
-            name=name,
-            declaration="TEXT NOT NULL",
-            encode=check,
-            decode=check,
-        )
+        check = _word(frozenset(get_args(kind)))
+        return Column(name=name, declaration="TEXT NOT NULL", encode=check, decode=check)
     if kind in _NATIVE:
         return _native_column(name, kind, is_optional=is_optional)
-    if origin_of(kind) is tuple and bare(get_args(kind)[0]) is float:
+    if _origin(kind) is tuple and bare(get_args(kind)[0]) is float:
         return Column(
             name=name,
             declaration="BLOB NOT NULL",
@@ -137,6 +135,15 @@ def _native_decode(kind: type, *, is_optional: bool) -> Callable[[Plain], Plain]
     return None
 
 
+def _word(words: frozenset[str]) -> Callable[[Plain], Plain]:
+    def check(value: Plain) -> Plain:
+        if value not in words:
+            raise ValueError(f"must be one of {sorted(words)}, got {value!r:.100}")
+        return value
+
+    return check
+
+
 def _shared(entrant: str) -> str:
     """Return the one copy of an entrant's name."""
     # The rows of pairs name the same entrants again and again.
@@ -167,3 +174,82 @@ def _tagged_json_decode(kind: Annotation) -> Callable[[Plain, Plain], Plain]:
         return by_kind[tag](text)
 
     return decode
+
+
+def to_json(value: object) -> str:
+    """Return compact JSON text of plain data and Structs.
+
+    Raises:
+        ValueError: If a number is not finite, or the value is not plain data.
+    """
+    try:
+        return _ENCODER.encode(value)
+    except TypeError as error:
+        raise ValueError(f"cannot be stored: {error}") from error
+
+
+def _as_plain(value: object) -> object:
+    if isinstance(value, msgspec.Struct):
+        # All fields: a later release may have other defaults. A list of many equal players takes a
+        # page of the journal, their places a line.
+        return {
+            name: (isinstance(item, tuple) and folded(item)) or item
+            for name, item in msgspec.structs.asdict(value).items()
+        }
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is not plain data")
+
+
+_ENCODER = json.JSONEncoder(default=_as_plain, allow_nan=False, separators=(",", ":"))
+
+
+def json_reader(kind: Annotation) -> Callable[[str], Plain]:
+    """Return a function from JSON text to a value of a type, compiled once.
+
+    Whole numbers have 64 bits. The function raises ValueError for other texts.
+    """
+    read = msgspec.json.Decoder(kind).decode
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        # A list in it may be in its shorter form.
+        read = partial(from_json, kind=kind, unfolds=True)
+
+    def decode(text: str) -> Plain:
+        try:
+            return read(text)
+        except (DecodeError, msgspec.DecodeError) as error:
+            raise ValueError(str(error)) from None
+
+    return decode
+
+
+def _origin(annotation: Annotation) -> object:
+    """Return ``tuple`` of ``tuple[int, ...]``, ``Literal`` of a Literal, a union of ``X | Y``."""
+    return get_origin(annotation)
+
+
+def bare(annotation: Annotation) -> Annotation:
+    """Return the type behind a ``NewType`` and behind bounds."""
+    while True:
+        if isinstance(annotation, typing.NewType):
+            annotation = annotation.__supertype__
+        elif _origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        else:
+            return annotation
+
+
+def is_union(annotation: Annotation) -> bool:
+    """Return whether an annotation is ``X | Y``."""
+    return _origin(annotation) in _UNIONS
+
+
+def require_finite(value: float, *, name: str) -> float:
+    """Return a number that may be stored.
+
+    Raises:
+        ValueError: If it is a NaN or an infinity.
+    """
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value!r}")
+    return value

@@ -12,7 +12,7 @@ from arena.types import Entrant, PairScore, PolicyId, Tally
 from populations.league import removed_rows
 from populations.league.lineage import History, first_of_line, line_of, lineage, schedule_of
 from populations.league.payoff import Payoff
-from populations.records.plain import to_json
+from populations.records.columns import to_json
 from populations.records.rows import EventRow, GenerationRow, Json, PolicyRow, RunRow
 from populations.records.tables import Tables
 

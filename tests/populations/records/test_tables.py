@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, structs
 
 from arena.wire.messages import Evaluate, Train
 from populations.records.aggregates import PairRow, RecordRow, Row
-from populations.records.plain import is_union
+from populations.records.columns import is_union
 from populations.records.rows import (
     ArchiveRow,
     AssignmentRow,
@@ -46,7 +46,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 KEYS = st.integers(1, 4)
 """So few that rows replace each other."""
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | FLOATS | st.text(max_size=5),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | FLOATS | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
     ),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from arena.types import PairScore, Tally
-from populations.records.plain import json_reader, to_json
+from populations.records.columns import json_reader, to_json
 
 PAIR = PairScore(first=0, second=1, wins=2, draws=0, losses=1)
 
