@@ -13,9 +13,10 @@ from __future__ import annotations
 import sqlite3
 import typing
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgpack
@@ -143,6 +144,8 @@ class Table(typing.Generic[RowT]):
             if column.decode_tagged is not None
         ]
         keys = (key,) if isinstance(key, str) else key or ()
+        self.key_of: Callable[[RowT], Any] = attrgetter(*keys) if keys else lambda row: None
+        """Return the key of a row among the rows of its table in memory."""
         changes = ", ".join(
             f'"{name}" = excluded."{name}"' for name in self.names if name not in keys
         )
@@ -280,6 +283,11 @@ SCHEMA = (
 )
 
 
+def table_of(row: RowT) -> Table[RowT]:
+    """Return the table of a row."""
+    return _BY_TYPE[type(row)]
+
+
 def seal_rows(connection: sqlite3.Connection) -> None:
     """Give all rows the seals of their values, in the caller's transaction.
 
@@ -298,7 +306,6 @@ def encode_row(row: Row) -> tuple[str, tuple[Value, ...]]:
         ValueError: If a number is not finite or does not fit 64 bits.
     """
     if isinstance(row, Deletion):
-        table = _BY_TYPE[type(row.row)]
-        return table.delete, table.encode_key(row.row)
-    table = _BY_TYPE[type(row)]
-    return table.upsert, table.encode(row)
+        gone: Row = row.row
+        return table_of(gone).delete, table_of(gone).encode_key(gone)
+    return table_of(row).upsert, table_of(row).encode(row)

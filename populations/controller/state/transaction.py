@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -25,19 +25,7 @@ from populations.records.rows import (
     RunRow,
     TallyRow,
 )
-from populations.records.tables import Tables
-
-KEYS: Mapping[type[Row], tuple[str, str]] = {
-    PolicyRow: ("policies", "policy"),
-    CheckpointRow: ("checkpoints", "key"),
-    GhostRow: ("ghosts", "player"),
-    GenerationRow: ("generations", "entrant"),
-    RecordRow: ("records", "key"),
-    PairRow: ("pairs", "key"),
-    RatingsRow: ("ratings", "population"),
-    GameRow: ("games", "game"),
-}
-"""Table of each kind of row that is kept, and the row's key in it."""
+from populations.records.tables import Tables, table_of
 
 
 @dataclass(slots=True)
@@ -83,16 +71,16 @@ class Transaction:
             # None is the run's place: assignments have numbers.
             self._put_last(None, row)
             return
-        table, key = KEYS[type(row)]
-        getattr(self.tables, table)[getattr(row, key)] = row
+        table = table_of(row)
+        getattr(self.tables, table.name)[table.key_of(row)] = row
         self._append(row)
 
     def delete(
         self, row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
     ) -> None:
         """Remove a row from its table."""
-        table, key = KEYS[type(row)]
-        del getattr(self.tables, table)[getattr(row, key)]
+        table = table_of(row)
+        del getattr(self.tables, table.name)[table.key_of(row)]
         self._append(Deletion(row=row))
 
     def put_assignment(self, row: AssignmentRow) -> None:

@@ -1,25 +1,15 @@
-"""One example of each message, and a strategy for any."""
+"""One example of each message."""
 
 from __future__ import annotations
 
-import types
-import typing
-from collections.abc import Callable
-from typing import Any, Union, get_args, get_origin
-
-from hypothesis import strategies as st
-from msgspec import Struct, structs
+from msgspec import structs
 
 from arena.types import (
-    MAX_AGENT_STEPS,
-    MAX_GENERATION,
-    MAX_UPDATES,
     AssignmentId,
     CheckpointRef,
     Digest,
     Entrant,
     LearnerId,
-    PackageVersion,
     PairScore,
     Player,
     PlayerId,
@@ -181,70 +171,3 @@ OF_MANY_SEATS: dict[str, Message] = {
     ),
 }
 """Messages in which few players have many seats."""
-
-_COUNTS = st.integers(0, 2**63 - 1)
-_KEYS = st.sampled_from([CHECKPOINT.key, GHOST_WEIGHTS.key, "a", "a.b/c@d/..e"])
-_DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
-_POLICIES = st.sampled_from(["player/p003", "a_b2/p0000", "x/p123456789012"])
-_TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
-_FLOATS = st.floats(allow_nan=False, allow_infinity=False)
-_BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
-    Digest: _DIGESTS,
-    PolicyId: _POLICIES,
-    PlayerId: st.sampled_from(
-        [POLICY, GHOST, "bot:random", "bot:package.module:Class", "outsider:exports/champion"]
-    ),
-    Entrant: st.sampled_from(["player/p003#0", DIGEST, "bot:random", "outsider:exports/champion"]),
-    LearnerId: st.sampled_from([LEARNER, "l", "a.b_c-d"]),
-    PackageVersion: st.sampled_from(["2.13.0+cpu", "1!2.0.post1", "0"]),
-    AssignmentId: _COUNTS,
-    int: _COUNTS,
-    float: _FLOATS,
-    int | float: _FLOATS | st.integers(-(2**63), 2**64 - 1),
-    str: _TEXT,
-    bool: st.booleans(),
-    bytes: st.binary(max_size=64),
-}
-_BY_NAME: dict[str, st.SearchStrategy[Any]] = {
-    "generation": st.integers(0, MAX_GENERATION),
-    "agent_steps": st.integers(0, MAX_AGENT_STEPS),
-    "learner_updates": st.integers(0, MAX_UPDATES),
-    "key": _KEYS,
-    "kind": st.sampled_from(
-        ["stopped", "making", "environment", "code", "message", "non_finite", "error"]
-    ),
-    "run": st.just(RUN),
-}
-
-
-def values(annotation: Any) -> st.SearchStrategy[Any]:
-    """Any value that the wire must carry in a field of this type."""
-    origin: object = get_origin(annotation)
-    arguments = get_args(annotation)
-    if annotation in _BY_TYPE:
-        return _BY_TYPE[annotation]
-    if isinstance(annotation, type) and issubclass(annotation, Struct):
-        return instances(annotation)
-    if origin is tuple:
-        return st.lists(values(arguments[0]), max_size=3).map(tuple)
-    if origin is dict:
-        return st.dictionaries(_TEXT, values(arguments[1]), max_size=3)
-    unions: tuple[object, ...] = (Union, types.UnionType)
-    assert origin in unions, annotation
-    return st.none() | values(arguments[0])
-
-
-def instances(kind: type[Any]) -> st.SearchStrategy[Any]:
-    """Any instance of a Struct of the wire."""
-    hints = typing.get_type_hints(kind)
-    fields: dict[str, st.SearchStrategy[Any]] = {}
-    for name, hint in hints.items():
-        if name in _BY_NAME:
-            optional = type(None) in get_args(hint)
-            fields[name] = st.none() | _BY_NAME[name] if optional else _BY_NAME[name]
-        elif hint is float and name.endswith("_s"):
-            fields[name] = st.floats(0, 1e300)
-        else:
-            fields[name] = values(hint)
-    build: Callable[..., Any] = kind
-    return st.builds(build, **fields)

@@ -22,8 +22,8 @@ from tests.arena.wire.examples import (
     HEADER,
     OF_MANY_SEATS,
     TRAIN,
-    instances,
 )
+from tests.instances import instances
 
 ASSETS = Path(__file__).parents[2] / "assets"
 GOLDEN = ASSETS / "wire_v3"

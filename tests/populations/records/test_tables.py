@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NewType, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import Meta, Struct, structs
+from msgspec import Struct
 
 from arena.wire.messages import Evaluate, Train
 from populations.records.aggregates import PairRow, RecordRow, Row
-from populations.records.columns import is_union
 from populations.records.rows import (
     ArchiveRow,
     AssignmentRow,
@@ -33,86 +31,32 @@ from populations.records.rows import (
 )
 from populations.records.tables import Tables
 from populations.storage.journal import Journal, JournalReader
+from tests.instances import instances
 
 T = TypeVar("T")
 StructT = TypeVar("StructT", bound=Struct)
 
-TEXTS = (
-    *("", "a", "b", "../../x", "<script>", "\u202e", "\x1b[31m", "x\0y", "'; --"),
-    *("player/p000", "player/p000#1", "player/p000@000000000001", "bot:random", "k/1", "1.0"),
-    *("a" * 64, "b" * 64),
-)
-FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 KEYS = st.integers(1, 4)
 """So few that rows replace each other."""
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | FLOATS | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-
-
-def of_type(kind: Any, bounds: Meta | None = None) -> st.SearchStrategy[Any]:
-    """A strategy for values of a type, within its bounds."""
-    if isinstance(kind, NewType):
-        return of_type(kind.__supertype__)
-    arguments = get_args(kind)
-    match get_origin(kind):
-        case origin if origin is Annotated:
-            return of_type(*arguments[:2])
-        case origin if origin is Literal:
-            return st.sampled_from(arguments)
-        case origin if is_union(kind):
-            return st.one_of([of_type(one) for one in arguments])
-        case origin if origin is tuple:
-            return st.lists(of_type(arguments[0]), max_size=3).map(tuple)
-        case origin if origin in (dict, Mapping):
-            return st.dictionaries(of_type(arguments[0]), of_type(arguments[1]), max_size=3)
-    bounds = bounds or Meta()
-    simple: dict[Any, st.SearchStrategy[Any]] = {
-        int: st.integers(
-            -(2**63) + 1 if bounds.ge is None else int(bounds.ge),
-            2**63 - 1 if bounds.le is None else int(bounds.le),
-        ),
-        float: FLOATS if bounds.ge is None else st.floats(bounds.ge, bounds.le),
-        bool: st.booleans(),
-        str: st.sampled_from([text for text in TEXTS if re.search(bounds.pattern or "", text)]),
-        bytes: st.binary(max_size=8),
-        type(None): st.none(),
-        Any: JSON,
-    }
-    return simple[kind] if kind in simple else build(kind)
-
-
-def build(
-    kind: type[StructT], /, **given_strategies: st.SearchStrategy[Any]
-) -> st.SearchStrategy[StructT]:
-    """A strategy for a Struct, by the types of its fields."""
-    strategies = {field.name: of_type(field.type) for field in structs.fields(kind)}
-    return st.builds(kind, **{**strategies, **given_strategies})
-
-
 ROWS: st.SearchStrategy[Row] = st.one_of(
     *(
-        build(kind)
+        instances(kind)
         for kind in (
             *(RunRow, PolicyRow, CheckpointRow, GhostRow, GenerationRow, RecordRow, PairRow),
             *(RatingsRow, GameRow),
         )
     ),
-    *(build(kind, sequence=KEYS) for kind in (TallyRow, EventRow)),
+    *(instances(kind, sequence=KEYS) for kind in (TallyRow, EventRow)),
     *(
-        build(
+        instances(
             AssignmentRow,
             assignment_id=KEYS,
             kind=st.just(message.__name__.lower()),
-            message=build(message),
+            message=instances(message),
         )
         for message in (Train, Evaluate)
     ),
-    build(GhostRow).map(lambda row: Deletion(row=row)),
+    instances(GhostRow).map(lambda row: Deletion(row=row)),
 )
 
 
