@@ -45,7 +45,7 @@ def test_answers_are_what_a_page_shows(game: PersonsGame) -> None:
     begun = answer(game, {"do": "look"})
     assert (begun["steps"], begun["undoes"]) == (0, False)
     assert begun["svg"].startswith("<svg")
-    assert begun["moves"][0] == {"name": "1,1", "cells": ("0,0",)}
+    assert begun["moves"][0] == {"name": "1,1", "cells": ((0, 0),)}
     assert begun["svg"].count("data-cell=") == 9
     moved = answer(game, {"do": "move", "move": "2,2", "steps": 0})
     assert (moved["steps"], moved["undoes"]) == (2, True)
