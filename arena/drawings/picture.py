@@ -65,7 +65,7 @@ class Game:
 
     spec: EnvironmentSpec
     seed: int
-    turns: Sequence[Mapping[str, int | tuple[float, ...]]]
+    turns: Sequence[Mapping[str, int | list[float]]]
     launch_directory: str
     possible_agents: list[str] | None = None
     continuous_actions: ContinuousActions = "squashed"

@@ -37,7 +37,6 @@ from ..replay.retelling import (
     NEAR,
     Document,
     Mind,
-    draw_of,
     drawable,
     numbers_of,
     said_action,
@@ -334,7 +333,7 @@ class PersonsGame:
             self.told = []
         # As drawings take them.
         turn = {
-            self.agents[index]: draw_of(told_action(rows[0, slot], self._layouts[population]))
+            self.agents[index]: told_action(rows[0, slot], self._layouts[population])
             for population, rows in actions.items()
             for slot, index in enumerate(self._turn.groups[population].agent_index[0].tolist())
             if index >= 0

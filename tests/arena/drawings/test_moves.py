@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import chess
 import pytest
 from pettingzoo.classic import chess_v6, go_v5
 
-from arena.drawings.find import find_drawing
+from arena.drawings.boards import draw_text
 from arena.drawings.games import move_of
 from arena.drawings.picture import ANY, Moment, Move
 
@@ -41,18 +40,6 @@ def test_moves_have_the_names_of_their_drawings(
     environment: str, action: int, move: Move | None
 ) -> None:
     assert move_of(moment(environment), "player_0", action) == move
-
-
-def test_tic_tac_toe_points_at_the_cell_that_is_drawn() -> None:
-    drawing = find_drawing("classic/tictactoe-v3")
-    assert drawing is not None
-    for action in range(9):
-        before = moment("classic/tictactoe-v3")
-        move = move_of(before, "player_0", action)
-        assert move is not None
-        drawn = drawing(moment("classic/tictactoe-v3", None, {"player_0": action}))
-        row, column = move.cells[0]
-        assert f'data-cell="{row},{column}" data-piece="x"' in drawn.svg
 
 
 def test_moves_of_chess_are_those_of_the_board_for_both_sides() -> None:
@@ -99,33 +86,26 @@ def test_moves_of_openspiel_have_its_own_names() -> None:
     assert found("breakthrough", 98) == Move("a7a6", ((1, 0), (2, 0)), "a7a6")
 
 
-def test_a_state_with_hidden_information_shows_what_the_viewer_observes() -> None:
-    facts = SimpleNamespace(
-        information=SimpleNamespace(name="IMPERFECT_INFORMATION"), provides_observation_string=True
-    )
-
-    class Hidden:
-        def get_game(self) -> Any:
-            return SimpleNamespace(get_type=lambda: facts)
-
-        def observation_string(self, player: int) -> str:
-            return f"seen by {player}" + " and more" * 10
-
-        def information_state_string(self, player: int) -> str:
-            return f"known to {player}"
-
-        def __str__(self) -> str:
-            return "everything"
-
-    from arena.drawings.boards import draw_text
-
-    one = moment("openspiel:liars_dice", Hidden())
-    seen = replace(one, viewer="player_1")
-    assert draw_text(one).text == "start\neverything"
-    lines = draw_text(seen).text.splitlines()
-    assert " ".join(lines) == Hidden().observation_string(1), "no line is cut off"
-    assert max(map(len, lines)) <= 80
-    facts.provides_observation_string = False
-    assert draw_text(seen).text == "known to 1"
-    facts.information.name = "PERFECT_INFORMATION"
-    assert draw_text(seen).text == "start\neverything"
+@pytest.mark.parametrize(
+    ("game", "seen"),
+    [
+        # A line of it is longer than a terminal is wide.
+        ("universal_poker", "observation_string"),
+        ("liars_dice", "information_state_string"),
+        ("pig", "__str__"),
+    ],
+)
+def test_a_state_with_hidden_information_shows_what_the_viewer_observes(
+    game: str, seen: str
+) -> None:
+    state = pytest.importorskip("pyspiel").load_game(game).new_initial_state()
+    while state.is_chance_node():
+        state.apply_action(state.legal_actions()[0])
+    one = moment(f"openspiel:{game}", state)
+    assert draw_text(one).text == f"start\n{state}"
+    shown = draw_text(replace(one, viewer="player_1")).text
+    if seen == "__str__":
+        assert shown == f"start\n{state}"
+        return
+    assert "".join(shown.split()) == "".join(getattr(state, seen)(1).split())
+    assert max(map(len, shown.splitlines())) <= 80

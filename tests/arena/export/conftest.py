@@ -43,8 +43,19 @@ def make_policy(
     network: NetworkConfig = NETWORK,
     continuous: ContinuousActions = "squashed",
 ) -> Policy:
-    agents = ("player_0", "player_1")
     facts = AgentSpec(observation=describe(observation), action=describe(actions), mask=mask)
+    return policy_of(facts, network=network, continuous=continuous)
+
+
+def policy_of(
+    facts: AgentSpec,
+    *,
+    network: NetworkConfig,
+    continuous: ContinuousActions = "squashed",
+    environment: str = "classic/connect_four-v3",
+    agents: tuple[str, ...] = ("player_0", "player_1"),
+) -> Policy:
+    """A card and weights far from those of a fresh network."""
     policy = make_actor_critic(
         network,
         observation=observation_layout(facts, agents=agents, network=network),
@@ -67,7 +78,7 @@ def make_policy(
         agents=agents,
         seats=tuple(CardSeat(name=seat.name, agents=seat.agents) for seat in seats),
         environment=CardEnvironment(
-            id="classic/connect_four-v3",
+            id=environment,
             kwargs={},
             api="aec",
             agents=agents,
