@@ -152,7 +152,7 @@ class Retelling:
             GameParted: If the environment shows something else than it did.
             ConfigError: If there is no such player.
         """
-        seats = [self._game.seats[seat] for seat in row.seats]
+        seats, sides = [self._game.seats[seat] for seat in row.seats], [*self._game.sides]
         seated = list(zip(seats, row.players, row.entrants, row.keys, strict=True))
         players = players_of_agents(seats, row.players)
         minds, gone = self._minds(one for one in seated if one[2] and not is_bot(one[1]))
@@ -183,7 +183,7 @@ class Retelling:
                     "agents": list(seat.agents),
                     "player": player,
                     "weights": None if is_bot(player) else entrant or None,
-                    "points": self._points(row, seat),
+                    "points": row.points[sides.index(seat.side)] if row.points else None,
                     "return": paid,
                 }
                 for (seat, player, entrant, _), paid in zip(seated, row.returns, strict=True)
@@ -232,10 +232,6 @@ class Retelling:
             return
         for step, picture in zip(document["steps"], drawn.pictures, strict=False):
             step["picture"] = asdict(picture)
-
-    def _points(self, row: GameRow, seat: Seat) -> float | None:
-        sides = list(dict.fromkeys(one.side for one in self._game.seats))
-        return row.points[sides.index(seat.side)] if row.points else None
 
     def _onlookers(self, seated: Iterable[Seated], beside: str | None) -> Iterator[Seated]:
         """Yield who would have played in a seat: the champion, or whom the user names."""

@@ -30,6 +30,8 @@ from arena.networks.actor_critic import make_actor_critic
 from arena.types import Digest, Seat
 
 NETWORK = NetworkConfig(hidden_sizes=(16, 16))
+BOARD = {"observation": np.zeros((6, 7, 2), dtype=np.int8), "action_mask": np.ones(7, np.int8)}
+"""Observation of an empty board of Connect Four."""
 
 
 Policy = tuple[Card, dict[str, torch.Tensor]]

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from tests.tools.web.browsing import mistakes_of, served_by
+from tests.tools.web.browsing import served_by, visited
 from tools.replay.retelling import retold
 
 if TYPE_CHECKING:
@@ -28,14 +27,10 @@ def address(board_run: Path) -> Iterator[str]:
 
 @contextmanager
 def opened(browser: Browser | BrowserContext, address: str, **how: Any) -> Iterator[Page]:
-    """Open a page whose game can be played, and on which nothing goes wrong."""
-    page = browser.new_page(**how)
-    wrong = mistakes_of(page, urlsplit(address).netloc)
-    page.goto(address)
-    page.locator(".moves button").first.wait_for(timeout=TIMEOUT_MS)
-    yield page
-    assert wrong == []
-    page.close()
+    """Open a page whose game can be played."""
+    with visited(browser, address, **how) as page:
+        page.locator(".moves button").first.wait_for(timeout=TIMEOUT_MS)
+        yield page
 
 
 def pieces(page: Page) -> int:
