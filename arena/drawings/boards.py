@@ -216,15 +216,13 @@ def cells_of(board: object, letters: Iterable[str] = STONES) -> list[list[str]]:
 
 
 def draw_stones(moment: Moment, **look: Any) -> Picture:  # noqa: ANN401
-    """Draw the stones that a state prints; an action counts the cells, row by row.
+    """Draw the stones that a state prints.
 
     Args:
         moment: Moment; ``env`` is a ``pyspiel.State``.
         look: Look of the board, as in `draw_board`.
     """
-    cells = cells_of(moment.env)
-    last = [divmod(action, len(cells[0])) for _, action in moment.moves[-1:]]
-    return draw_board(moment, cells, STONES, last=last, **look)
+    return draw_board(moment, cells_of(moment.env), STONES, last=moment.last, **look)
 
 
 def draw_text(moment: Moment) -> Picture:

@@ -28,6 +28,12 @@ DRAWINGS: Mapping[str, str] = {
 OPTIONS = re.compile(r"[-_]v\d+$|\(.*\)$")
 
 
+def game_of(environment_id: str) -> str:
+    """Return an environment's id as `DRAWINGS` has it; a batched game stands for its original."""
+    originals = {game: original for original, game in TWINS.items()}
+    return OPTIONS.sub("", originals.get(environment_id, environment_id))
+
+
 def find_drawing(
     environment_id: str, *, reference: str | None = None, launch_directory: str | None = None
 ) -> Drawing | None:
@@ -43,10 +49,8 @@ def find_drawing(
         NotTrusted: If the user has not said that it may be imported.
     """
     if reference is None:
-        # A batched game is drawn as the environment that it stands for.
-        originals = {game: original for original, game in TWINS.items()}
-        game = originals.get(environment_id, environment_id)
-        if name := DRAWINGS.get(OPTIONS.sub("", game)):
+        game = game_of(environment_id)
+        if name := DRAWINGS.get(game):
             reference = f"arena.drawings.games:draw_{name}"
         elif is_openspiel(game):
             reference = "arena.drawings.boards:draw_text"

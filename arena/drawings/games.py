@@ -1,6 +1,6 @@
-"""Drawings of games, a function for each: `find.py` finds it by the environment's id.
+"""Moves of games by name and cells, and a function that draws each game, which `find.py` finds.
 
-Tests: `tests/arena/drawings/test_games.py`.
+Tests: `tests/arena/drawings/test_games.py`, `tests/arena/drawings/test_moves.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from arena.drawings.boards import (
     line,
     write,
 )
-from arena.drawings.picture import Moment, Picture, tag
+from arena.drawings.find import DRAWINGS, game_of
+from arena.drawings.picture import ANY, Cell, Moment, Move, Picture, tag
 from arena.envs.batched.leduc_betting import betting_of
 from arena.envs.openspiel.game import is_openspiel
 
@@ -57,22 +58,77 @@ RPS_LETTERS = [*RPS_NAMES, *map(str, range(5, 100))]
 RPS_CARDS = {letter: card(letter) for letter in RPS_LETTERS}
 NUM_ROUNDS = 12
 
+WORDS = {"kuhn_poker": KUHN_WORDS, "leduc_poker": LEDUC_WORDS, "rps": (*RPS_NAMES.values(),)}
+"""Names of actions that have no cells."""
+
+
+def move_of(moment: Moment, agent: str, action: int) -> Move | None:
+    """Return a move of an agent that is on turn; None: the game has no name for it.
+
+    Args:
+        moment: Moment before it.
+        agent: The agent.
+        action: Index of the action from 0.
+    """
+    game = game_of(moment.environment_id)
+    name = DRAWINGS.get(game, "")
+    # Those of a state of OpenSpiel.
+    own = getattr(moment.env, "action_to_string", lambda *_: "")
+    words = own(moment.agents.index(agent), action)
+    if name in WORDS:
+        known = WORDS[name]
+        return Move(known[action] if action < len(known) else str(action), words=words)
+    if name == "connect_four":
+        return Move(str(action + 1), ((ANY, action),), f"column {action + 1}")
+    if is_openspiel(game):
+        return Move("_".join(words.split()), _cells_of(moment, action, words, name=name), words)
+    if name == "tictactoe":
+        # An action counts the cells, column by column.
+        column, row = divmod(action, 3)
+        return Move(f"{row + 1},{column + 1}", ((row, column),))
+    if name == "go":
+        # An action is a crossing, row by row, or the last one, a pass.
+        size = len(moment.env.unwrapped._go.board)
+        row, column = divmod(action, size)
+        if row == size:
+            return Move("pass")
+        crossing = f"{GO_COLUMNS[column]}{size - row}"
+        return Move(crossing.lower(), ((row, column),), crossing)
+    if name == "chess":
+        from pettingzoo.classic.chess import chess_utils
+
+        board = moment.env.unwrapped.board
+        uci = chess_utils.action_to_move(board, action, moment.agents.index(agent)).uci()
+        return Move(uci, _squares(uci, 8))
+    return None
+
+
+def _cells_of(moment: Moment, action: int, words: str, *, name: str) -> tuple[Cell, ...]:
+    """Return the cells of an action of OpenSpiel's."""
+    if name in ("hex", "othello", "tictactoe"):
+        # The action counts the cells, row by row; othello's last one passes.
+        board = cells_of(moment.env)
+        cell = divmod(action, len(board[0]))
+        return (cell,) if cell[0] < len(board) else ()
+    return _squares(words, len(cells_of(moment.env, "bw"))) if name == "breakthrough" else ()
+
+
+def _squares(words: str, size: int) -> tuple[Cell, ...]:
+    """Return the squares in words such as a7b6*, the last row being 1."""
+    found = re.findall(r"([a-z])(\d+)", words)
+    return tuple((size - int(row), ascii_lowercase.index(column)) for column, row in found)
+
 
 def draw_tictactoe(moment: Moment) -> Picture:
     """Draw the marks of tic-tac-toe: an action is a cell."""
     cells = [["."] * 3 for _ in range(3)]
     # PettingZoo counts them column by column, OpenSpiel row by row.
     order = 1 if is_openspiel(moment.environment_id) else -1
-    places = [divmod(action, 3)[::order] for _, action in moment.moves]
-    for (agent, _), (row, column) in zip(moment.moves, places, strict=True):
+    for agent, action in moment.moves:
+        row, column = divmod(action, 3)[::order]
         cells[row][column] = "xo"[agent]
-    return draw_board(
-        moment,
-        cells,
-        {"x": CROSS, "o": RING},
-        move="".join(f"row {row + 1}, column {column + 1}" for row, column in places[-1:]),
-        last=places[-1:],
-    )
+    move = "".join(f"row {row + 1}, column {column + 1}" for row, column in moment.last)
+    return draw_board(moment, cells, {"x": CROSS, "o": RING}, move=move, last=moment.last)
 
 
 def draw_connect_four(moment: Moment) -> Picture:
@@ -89,7 +145,6 @@ def draw_connect_four(moment: Moment) -> Picture:
         moment,
         cells,
         DISCS,
-        move="".join(f"column {column + 1}" for _, column in last),
         ground="holes",
         last=last,
         columns=[str(column + 1) for column in range(len(cells[0]))],
@@ -97,22 +152,17 @@ def draw_connect_four(moment: Moment) -> Picture:
 
 
 def draw_go(moment: Moment) -> Picture:
-    """Draw the stones of PettingZoo's Go.
-
-    An action is a crossing, row by row, or the last one, a pass.
-    """
+    """Draw the stones of PettingZoo's Go."""
     position = moment.env.unwrapped._go
     size = len(position.board)
-    last = [divmod(action, size) for _, action in moment.moves[-1:] if action < size * size]
     return draw_board(
         moment,
         # 0: empty, 1: black, -1: white.
         [[".xo"[int(stone)] for stone in row] for row in position.board],
         STONES,
-        move="".join(f"{GO_COLUMNS[column]}{size - row}" for row, column in last) or "pass",
         notes=[f": took {number}" for number in position.caps],
         ground="points",
-        last=last,
+        last=moment.last,
         rows=[str(size - row) for row in range(size)],
         columns=GO_COLUMNS[:size],
     )
@@ -120,20 +170,14 @@ def draw_go(moment: Moment) -> Picture:
 
 def draw_chess(moment: Moment) -> Picture:
     """Draw the board of PettingZoo's chess, White below."""
-    import chess
-
     pieces = _chess_pieces()
-    board: chess.Board = moment.env.unwrapped.board
-    moves = board.move_stack[-1:]
-    squares = [square for move in moves for square in (move.from_square, move.to_square)]
     return draw_board(
         moment,
-        cells_of(board, pieces),
+        cells_of(moment.env.unwrapped.board, pieces),
         pieces,
-        move="".join(map(chess.Move.uci, moves)),
         players="Kk",
         ground="checks",
-        last=[(7 - square // 8, square % 8) for square in squares],
+        last=moment.last,
         rows="87654321",
         columns="abcdefgh",
     )
@@ -184,15 +228,13 @@ def draw_backgammon(moment: Moment) -> Picture:
 def draw_breakthrough(moment: Moment) -> Picture:
     """Draw the pieces of breakthrough, and the cells that the last one left and reached."""
     cells = cells_of(moment.env, "bw")
-    # A move is a7b6, perhaps with a star.
-    moved = re.findall(r"([a-z])(\d+)", moment.move)
     return draw_board(
         moment,
         cells,
         {"b": BLACK, "w": WHITE},
         players="bw",
         ground="checks",
-        last=[(len(cells) - int(row), ascii_lowercase.index(column)) for column, row in moved],
+        last=moment.last,
         rows=[str(row) for row in range(len(cells), 0, -1)],
         columns=ascii_lowercase[: len(cells[0])],
     )
@@ -249,7 +291,7 @@ def draw_leduc_poker(moment: Moment) -> Picture:
         moment,
         [*moment.hidden([[one] for one in cards[:2]]), [public]],
         {**LEDUC_CARDS, "?": card("")},
-        move="".join(LEDUC_WORDS[action] for _, action in moment.moves[-1:]),
+        move="".join(move.name for move in moment.did),
         facts=[
             f"round {number}: {', '.join(LEDUC_WORDS[action] for action in actions)}"
             for number, actions in enumerate(betting.rounds[:2], start=1)

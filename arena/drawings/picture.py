@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import ParseError, fromstring
 
 from arena.environment_spec import ContinuousActions, EnvironmentSpec
@@ -65,13 +65,34 @@ class Game:
 
     spec: EnvironmentSpec
     seed: int
-    turns: Sequence[Mapping[str, int | tuple[float, ...]]]
+    turns: Sequence[Mapping[str, int | list[float]]]
     launch_directory: str
     possible_agents: list[str] | None = None
     continuous_actions: ContinuousActions = "squashed"
     named: Sequence[Mapping[str, Sequence[int]]] = ()
     drawing: str | None = None
     viewer: str | None = None
+
+
+Cell = tuple[int, int]
+"""Row and column of a cell of a board."""
+
+ANY = -1
+"""Row of a cell of which the column alone counts."""
+
+
+class Move(NamedTuple):
+    """Move that an agent can make, or has made.
+
+    Attributes:
+        name: Name as people type it.
+        cells: Cells that are pointed at one after the other. Empty: it has none.
+        words: Name in the game's own words. Empty: `name`.
+    """
+
+    name: str
+    cells: tuple[Cell, ...] = ()
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +105,7 @@ class Moment:
         environment_id: Its id.
         agents: All agents.
         turns: All actions until now, in the environment's own form: those of each step by agent.
-        move: Last actions in the game's own words, where it has them (OpenSpiel's do).
+        did: Moves of the last step, as far as the game has names for them.
         returns: Sum of each agent's rewards until now. Empty: nobody has acted.
         viewer: Agent whose cards alone are seen. None: all are.
     """
@@ -93,7 +114,7 @@ class Moment:
     environment_id: str
     agents: tuple[str, ...]
     turns: Sequence[Mapping[str, Any]] = ()
-    move: str = ""
+    did: tuple[Move, ...] = ()
     returns: Mapping[str, float] = field(default_factory=dict)
     viewer: str | None = None
 
@@ -101,6 +122,16 @@ class Moment:
         """Return each agent's cards, ``?`` in place of those that are not seen."""
         named = zip(self.agents, hands, strict=True)
         return [hand if self.viewer in (None, agent) else "?" * len(hand) for agent, hand in named]
+
+    @property
+    def move(self) -> str:
+        """Moves of the last step in the game's own words; empty if it has none."""
+        return ", ".join(move.words or move.name for move in self.did)
+
+    @property
+    def last(self) -> list[Cell]:
+        """Cells of these moves."""
+        return [cell for move in self.did for cell in move.cells]
 
     @property
     def moves(self) -> list[tuple[int, Any]]:

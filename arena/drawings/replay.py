@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from arena.drawings.games import move_of
 from arena.drawings.picture import Game, Moment, Picture
 from arena.envs.batched.find import find_game, names_code
 from arena.envs.one_by_one import steppers
@@ -90,16 +91,16 @@ def replay(game: Game, *, renders: bool = False) -> Iterator[Moment]:
             if agent in rows
         )
         turn = {agent: action for agent, (action,) in actions.items()}
-        # OpenSpiel has words for actions until they are carried out.
-        words = getattr(live(), "action_to_string", lambda *_: "")
-        move = ", ".join(words(spec.agents.index(agent), one) for agent, one in turn.items())
+        # A state has words for actions until they are carried out.
+        chosen = {agent: row for agent in turn if isinstance(row := rows[agent], int)}
+        did = [move_of(moment, agent, index) for agent, index in chosen.items()]
         over = stepper.step(actions)
         returns += buffers.reward[0]
         moment = replace(
             moment,
             env=live(),
             turns=(*moment.turns, turn),
-            move=move,
+            did=tuple(filter(None, did)),
             returns=dict(zip(spec.agents, returns.tolist(), strict=True)),
             # The cards are turned.
             viewer=None if over else game.viewer,

@@ -19,8 +19,9 @@ import numpy as np
 import torch
 
 from arena.drawings.draw import checked, pictures_of
-from arena.drawings.find import DRAWINGS, OPTIONS
-from arena.drawings.moves import Move, move_of
+from arena.drawings.find import DRAWINGS, game_of
+from arena.drawings.games import move_of
+from arena.drawings.picture import Move
 from arena.envs.base import Phase, Told
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.phase import players_of_agents
@@ -36,7 +37,6 @@ from ..replay.retelling import (
     NEAR,
     Document,
     Mind,
-    draw_of,
     drawable,
     numbers_of,
     said_action,
@@ -333,7 +333,7 @@ class PersonsGame:
             self.told = []
         # As drawings take them.
         turn = {
-            self.agents[index]: draw_of(told_action(rows[0, slot], self._layouts[population]))
+            self.agents[index]: told_action(rows[0, slot], self._layouts[population])
             for population, rows in actions.items()
             for slot, index in enumerate(self._turn.groups[population].agent_index[0].tolist())
             if index >= 0
@@ -357,7 +357,7 @@ class PersonsGame:
         """Note what the others are about to do, unless that may be hidden from the person."""
         environment = self.table.game.spec.id
         # Of OpenSpiel's games all is seen in those that have a drawing.
-        if is_openspiel(environment) and OPTIONS.sub("", environment) not in DRAWINGS:
+        if is_openspiel(environment) and game_of(environment) not in DRAWINGS:
             return
         for agent, action in turn.items():
             if agent != self.table.agent:

@@ -20,7 +20,7 @@ from arena.files import words_of
 from populations.errors import StorageError
 from populations.league.names import short_name
 from populations.views.log import game
-from populations.views.parts import Document, Room, Row
+from populations.views.parts import Room, Row
 
 from ..show.html import Hypertext, Links
 from ..show.text import drawn
@@ -79,18 +79,10 @@ def _text(told: Retold) -> bytes:
 
 def _page(told: Retold) -> bytes:
     medium = Hypertext(links=Links(is_static=True), populations=told.populations)
-    content = Content(
-        title=title_of(told.document, populations=told.populations),
-        blocks=medium.blocks(game(told.document)),
-    )
-    return render_alone(content).encode()
-
-
-def title_of(document: Document, *, populations: tuple[str, ...]) -> str:
-    """Return the title of a game: who plays whom, in what."""
-    seats = document["seats"]
-    names = (short_name(str(seat["player"]), populations=populations) for seat in seats)
-    return f"{' v '.join(names)}, {document['environment']}"
+    players = [str(seat["player"]) for seat in told.document["seats"]]
+    names = (short_name(player, populations=told.populations) for player in players)
+    title = f"{' v '.join(names)}, {told.document['environment']}"
+    return render_alone(Content(title=title, blocks=medium.blocks(game(told.document)))).encode()
 
 
 def _film(suffix: str, look: Mapping[str, Any]) -> Callable[[Retold], bytes]:
@@ -110,10 +102,6 @@ def _film(suffix: str, look: Mapping[str, Any]) -> Callable[[Retold], bytes]:
         return bytes(iio.imwrite("<bytes>", frames, extension=suffix, **look))
 
     return write
-
-
-def _episode(told: Retold) -> bytes:
-    return json.dumps(episode(told.document)).encode()
 
 
 def _frames(told: Retold) -> Iterator[npt.NDArray[np.uint8]]:
@@ -151,5 +139,5 @@ WRITERS: Mapping[str, Callable[[Retold], bytes]] = {
     ".gif": _film(".gif", {"duration": 1000 * STEP_S, "loop": 0}),
     ".mp4": _film(".mp4", {"fps": 1 / STEP_S, "codec": "libx264"}),
     ".txt": _text,
-    ".json": _episode,
+    ".json": lambda told: json.dumps(episode(told.document)).encode(),
 }

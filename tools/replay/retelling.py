@@ -90,7 +90,6 @@ def retold(
     worst: int | None = None,
     game: str | None = None,
     beside: str | None = None,
-    has_pictures: bool = True,
     trust: bool = False,
 ) -> Retold:
     """Find a game of a run, and tell it; the arguments are those of `find_game`.
@@ -102,7 +101,6 @@ def retold(
         worst: The N-th worst game of the player.
         game: Id.
         beside: Player of whom it is told what it would have done.
-        has_pictures: Whether its steps are drawn.
         trust: Whether code that run.yaml names may be imported, wherever it is from.
 
     Raises:
@@ -111,25 +109,19 @@ def retold(
         GameParted: If the environment shows something else than in the game.
     """
     if run_dir.is_file():
-        return _retold_file(run_dir, has_pictures=has_pictures, trust=trust)
-    with closing(Inspection.open(run_dir)) as inspection:
-        row = find_game(inspection, player=player, opponent=opponent, worst=worst, game=game)
-        setup = learner_setup(inspection.run_file, root=run_dir)
-        word = word_for_run(inspection.run_file, run_dir, trust=trust)
-        telling = Retelling(inspection, Game.of_setup(setup, word=word))
-        document = telling.tell(row, beside=beside)
-        if has_pictures:
-            telling.draw(document)
-    return Retold(document=document, populations=tuple(setup.populations))
-
-
-def _retold_file(path: Path, *, has_pictures: bool, trust: bool) -> Retold:
-    document, game = read_game(path, trust=trust)
-    telling = Retelling(None, game, trust=trust)
-    told = telling.tell(document.row, is_over=document.is_over)
-    if has_pictures:
-        telling.draw(told)
-    return Retold(document=told, populations=tuple(game.populations))
+        saved, played = read_game(run_dir, trust=trust)
+        telling = Retelling(None, played, trust=trust)
+        document = telling.tell(saved.row, is_over=saved.is_over)
+    else:
+        with closing(Inspection.open(run_dir)) as inspection:
+            row = find_game(inspection, player=player, opponent=opponent, worst=worst, game=game)
+            setup = learner_setup(inspection.run_file, root=run_dir)
+            word = word_for_run(inspection.run_file, run_dir, trust=trust)
+            played = Game.of_setup(setup, word=word)
+            telling = Retelling(inspection, played)
+            document = telling.tell(row, beside=beside)
+    telling.draw(document)
+    return Retold(document=document, populations=tuple(played.populations))
 
 
 class Retelling:
@@ -160,7 +152,7 @@ class Retelling:
             GameParted: If the environment shows something else than it did.
             ConfigError: If there is no such player.
         """
-        seats = [self._game.seats[seat] for seat in row.seats]
+        seats, sides = [self._game.seats[seat] for seat in row.seats], [*self._game.sides]
         seated = list(zip(seats, row.players, row.entrants, row.keys, strict=True))
         players = players_of_agents(seats, row.players)
         minds, gone = self._minds(one for one in seated if one[2] and not is_bot(one[1]))
@@ -191,7 +183,7 @@ class Retelling:
                     "agents": list(seat.agents),
                     "player": player,
                     "weights": None if is_bot(player) else entrant or None,
-                    "points": self._points(row, seat),
+                    "points": row.points[sides.index(seat.side)] if row.points else None,
                     "return": paid,
                 }
                 for (seat, player, entrant, _), paid in zip(seated, row.returns, strict=True)
@@ -210,8 +202,7 @@ class Retelling:
         Drawn by a process of its own: an environment may hang or break as it renders.
         """
         turns = [
-            {one["agent"]: draw_of(one["action"]) for one in step["decisions"]}
-            for step in document["steps"]
+            {one["agent"]: one["action"] for one in step["decisions"]} for step in document["steps"]
         ]
         named = [
             {
@@ -241,10 +232,6 @@ class Retelling:
             return
         for step, picture in zip(document["steps"], drawn.pictures, strict=False):
             step["picture"] = asdict(picture)
-
-    def _points(self, row: GameRow, seat: Seat) -> float | None:
-        sides = list(dict.fromkeys(one.side for one in self._game.seats))
-        return row.points[sides.index(seat.side)] if row.points else None
 
     def _onlookers(self, seated: Iterable[Seated], beside: str | None) -> Iterator[Seated]:
         """Yield who would have played in a seat: the champion, or whom the user names."""
@@ -335,7 +322,7 @@ def drawable(
     game: Game,
     *,
     seed: int,
-    turns: Sequence[Mapping[str, int | tuple[float, ...]]],
+    turns: Sequence[Mapping[str, int | list[float]]],
     named: Sequence[Mapping[str, Sequence[int]]] = (),
     viewer: str | None = None,
 ) -> Drawable:
@@ -350,11 +337,6 @@ def drawable(
         continuous_actions=game.environment.continuous_actions,
         viewer=viewer,
     )
-
-
-def draw_of(action: int | list[float]) -> int | tuple[float, ...]:
-    """Return an action of the document as a drawing takes it."""
-    return tuple(action) if isinstance(action, list) else action
 
 
 def thoughts(

@@ -47,16 +47,15 @@ def _play_randomly(
     layouts = action_layouts(spec, populations=populations_of(spec))
     generator = torch.Generator().manual_seed(seed)
     turn = env.reset([seed])
-    turns: list[dict[str, int | tuple[float, ...]]] = []
+    turns: list[dict[str, int | list[float]]] = []
     returns = torch.zeros(len(spec.agents), dtype=torch.float64)
     while len(turns) < most:
         actions = random_legal_actions(turn, actions=layouts, generator=generator)
-        rows: dict[str, int | tuple[float, ...]] = {}
+        rows: dict[str, int | list[float]] = {}
         for name, group in turn.groups.items():
             for slot, agent in enumerate(group.agent_index[0].tolist()):
                 if agent >= 0:
-                    row = actions[name][0, slot].tolist()
-                    rows[spec.agents[agent]] = tuple(row) if isinstance(row, list) else row
+                    rows[spec.agents[agent]] = actions[name][0, slot].tolist()
         turn = env.step(actions)
         turns.append(rows)
         returns += turn.reward[0]

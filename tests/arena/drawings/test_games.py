@@ -13,7 +13,8 @@ from arena.drawings import games
 from arena.drawings.boards import disc, draw_board
 from arena.drawings.draw import pictures_of
 from arena.drawings.find import DRAWINGS, find_drawing
-from arena.drawings.picture import Game, Moment, Picture, check_svg
+from arena.drawings.games import move_of
+from arena.drawings.picture import Game, Moment, Move, Picture, check_svg
 from arena.envs.batched.leduc_betting import betting_of
 from arena.envs.registry import TWINS
 from arena.errors import ConfigError, EnvironmentFault
@@ -24,7 +25,9 @@ NUM_GAMES = 50
 
 def moment(environment_id: str, *turns: dict[str, int], env: Any = None) -> Moment:
     agents = tuple(dict.fromkeys(agent for turn in turns for agent in turn))
-    return Moment(env=env, environment_id=environment_id, agents=agents, turns=turns)
+    one = Moment(env=env, environment_id=environment_id, agents=agents, turns=turns)
+    did = (move_of(one, *decided) for turn in turns[-1:] for decided in turn.items())
+    return one if env else replace(one, did=tuple(filter(None, did)))
 
 
 def drawn(one: Moment) -> Picture:
@@ -193,7 +196,8 @@ def test_the_fools_mate(play_randomly: PlayRandomly) -> None:
     Env.unwrapped = Env
     for move in ("f2f3", "e7e5", "g2g4", "d8h4"):
         Env.board.push_uci(move)
-    picture = drawn(moment("classic/chess-v6", *in_turn(0, 0, 0, 0), env=Env))
+    mated = moment("classic/chess-v6", *in_turn(0, 0, 0, 0), env=Env)
+    picture = drawn(replace(mated, did=(Move("d8h4", ((0, 3), (4, 7))),)))
     assert cells_in(picture.svg) == letters(
         [
             "rnb.kbnr",
@@ -301,11 +305,11 @@ def test_nim_shows_what_is_left(play_randomly: PlayRandomly) -> None:
 def test_a_piece_of_breakthrough_marks_both_its_cells() -> None:
     state = pytest.importorskip("pyspiel").load_game("breakthrough").new_initial_state()
     action = state.legal_actions()[0]
-    move = state.action_to_string(0, action)
-    assert move == "a7a6"
-    state.apply_action(action)
     begun = moment("openspiel:breakthrough", {"player_0": action}, env=state)
-    picture = drawn(replace(begun, agents=("player_0", "player_1"), move=move))
+    move = move_of(begun, "player_0", action)
+    assert move is not None
+    state.apply_action(action)
+    picture = drawn(replace(begun, agents=("player_0", "player_1"), did=(move,)))
     assert picture.text.splitlines()[:4] == [
         "1. player_0: a7a6",
         "8 b b b b b b b b",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import chess
 import pytest
 from pettingzoo.classic import chess_v6, go_v5
 
-from arena.drawings.find import find_drawing
-from arena.drawings.moves import Move, move_of
-from arena.drawings.picture import Moment
+from arena.drawings.boards import draw_text
+from arena.drawings.games import move_of
+from arena.drawings.picture import ANY, Moment, Move
 
 
 def moment(environment_id: str, env: Any = None, *turns: dict[str, int]) -> Moment:
@@ -23,12 +23,12 @@ def moment(environment_id: str, env: Any = None, *turns: dict[str, int]) -> Mome
 @pytest.mark.parametrize(
     ("environment", "action", "move"),
     [
-        ("classic/connect_four-v3", 0, Move("1", ("*,0",))),
-        ("arena.envs.batched.connect_four:ConnectFour", 6, Move("7", ("*,6",))),
+        ("classic/connect_four-v3", 0, Move("1", ((ANY, 0),), "column 1")),
+        ("arena.envs.batched.connect_four:ConnectFour", 6, Move("7", ((ANY, 6),), "column 7")),
         # 0 3 6
         # 1 4 7
         # 2 5 8
-        ("classic/tictactoe-v3", 5, Move("3,2", ("2,1",))),
+        ("classic/tictactoe-v3", 5, Move("3,2", ((2, 1),))),
         ("classic/rps-v2", 1, Move("paper")),
         ("classic/rps-v2", 7, Move("7")),
         ("openspiel:kuhn_poker", 1, Move("bet")),
@@ -40,17 +40,6 @@ def test_moves_have_the_names_of_their_drawings(
     environment: str, action: int, move: Move | None
 ) -> None:
     assert move_of(moment(environment), "player_0", action) == move
-
-
-def test_tic_tac_toe_points_at_the_cell_that_is_drawn() -> None:
-    drawing = find_drawing("classic/tictactoe-v3")
-    assert drawing is not None
-    for action in range(9):
-        before = moment("classic/tictactoe-v3")
-        move = move_of(before, "player_0", action)
-        assert move is not None
-        drawn = drawing(moment("classic/tictactoe-v3", None, {"player_0": action}))
-        assert f'data-cell="{move.cells[0]}"' in drawn.svg
 
 
 def test_moves_of_chess_are_those_of_the_board_for_both_sides() -> None:
@@ -68,75 +57,55 @@ def test_moves_of_chess_are_those_of_the_board_for_both_sides() -> None:
             assert move is not None
             # Square 0 is a1, at the lower left.
             ranks = [squares[move.name[at : at + 2]] for at in (0, 2)]
-            assert move.cells == tuple(f"{7 - rank},{file}" for rank, file in ranks)
+            assert move.cells == tuple((7 - rank, file) for rank, file in ranks)
         env.step(int(mask.nonzero()[0][0]))
 
 
 def test_crossings_of_go_and_its_pass() -> None:
     env = go_v5.env(board_size=9)
     env.reset(seed=1)
-    here = moment("classic/go-v5", env)
+    here = replace(moment("classic/go-v5", env), agents=("black_0", "white_0"))
     assert move_of(here, "black_0", 81) == Move("pass")
     # The letter I is left out.
-    assert move_of(here, "black_0", 8) == Move("j9", ("0,8",))
-    assert move_of(here, "black_0", 72) == Move("a1", ("8,0",))
-
-
-class State:
-    """What is read of a `pyspiel.State`."""
-
-    def __init__(self, words: str, **parameters: int) -> None:
-        self._words = words
-        self._game = SimpleNamespace(get_parameters=lambda: parameters)
-
-    def action_to_string(self, player: int, action: int) -> str:
-        return f"{player}:{self._words} {action}"
-
-    def get_game(self) -> Any:
-        return self._game
+    assert move_of(here, "black_0", 8) == Move("j9", ((0, 8),), "J9")
+    assert move_of(here, "black_0", 72) == Move("a1", ((8, 0),), "A1")
 
 
 def test_moves_of_openspiel_have_its_own_names() -> None:
-    assert move_of(moment("openspiel:pig", State("roll")), "player_1", 2) == Move("1:roll_2")
-    hexes = State("x", num_cols=5)
-    assert move_of(moment("openspiel:hex", hexes), "player_0", 7) == Move("0:x_7", ("1,2",))
-    othello = moment("openspiel:othello", State("p"))
-    assert move_of(othello, "player_0", 64) == Move("0:p_64")
-    breakthrough = moment("openspiel:breakthrough", State("a7b6", rows=8))
-    found = move_of(breakthrough, "player_0", 1)
-    assert found is not None
-    assert found.cells == ("1,0", "2,1")
+    pyspiel = pytest.importorskip("pyspiel")
+
+    def found(game: str, action: int) -> Move | None:
+        state = pyspiel.load_game(game).new_initial_state()
+        return move_of(moment(f"openspiel:{game}", state), "player_0", action)
+
+    assert found("pig", 0) == Move("roll", (), "roll")
+    assert found("nim", 1) == Move("pile:2,_take:1;", (), "pile:2, take:1;")
+    assert found("hex(board_size=5)", 7) == Move("c2", ((1, 2),), "c2")
+    assert found("othello", 64) == Move("pass", (), "pass")
+    assert found("tic_tac_toe", 5) == Move("x(1,2)", ((1, 2),), "x(1,2)")
+    assert found("breakthrough", 98) == Move("a7a6", ((1, 0), (2, 0)), "a7a6")
 
 
-def test_a_state_with_hidden_information_shows_what_the_viewer_observes() -> None:
-    facts = SimpleNamespace(
-        information=SimpleNamespace(name="IMPERFECT_INFORMATION"), provides_observation_string=True
-    )
-
-    class Hidden:
-        def get_game(self) -> Any:
-            return SimpleNamespace(get_type=lambda: facts)
-
-        def observation_string(self, player: int) -> str:
-            return f"seen by {player}" + " and more" * 10
-
-        def information_state_string(self, player: int) -> str:
-            return f"known to {player}"
-
-        def __str__(self) -> str:
-            return "everything"
-
-    from dataclasses import replace
-
-    from arena.drawings.boards import draw_text
-
-    one = moment("openspiel:liars_dice", Hidden())
-    seen = replace(one, viewer="player_1")
-    assert draw_text(one).text == "start\neverything"
-    lines = draw_text(seen).text.splitlines()
-    assert " ".join(lines) == Hidden().observation_string(1), "no line is cut off"
-    assert max(map(len, lines)) <= 80
-    facts.provides_observation_string = False
-    assert draw_text(seen).text == "known to 1"
-    facts.information.name = "PERFECT_INFORMATION"
-    assert draw_text(seen).text == "start\neverything"
+@pytest.mark.parametrize(
+    ("game", "seen"),
+    [
+        # A line of it is longer than a terminal is wide.
+        ("universal_poker", "observation_string"),
+        ("liars_dice", "information_state_string"),
+        ("pig", "__str__"),
+    ],
+)
+def test_a_state_with_hidden_information_shows_what_the_viewer_observes(
+    game: str, seen: str
+) -> None:
+    state = pytest.importorskip("pyspiel").load_game(game).new_initial_state()
+    while state.is_chance_node():
+        state.apply_action(state.legal_actions()[0])
+    one = moment(f"openspiel:{game}", state)
+    assert draw_text(one).text == f"start\n{state}"
+    shown = draw_text(replace(one, viewer="player_1")).text
+    if seen == "__str__":
+        assert shown == f"start\n{state}"
+        return
+    assert "".join(shown.split()) == "".join(getattr(state, seen)(1).split())
+    assert max(map(len, shown.splitlines())) <= 80

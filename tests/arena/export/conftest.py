@@ -30,6 +30,8 @@ from arena.networks.actor_critic import make_actor_critic
 from arena.types import Digest, Seat
 
 NETWORK = NetworkConfig(hidden_sizes=(16, 16))
+BOARD = {"observation": np.zeros((6, 7, 2), dtype=np.int8), "action_mask": np.ones(7, np.int8)}
+"""Observation of an empty board of Connect Four."""
 
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
@@ -43,8 +45,19 @@ def make_policy(
     network: NetworkConfig = NETWORK,
     continuous: ContinuousActions = "squashed",
 ) -> Policy:
-    agents = ("player_0", "player_1")
     facts = AgentSpec(observation=describe(observation), action=describe(actions), mask=mask)
+    return policy_of(facts, network=network, continuous=continuous)
+
+
+def policy_of(
+    facts: AgentSpec,
+    *,
+    network: NetworkConfig,
+    continuous: ContinuousActions = "squashed",
+    environment: str = "classic/connect_four-v3",
+    agents: tuple[str, ...] = ("player_0", "player_1"),
+) -> Policy:
+    """A card and weights far from those of a fresh network."""
     policy = make_actor_critic(
         network,
         observation=observation_layout(facts, agents=agents, network=network),
@@ -67,7 +80,7 @@ def make_policy(
         agents=agents,
         seats=tuple(CardSeat(name=seat.name, agents=seat.agents) for seat in seats),
         environment=CardEnvironment(
-            id="classic/connect_four-v3",
+            id=environment,
             kwargs={},
             api="aec",
             agents=agents,

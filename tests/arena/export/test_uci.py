@@ -24,6 +24,7 @@ from arena.export.champion import Champion
 from arena.export.uci import Engine, Position
 from arena.export.write import Written, write_export
 from tests.arena.export.conftest import level, make_policy
+from tests.tools.play.fool import action_of
 
 pytestmark = pytest.mark.xdist_group("exports")
 
@@ -138,8 +139,9 @@ def test_it_plays_what_the_champion_plays(lines: Engine, chess_export: Written) 
     # The environment itself, step by step.
     env = chess_v6.env()
     env.reset()
-    for move in moves:
-        env.step(_action(env.unwrapped, chess.Move.from_uci(move)))
+    for at, move in enumerate(map(chess.Move.from_uci, moves)):
+        mask = env.last()[0]["action_mask"]
+        env.step(action_of(move, env.unwrapped.board, mask, player=at % 2))
     observation = env.observe(env.agent_selection)
     champion = Champion(chess_export.directory)
     action = champion.act(observation, agent=env.agent_selection)
@@ -236,20 +238,6 @@ def test_unknown_lines_have_no_answer_and_mate_has_no_move(lines: Engine) -> Non
     assert not [*lines.answers(f"position fen {MATED}")]
     assert [*lines.answers("go infinite")] == []
     assert [*lines.answers("stop")] == ["bestmove (none)"]
-
-
-def _action(env: Any, move: Any) -> int:
-    """Return the legal action by which the environment makes a move."""
-    from pettingzoo.classic.chess import chess_utils
-
-    player = env.possible_agents.index(env.agent_selection)
-    legal = np.flatnonzero(env.observe(env.agent_selection)["action_mask"])
-    (found,) = [
-        int(action)
-        for action in legal
-        if chess_utils.action_to_move(env.board, action, player) == move
-    ]
-    return found
 
 
 def _check_moves(position: Position, observation: Any) -> list[int]:

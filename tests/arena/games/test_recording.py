@@ -62,23 +62,16 @@ def test_games_are_played_again_exactly(known: tuple[games.Game, list[Game]]) ->
     assert len(recorded) == NUM_ENVS * (2 if is_cooperation else 1)
     with closing(of.make_env(1)) as env:
         for game in recorded:
-            moments = list(replay(env, game))
-            assert len(moments) == game.steps + 1
-            last, actions = moments[-1]
-            assert actions is None
-            assert bool(last.episode_over[0])
-            if not is_cooperation:
-                assert tuple(last.score[0].tolist()) == game.points
-
-
-def test_returns_are_those_of_the_matches(known: tuple[games.Game, list[Game]]) -> None:
-    of, recorded = known
-    with closing(of.make_env(1)) as env:
-        for game in recorded:
             returns = torch.zeros(len(env.agents), dtype=torch.float64)
-            for step, (turn, _) in enumerate(replay(env, game)):
+            for step, (turn, actions) in enumerate(replay(env, game)):
                 # The turn before the first step pays nothing.
                 returns += turn.reward[0] * (step > 0)
+                assert (actions is None) == (step == game.steps)
+            assert step == game.steps
+            assert bool(turn.episode_over[0])
+            if not is_cooperation:
+                assert tuple(turn.score[0].tolist()) == game.points
+            # As the matches have them.
             by_agent = dict(zip(env.agents, returns.tolist(), strict=True))
             for seat, expected in zip(game.seats, game.returns, strict=True):
                 agents = of.seats[seat].agents

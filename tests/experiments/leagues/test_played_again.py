@@ -47,7 +47,7 @@ def test_games_that_are_too_long_are_left_out_and_counted(tmp_path: Path) -> Non
 
 def refusal(run: Path, game: str) -> str:
     with pytest.raises(GameParted) as refused:
-        retold(run, game=game, has_pictures=False, trust=True)
+        retold(run, game=game, trust=True)
     return str(refused.value)
 
 

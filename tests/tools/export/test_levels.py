@@ -22,7 +22,7 @@ from arena.codec import plain
 from arena.errors import ConfigError
 from arena.export.card import CardRating, read_card
 from arena.export.champion import Champion
-from arena.networks.frozen import FrozenPolicy
+from tests.arena.export.conftest import BOARD
 from tools.export.levels import (
     SCORES,
     Candidate,
@@ -180,28 +180,23 @@ def test_levels_of_a_run_are_exported_and_play(
     assert score == pytest.approx(card.levels[1].score_below, abs=0.06)
 
     # A level samples where others play their likeliest action.
-    game = resolve_player(names[0]).game
-    assert game is not None
-    found = resolve_player(names[1])
-    assert not found.can_repeat
-    board = {"observation": np.zeros((6, 7, 2), np.int8), "action_mask": np.ones(7, np.int8)}
+    assert not resolve_player(names[1]).can_repeat
     lowest = Champion(directory, level=1)
-    assert len({lowest.act(board) for _ in range(200)}) > 1
+    assert len({lowest.act(BOARD) for _ in range(200)}) > 1
     loaded = arena.load(names[1])
-    assert loaded.probabilities(board) == pytest.approx(lowest.probabilities(board))
-    assert len({loaded.act(board) for _ in range(200)}) > 1
+    assert loaded.probabilities(BOARD) == pytest.approx(lowest.probabilities(BOARD))
+    assert len({loaded.act(BOARD) for _ in range(200)}) > 1
 
 
 @pytest.mark.slow
 def test_a_player_of_a_run_has_a_temperature(leveled_run: Path) -> None:
-    board = {"observation": np.zeros((6, 7, 2), np.int8), "action_mask": np.ones(7, np.int8)}
     name = f"{leveled_run}:player/p000@1000"
-    own, hot = (arena.load(one).probabilities(board) for one in (name, f"{name}:temperature=0.01"))
+    own, hot = (arena.load(one).probabilities(BOARD) for one in (name, f"{name}:temperature=0.01"))
     powers = own**100.0
     assert hot == pytest.approx(powers / powers.sum(), rel=1e-3)
     # The champion of the run always plays 3, and exp(100 / 50) to 1 for each of the six others.
     player = arena.load(f"{leveled_run}:temperature=50", seed=1)
-    chosen = [player.act(board) for _ in range(600)]
+    chosen = [player.act(BOARD) for _ in range(600)]
     assert chosen.count(3) / 600 == pytest.approx(math.exp(2.0) / (math.exp(2.0) + 6.0), abs=0.07)
     found = resolve_player(f"{name}:temperature=0.01")
     plain = resolve_player(name).policies["player"]
@@ -210,10 +205,6 @@ def test_a_player_of_a_run_has_a_temperature(leveled_run: Path) -> None:
     assert isinstance(plain, PolicyWeights)
     assert policy.digest == sha256_bytes(serialize(policy.tensors)) != plain.digest
     # It samples where others would play their likeliest action.
-    assert found.game is not None
-    actor = policy.make_actor(found.game, greedy=True)
-    assert isinstance(actor, FrozenPolicy)
-    assert not actor.greedy
     assert not found.can_repeat
     assert resolve_player(name).can_repeat
 
@@ -227,14 +218,14 @@ def test_levels_need_ratings_and_all_populations(
     assert "every population has a player of the run; without are predator" in error
     error = command("export", board_run, "--levels", 3, "--mixture", *to, code=2)["error"]
     assert "--mixture and --levels exclude each other" in error
-    error = command("evaluate", f"{leveled_run}:level=1", "bot:random", code=2)["error"]
-    assert "must be a directory of arena export --levels" in error
-    error = command("evaluate", f"{leveled_run}:depth=1", "bot:random", code=2)["error"]
-    assert "has no option depth; it has level, temperature" in error
-    for temperature in ("-1", "1e-40", "nan", "1e7"):
-        name = f"{leveled_run}:temperature={temperature}"
-        error = command("evaluate", name, "bot:random", code=2)["error"]
-        assert "temperature one of 0.000001 to 1,000,000, got" in error
+    bounds = "temperature one of 0.000001 to 1,000,000, got"
+    for option, says in (
+        ("level=1", "must be a directory of arena export --levels"),
+        ("depth=1", "has no option depth; it has level, temperature"),
+        *((f"temperature={number}", bounds) for number in ("-1", "1e-40", "nan", "1e7")),
+    ):
+        error = command("evaluate", f"{leveled_run}:{option}", "bot:random", code=2)["error"]
+        assert says in error
 
 
 @pytest.mark.slow

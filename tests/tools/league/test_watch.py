@@ -72,8 +72,8 @@ class Terminal:
         )
         self.text = ""
 
-    def wait_for(self, text: str, *, then: str = "") -> None:
-        """Read until a text appears after all that was waited for before.
+    def wait_for(self, text: str, *, then: str = "") -> str:
+        """Read until a text appears after all that was waited for before; return what came.
 
         Args:
             text: The text.
@@ -87,7 +87,8 @@ class Terminal:
             if ready:
                 self.text += os.read(self._ours, 65536).decode()
             assert ready or self.process.poll() is None, self.text
-        self.text = self.text[found.end() :]
+        before, self.text = self.text[: found.end()], self.text[found.end() :]
+        return before
 
     def press(self, keys: bytes) -> None:
         """Press keys."""

@@ -8,6 +8,16 @@ import chess
 from pettingzoo.classic.chess import chess_utils
 
 
+def action_of(move: chess.Move, board: chess.Board, mask: Any, *, player: int) -> int:
+    """The legal action by which PettingZoo's chess makes a move."""
+    (found,) = [
+        action
+        for action in mask.nonzero()[0].tolist()
+        if chess_utils.action_to_move(board, action, player) == move
+    ]
+    return int(found)
+
+
 class Fool:
     """Plays f3, then g4, whatever the other does."""
 
@@ -18,10 +28,5 @@ class Fool:
         self._moves = ["f2f3", "g2g4"]
 
     def act(self, observation: Any, action_mask: Any, **_: Any) -> list[int]:
-        wanted, board = chess.Move.from_uci(self._moves.pop(0)), chess.Board()
-        actions = [
-            action
-            for action in action_mask[0].nonzero()[0].tolist()
-            if chess_utils.action_to_move(board, action, 0) == wanted
-        ]
-        return actions[:1]
+        wanted = chess.Move.from_uci(self._moves.pop(0))
+        return [action_of(wanted, chess.Board(), action_mask[0], player=0)]

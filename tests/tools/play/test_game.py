@@ -45,25 +45,12 @@ def play_on(game: PersonsGame, rng: np.random.Generator, *, most: int = 30) -> N
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 @pytest.mark.parametrize("seat", ["1", "2"])
-def test_whole_games_have_pictures_and_end(environment: str, seat: str) -> None:
-    with game_of("bot:random", environment=environment, seat=seat) as game:
-        play_on(game, np.random.default_rng(1))
-        assert game.problem == ""
-        assert game.picture is not None
-        assert len(game.actions) == len(game.shown) - 1
-        if environment != "classic/chess-v6":
-            assert game.is_over
-            assert float(game.returns.sum()) == 0.0, "these games are zero-sum"
-            mine = float(game.returns[int(seat) - 1])
-            word = "won" if mine > 0 else "lost" if mine < 0 else "drew"
-            assert f"you {word}" in game.ending
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_a_move_that_is_taken_back_leaves_nothing(environment: str) -> None:
+def test_whole_games_end_and_moves_that_are_taken_back_leave_nothing(
+    environment: str, seat: str
+) -> None:
     """After undo and the same decisions of everybody the game is the same, step by step."""
     rng = np.random.default_rng(2)
-    with game_of("bot:random", environment=environment) as game:
+    with game_of("bot:random", environment=environment, seat=seat) as game:
         for _ in range(2):
             if not game.is_over:
                 before = (list(game.shown), list(game.moves), game.picture, game.observation)
@@ -76,6 +63,14 @@ def test_a_move_that_is_taken_back_leaves_nothing(environment: str) -> None:
         assert not game.is_over
         play_on(game, rng)
         assert game.problem == ""
+        assert game.picture is not None
+        assert len(game.actions) == len(game.shown) - 1
+        if environment != "classic/chess-v6":
+            assert game.is_over
+            assert float(game.returns.sum()) == 0.0, "these games are zero-sum"
+            mine = float(game.returns[int(seat) - 1])
+            word = "won" if mine > 0 else "lost" if mine < 0 else "drew"
+            assert f"you {word}" in game.ending
 
 
 def test_an_environment_that_does_not_follow_its_seed_cannot_go_back(

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import select
 import termios
-import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from arena.export.champion import Champion
+from tests.arena.export.conftest import BOARD
 from tests.tools.league.test_watch import TIMEOUT_S, Terminal
 from tools.main import main
 
@@ -38,55 +36,51 @@ class Table(Terminal):
     def type(self, line: str) -> None:
         self.press(f"{line}\n".encode())
 
-    def until(self, *texts: str) -> str:
-        """Read until one of some texts stands behind all that was read before; give what came."""
-        wanted = re.compile("|".join(map(re.escape, texts)))
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while (found := wanted.search(self.text)) is None:
-            assert time.monotonic() < deadline_s, self.text
-            if select.select([self._ours], [], [], 0.1)[0]:
-                self.text += os.read(self._ours, 65536).decode()
-        before, self.text = self.text[: found.end()], self.text[found.end() :]
-        return before
+
+Sit = Callable[..., Table]
 
 
 @pytest.fixture
-def seated() -> Iterator[list[Table]]:
-    tables: list[Table] = []
-    yield tables
-    for table in tables:
-        table.close()
+def sit() -> Iterator[Sit]:
+    """Play on a terminal, which is closed after the test."""
+    with ExitStack() as stack:
+
+        def sit(*arguments: str) -> Table:
+            table = Table(*arguments)
+            stack.callback(table.close)
+            return table
+
+        yield sit
 
 
 def test_a_game_with_mistakes_hints_and_a_smaller_window(
-    seated: list[Table], board_run: Path, tmp_path: Path
+    sit: Sit, board_run: Path, tmp_path: Path
 ) -> None:
-    table = Table(str(board_run), "--seed", "1")
-    seated.append(table)
-    assert "you are player_0" in table.until("> ")
+    table = sit(str(board_run), "--seed", "1")
+    assert "you are player_0" in table.wait_for("> ")
     table.type("9")
-    assert "'9' is no legal move: 1 2 3 4 5 6 7" in table.until("> ")
+    assert "'9' is no legal move: 1 2 3 4 5 6 7" in table.wait_for("> ")
     table.type("?")
-    told = table.until("> ")
+    told = table.wait_for("> ")
     assert re.search(r"it would play \d \d+%, ", told)
     assert re.search(r"and expects [+-]\d\.\d\d for player_0", told)
     table.type("hint")
-    column = re.search(r"hint: (\d)", table.until("> "))
+    column = re.search(r"hint: (\d)", table.wait_for("> "))
     assert column is not None
     table.type(column[1])
-    assert re.search(r"player_1: \d", table.until("> "))
+    assert re.search(r"player_1: \d", table.wait_for("> "))
     table.type("undo")
-    assert "start" in table.until("> ")
+    assert "start" in table.wait_for("> ")
     table.type("undo")
-    assert "there is no move of yours to take back" in table.until("> ")
+    assert "there is no move of yours to take back" in table.wait_for("> ")
     path = tmp_path / "game.json"
     table.type(f"save {path}")
     # A long path is broken where a line ends.
-    assert f"saved;arenareplay{path}showsit" in "".join(table.until("> ").split())
+    assert f"saved;arenareplay{path}showsit" in "".join(table.wait_for("> ").split())
     assert path.is_file()
     termios.tcsetwinsize(table.theirs, (20, 30))
     table.type("help")
-    lines = table.until("> ").replace("\r", "").splitlines()
+    lines = table.wait_for("> ").replace("\r", "").splitlines()
     assert max(map(len, lines)) <= 30
     assert "take your last move back" in " ".join(" ".join(lines).split())
     table.type("quit")
@@ -100,12 +94,11 @@ def test_a_game_with_mistakes_hints_and_a_smaller_window(
     [(b"\x04", 0, "\n"), (b"\x03", 130, "interrupted by SIGINT")],
     ids=["end of file", "Ctrl-C"],
 )
-def test_ends_are_clean(seated: list[Table], keys: bytes, code: int, says: str) -> None:
-    table = Table("bot:random", "--env", "classic/tictactoe-v3")
-    seated.append(table)
-    table.until("> ")
+def test_ends_are_clean(sit: Sit, keys: bytes, code: int, says: str) -> None:
+    table = sit("bot:random", "--env", "classic/tictactoe-v3")
+    table.wait_for("> ")
     table.press(keys)
-    ended = table.until(says)
+    ended = table.wait_for(says)
     assert table.process.wait(timeout=TIMEOUT_S) == code
     assert "Traceback" not in ended + table.text
     assert termios.tcgetattr(table.theirs) == table.before
@@ -125,25 +118,22 @@ def test_ends_are_clean(seated: list[Table], keys: bytes, code: int, says: str) 
     ],
     ids=lambda arguments: arguments[1],
 )
-def test_whole_games_to_their_ends(seated: list[Table], arguments: tuple[str, ...]) -> None:
-    whole_game(seated, "bot:random", *arguments)
+def test_whole_games_to_their_ends(sit: Sit, arguments: tuple[str, ...]) -> None:
+    whole_game(sit, "bot:random", *arguments)
 
 
 @pytest.mark.slow
-def test_a_whole_game_of_a_run_that_steps_pettingzoos_own(
-    seated: list[Table], original_run: Path
-) -> None:
-    whole_game(seated, f"{original_run}:player/p000")
+def test_a_whole_game_of_a_run_that_steps_pettingzoos_own(sit: Sit, original_run: Path) -> None:
+    whole_game(sit, f"{original_run}:player/p000")
 
 
-def whole_game(seated: list[Table], *arguments: str) -> None:
-    table = Table(*arguments, "--seed", "2")
-    seated.append(table)
-    told = table.until("> ")
+def whole_game(sit: Sit, *arguments: str) -> None:
+    table = sit(*arguments, "--seed", "2")
+    told = table.wait_for("> ")
     table.type(last_move(told))
     to_its_end(table)
     table.type("1")
-    assert table.until("> ").replace("\r", "").splitlines()[1:] == ["the game is over", "> "]
+    assert table.wait_for("> ").replace("\r", "").splitlines()[1:] == ["the game is over", "> "]
     table.type("quit")
     assert table.process.wait(timeout=TIMEOUT_S) == 0
 
@@ -155,47 +145,42 @@ def last_move(told: str) -> str:
 
 def to_its_end(table: Table) -> None:
     """Play on where a move was typed, until the game is over."""
-    while "the game is over" not in (told := table.until("> ")):
+    while "the game is over" not in (told := table.wait_for("> ")):
         table.type(last_move(told))
     assert re.search(r"the game is over: you (won|lost|drew), with -?\d", told)
 
 
 @pytest.mark.slow
 def test_a_level_of_an_export_is_played(
-    seated: list[Table], command: Callable[..., Any], leveled_run: Path, tmp_path: Path
+    sit: Sit, command: Callable[..., Any], leveled_run: Path, tmp_path: Path
 ) -> None:
     directory = tmp_path / "champion"
     command("export", leveled_run, "--levels", 2, "--matches", 0, "--to", directory, "--json")
-    board = {"observation": np.zeros((6, 7, 2), np.int8), "action_mask": np.ones(7, np.int8)}
-    middle = []
-    for level in (1, 2):
-        table = Table(str(directory), "--level", str(level))
-        seated.append(table)
-        table.until("> ")
-        table.type("?")
-        chances = dict(re.findall(r"(\d) (\d+)%", table.until("> ")))
-        assert len(chances) >= 1
-        wanted = Champion(directory, level=level).probabilities(board)
-        for column, percent in chances.items():
-            assert int(percent) == pytest.approx(100 * wanted[int(column) - 1], abs=0.51)
-        middle.append(int(chances["4"]))
-    # The best one always takes the middle; the other is a weaker one.
-    assert middle[0] < middle[1] == 100
+    table = sit(str(directory), "--level", "1")
+    table.wait_for("> ")
+    table.type("?")
+    chances = dict(re.findall(r"(\d) (\d+)%", table.wait_for("> ")))
+    wanted, best = (
+        Champion(directory, level=level).probabilities(BOARD)[[int(one) - 1 for one in chances]]
+        for level in (1, 2)
+    )
+    assert [*map(int, chances.values())] == pytest.approx(100 * wanted, abs=0.51)
+    # The best one always takes the middle; this is a weaker one.
+    assert wanted.max() < best.max() == pytest.approx(1.0)
 
 
 @pytest.mark.slow
-def test_a_fools_mate(seated: list[Table]) -> None:
+def test_a_fools_mate(sit: Sit) -> None:
     """A bot that plays f3 and g4, and a person who mates."""
     player = "bot:tests.tools.play.fool:Fool"
-    table = Table(player, "--env", "classic/chess-v6", "--seat", "player_1")
-    seated.append(table)
-    assert "player_0: f2f3" in table.until("> ")
+    table = sit(player, "--env", "classic/chess-v6", "--seat", "player_1")
+    assert "player_0: f2f3" in table.wait_for("> ")
     table.type("e7e5")
-    assert "player_0: g2g4" in table.until("> ")
+    assert "player_0: g2g4" in table.wait_for("> ")
     table.type("d8h4")
-    assert "the game is over: you won, with 1" in table.until("> ")
+    assert "the game is over: you won, with 1" in table.wait_for("> ")
     table.type("undo")
-    assert "d8h4" in table.until("> ")
+    assert "d8h4" in table.wait_for("> ")
     table.type("quit")
     assert table.process.wait(timeout=TIMEOUT_S) == 0
 

@@ -8,7 +8,6 @@ import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -17,7 +16,7 @@ from arena.types import RANDOM_BOT
 from populations.views.questions.inspection import Inspection
 from tests.tools.conftest import CODE, NETWORK, RunBuilder
 from tests.tools.replay.conftest import record
-from tests.tools.web.browsing import mistakes_of, served
+from tests.tools.web.browsing import served, visited
 from tests.tools.web.test_browser import obstacles
 from tests.tools.web.test_export import check_addresses
 from tools.replay import files
@@ -38,65 +37,55 @@ def test_a_page_is_gone_through_by_keys_and_by_buttons(
     told = retold(kept_run, game="1.0")
     files.write_file(told, path)
     last = len(told.document["steps"]) - 1
-    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-    wrong = mistakes_of(page, "")
-    page.goto(path.as_uri())
-    shown = page.locator('section[id^="step-"]:visible')
+    with visited(
+        browser, path.as_uri(), viewport={"width": width, "height": 900}, color_scheme=scheme
+    ) as page:
+        shown = page.locator('section[id^="step-"]:visible')
 
-    def step() -> str:
-        assert shown.count() == 1
-        return str(shown.get_attribute("id"))
+        def step() -> str:
+            assert shown.count() == 1
+            return str(shown.get_attribute("id"))
 
-    assert step() == "step-0"
-    page.keyboard.press("ArrowRight")
-    assert step() == "step-1"
-    page.keyboard.press("End")
-    assert step() == f"step-{last}"
-    page.keyboard.press("ArrowRight")
-    assert step() == f"step-{last}"
-    page.keyboard.press("Home")
-    page.get_by_role("button", name="Step on").click()
-    page.get_by_role("button", name="Step on").click()
-    assert step() == "step-2"
-    page.get_by_role("slider", name="Step").fill("5")
-    assert step() == "step-5"
-    assert page.evaluate("location.hash") == "#step-5"
-    page.reload()
-    assert step() == "step-5"
-    page.get_by_label("Speed").select_option("fast")
-    page.get_by_role("button", name="Play").click()
-    page.wait_for_selector(f"#step-{last}:visible")
-    page.get_by_role("button", name="Play").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert Axe().run(page).violations_count == 0
-    assert wrong == []
-    page.close()
+        assert step() == "step-0"
+        page.keyboard.press("ArrowRight")
+        assert step() == "step-1"
+        page.keyboard.press("End")
+        assert step() == f"step-{last}"
+        page.keyboard.press("ArrowRight")
+        assert step() == f"step-{last}"
+        page.keyboard.press("Home")
+        page.get_by_role("button", name="Step on").click()
+        page.get_by_role("button", name="Step on").click()
+        assert step() == "step-2"
+        page.get_by_role("slider", name="Step").fill("5")
+        assert step() == "step-5"
+        assert page.evaluate("location.hash") == "#step-5"
+        page.reload()
+        assert step() == "step-5"
+        page.get_by_label("Speed").select_option("fast")
+        page.get_by_role("button", name="Play").click()
+        page.wait_for_selector(f"#step-{last}:visible")
+        page.get_by_role("button", name="Play").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert Axe().run(page).violations_count == 0
 
 
 @pytest.mark.slow
 def test_a_game_comes_by_itself_and_is_gone_through(kept_run: Path, browser: Browser) -> None:
-    with served(kept_run) as address:
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        wrong = mistakes_of(page, urlsplit(address).netloc)
-        page.goto(address)
+    with served(kept_run) as address, visited(browser, address) as page:
         page.get_by_role("link", name="Games").click()
         page.get_by_role("link", name="1.0", exact=True).click()
         # First it says that it is being computed.
         page.get_by_role("slider", name="Step").wait_for(timeout=120_000)
         page.keyboard.press("ArrowRight")
         assert page.locator('section[id^="step-"]:visible').get_attribute("id") == "step-1"
-        assert not wrong
-        page.close()
 
 
 @pytest.mark.slow
 def test_games_of_two_players_are_reached_by_keys_and_by_the_map(
     kept_run: Path, browser: Browser
 ) -> None:
-    with served(kept_run) as address:
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        wrong = mistakes_of(page, urlsplit(address).netloc)
-        page.goto(address)
+    with served(kept_run) as address, visited(browser, address) as page:
         page.get_by_role("link", name="Payoff").click()
         page.locator(".chart .mark-text.layer_2_marks text").first.click()
         page.wait_for_url("**/games.html?player=*&opponent=*")
@@ -115,8 +104,6 @@ def test_games_of_two_players_are_reached_by_keys_and_by_the_map(
         page.keyboard.press("Enter")
         page.get_by_role("slider", name="Step").wait_for(timeout=120_000)
         assert not obstacles(page)
-        assert not wrong
-        page.close()
 
 
 LOST = """
@@ -184,13 +171,9 @@ def test_a_game_of_agents_with_hostile_names_is_shown(
 ) -> None:
     path = tmp_path / "game.html"
     files.write_file(retold(own_run), path)
-    page = browser.new_page()
-    wrong = mistakes_of(page, "")
-    page.goto(path.as_uri())
-    assert page.locator("#step-0 td:first-child").all_inner_texts() == AGENTS
-    assert not Axe().run(page).violations_count
-    assert wrong == []
-    page.close()
+    with visited(browser, path.as_uri()) as page:
+        assert page.locator("#step-0 td:first-child").all_inner_texts() == AGENTS
+        assert not Axe().run(page).violations_count
 
 
 @pytest.mark.slow
@@ -204,17 +187,13 @@ def test_where_an_environment_is_not_installed_it_is_named(
     assert done.returncode == 2
     assert done.stderr.startswith(f"arena: {what}{tmp_path}")
     assert done.stderr.count("\n") == 1
-    with served(own_run) as address:
-        page = browser.new_page()
-        wrong = mistakes_of(page, urlsplit(address).netloc)
-        page.goto(address)
+    with served(own_run) as address, visited(browser, address) as page:
         page.get_by_role("link", name="Games").click()
+        page.locator("tbody tr").nth(1).wait_for(timeout=120_000)
         assert page.locator("tbody tr").count() == 2
         page.get_by_role("link", name="1.0", exact=True).click()
         page.get_by_text(what).wait_for(timeout=120_000)
         assert not obstacles(page)
-        assert wrong == []
-        page.close()
 
 
 @pytest.mark.slow
@@ -233,18 +212,14 @@ def test_an_export_has_the_champions_worst_games_and_the_newest(
     }
     for name, number in (("games.html", 4), ("player-p000.html", 2)):
         assert len(re.findall('href="game-', (target / "kept" / name).read_text())) >= number
-    shown = browser.new_page()
-    wrong = mistakes_of(shown, "")
-    shown.goto((target / "index.html").as_uri())
-    shown.get_by_role("link", name="Games").click()
-    assert "arena replay RUN --id ID" in shown.locator("main").inner_text()
-    # Until its script has run: before, all steps are there.
-    with shown.expect_navigation():
-        shown.get_by_role("link", name="4.2", exact=True).press("Enter")
-    shown.keyboard.press("End")
-    assert shown.locator('section[id^="step-"]:visible svg').count() == 1
-    assert wrong == []
-    shown.close()
+    with visited(browser, (target / "index.html").as_uri()) as shown:
+        shown.get_by_role("link", name="Games").click()
+        assert "arena replay RUN --id ID" in shown.locator("main").inner_text()
+        # Until its script has run: before, all steps are there.
+        with shown.expect_navigation():
+            shown.get_by_role("link", name="4.2", exact=True).press("Enter")
+        shown.keyboard.press("End")
+        assert shown.locator('section[id^="step-"]:visible svg').count() == 1
 
 
 @pytest.mark.slow

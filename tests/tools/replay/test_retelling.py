@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,12 @@ from populations.views.questions.inspection import Inspection
 from tools.players.resolve import resolve_player
 from tools.players.weights import PolicyWeights
 from tools.replay import retelling
-from tools.replay.retelling import turned_at
+from tools.replay.retelling import retold, turned_at
 
-retold = partial(retelling.retold, has_pictures=False)
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retelling, "draw_game", lambda *_: Drawn())
 
 
 def kept(run: Path) -> dict[str, GameRow]:
@@ -214,7 +216,7 @@ def test_pictures_of_another_game_are_left_out(
     returns = {"player_0": 9.0, "player_1": -9.0}
     drawn = Drawn(pictures=(Picture(text="board"),), returns=returns)
     monkeypatch.setattr("tools.replay.retelling.draw_game", lambda game: drawn)
-    told = retelling.retold(kept_run, game="1.0").document
+    told = retold(kept_run, game="1.0").document
     assert not any("picture" in step for step in told["steps"])
     (note,) = (note for note in told["notes"] if "pictures" in note)
     assert note.startswith(f"pictures are left out: as it was drawn it paid {returns}")

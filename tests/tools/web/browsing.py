@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,7 +17,7 @@ import pytest
 from tests.tools.web.conftest import TOKEN
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, Request
+    from playwright.sync_api import Browser, BrowserContext, Page, Request
 
 INSTALL = "apt-get install chromium"
 """Command that installs it on Debian."""
@@ -65,6 +65,17 @@ def served_by(*arguments: str) -> Iterator[str]:
             yield process.stdout.readline().strip()
         finally:
             process.terminate()
+
+
+@contextmanager
+def visited(browser: Browser | BrowserContext, address: str, **how: Any) -> Iterator[Page]:
+    """Open a page on which nothing goes wrong."""
+    page = browser.new_page(**how)
+    wrong = mistakes_of(page, urlsplit(address).netloc)
+    page.goto(address)
+    yield page
+    assert wrong == []
+    page.close()
 
 
 def mistakes_of(page: Page, host: str) -> list[str]:

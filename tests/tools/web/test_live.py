@@ -9,14 +9,13 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from experiments.faults.killing import KilledRun, killed_run
 from tests.tools.league.test_watch import LEAVE, TIMEOUT_S, Terminal
-from tests.tools.web.browsing import mistakes_of, served
+from tests.tools.web.browsing import served, visited
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -80,10 +79,7 @@ def await_more(page: Page, steps: int) -> int:
 
 
 def test_a_page_follows_a_run_through_sigkill_and_resume(browser: Browser, run: KilledRun) -> None:
-    with served(run.run) as first:
-        page = browser.new_page()
-        wrong = mistakes_of(page, urlsplit(first).netloc)
-        page.goto(first)
+    with served(run.run) as first, visited(browser, first) as page:
         page.locator("#being-computed").wait_for(state="detached")
         expect(page.locator("#state")).to_have_text("running")
         seen = await_more(page, agent_steps(page))
@@ -100,8 +96,6 @@ def test_a_page_follows_a_run_through_sigkill_and_resume(browser: Browser, run: 
         await_more(page, seen)
         assert page.evaluate("window.marker") == 1
         assert re.match("updated ", page.locator("#freshness").inner_text())
-        assert not wrong
-        page.close()
 
 
 def test_watch_follows_a_run_through_sigkill_and_resume(run: KilledRun) -> None:

@@ -110,8 +110,9 @@
     }
   }
 
-  function matches(cell, pattern) {
-    return pattern === cell || (pattern.startsWith("*,") && pattern.slice(2) === cell.split(",")[1]);
+  // Of a row below 0 the column alone counts.
+  function matches(cell, [row, column]) {
+    return cell === `${row},${column}` || (row < 0 && cell.endsWith(`,${column}`));
   }
 
   function begun(cell) {

@@ -12,10 +12,11 @@ from arena.config import NetworkConfig
 from arena.envs.batched.find import find_game
 from arena.envs.batched.game import BatchedGame
 from arena.envs.registry import TWINS
-from arena.export.card import POLICY, Card, CardAction, CardObservation
+from arena.export.card import POLICY, Card
 from arena.export.html.page import GAMES, champion_page
-from arena.networks.actor_critic import ActorCritic, make_actor_critic
-from tests.arena.export.conftest import level
+from arena.networks.actor_critic import ActorCritic
+from tests.arena.export.conftest import level, policy_of
+from tests.layouts import frozen_policy
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -34,41 +35,20 @@ Make = Callable[..., tuple[Card, ActorCritic]]
 
 
 @pytest.fixture(scope="session")
-def champion(board_policy: tuple[Card, dict[str, torch.Tensor]]) -> Make:
-    """Make a card and a network whose weights and statistics are far from those of a fresh one."""
+def champion() -> Make:
+    """Make a card and its network."""
 
     def make(
         environment: str, *, network: NetworkConfig | None = None, **updates: object
     ) -> tuple[Card, ActorCritic]:
-        game, config = make_game(environment, 1), network or NetworkConfig(hidden_sizes=(16,))
-        facts = game.agent_specs[game.agents[0]]
-        place = structs.replace(
-            board_policy[0].environment,
-            id=environment,
+        game = make_game(environment, 1)
+        card, weights = policy_of(
+            game.agent_specs[game.agents[0]],
+            network=network or NetworkConfig(hidden_sizes=(16,)),
+            environment=environment,
             agents=game.agents,
-            agent_specs=dict(game.agent_specs),
         )
-        card = structs.replace(
-            board_policy[0],
-            **{
-                "environment": place,
-                "agents": game.agents,
-                "observation": CardObservation.from_space(facts.observation),
-                "action": CardAction.from_space(facts.action),
-                "mask": facts.mask,
-                "network": config,
-                **updates,
-            },
-        )
-        made = make_actor_critic(
-            config, observation=card.observation_layout, action=card.action_layout, seed=5
-        )
-        generator = torch.Generator().manual_seed(6)
-        for name, tensor in made.state_dict().items():
-            # Statistics stay positive, the others do not drive all outputs up.
-            shift = 0.0 if "normalizer" in name else -0.1
-            tensor.add_(torch.rand(tensor.shape, generator=generator) * 0.2 + shift)
-        return card, made.eval()
+        return structs.replace(card, **updates), frozen_policy(card, weights).network
 
     return make
 

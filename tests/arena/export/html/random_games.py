@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,25 +12,29 @@ import torch
 from tests.arena.export.html.conftest import make_game
 
 
-@dataclass(kw_only=True)
-class Played:
-    """A game: its cards, its actions, and what was seen at each of them.
+class Step(NamedTuple):
+    """What was seen at a decision, and what it brought.
 
     Attributes:
-        cards: Cards in the order of dealing; none on boards.
-        actions: Actions until the end.
-        agents: Agent that took each.
-        masks: Legal actions before each. bool [n].
-        observations: What its agent saw. float32 [F].
-        outcomes: Rewards after each; None while the game goes on.
+        agent: Agent that decided.
+        mask: Its legal actions. bool [n].
+        observation: What it saw. float32 [F].
+        outcome: Rewards after it; None while the game goes on.
     """
+
+    agent: int
+    mask: npt.NDArray[Any]
+    observation: npt.NDArray[Any]
+    outcome: list[int] | None
+
+
+@dataclass(kw_only=True)
+class Played:
+    """A game: its cards in the order of dealing (none on boards), its actions, and its steps."""
 
     cards: list[int]
     actions: list[int] = field(default_factory=list)
-    agents: list[int] = field(default_factory=list)
-    masks: list[npt.NDArray[Any]] = field(default_factory=list)
-    observations: list[npt.NDArray[Any]] = field(default_factory=list)
-    outcomes: list[list[int] | None] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
 
 
 def random_games(environment: str, num_games: int, *, seed: int) -> list[Played]:
@@ -47,18 +51,12 @@ def random_games(environment: str, num_games: int, *, seed: int) -> list[Played]
         mask = group.action_mask[:, 0].clone()
         mask[~torch.from_numpy(goes_on)] = True
         actions = torch.multinomial(mask.float(), 1, generator=generator)
-        observation, agents = (
-            group.observation[:, 0].numpy().copy(),
-            group.agent_index[:, 0].tolist(),
-        )
+        seen, agents = group.observation[:, 0].numpy().copy(), group.agent_index[:, 0].tolist()
         result = game.step([actions])
         over, rewards = result.terminated.all(dim=1).numpy(), result.reward.int().tolist()
         for at in goes_on.nonzero()[0].tolist():
-            one = games[at]
-            one.actions.append(int(actions[at, 0]))
-            one.agents.append(agents[at])
-            one.masks.append(mask[at].numpy())
-            one.observations.append(observation[at])
-            one.outcomes.append(rewards[at] if over[at] else None)
+            games[at].actions.append(int(actions[at, 0]))
+            outcome = rewards[at] if over[at] else None
+            games[at].steps.append(Step(agents[at], mask[at].numpy(), seen[at], outcome))
         goes_on &= ~over
     return games

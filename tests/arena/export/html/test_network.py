@@ -48,7 +48,8 @@ NETWORKS = {
 def positions(number: int) -> npt.NDArray[Any]:
     """Return observations of random games of Connect Four. float32 [number, 84]."""
     games = random_games(CONNECT_FOUR, number // 7 + 1, seed=1)
-    rows = np.array(list(islice((o for g in games for o in g.observations), number)))
+    seen = (step.observation for game in games for step in game.steps)
+    rows = np.array(list(islice(seen, number)))
     # No game is over before the seventh stone.
     assert len(rows) == number
     return rows

@@ -32,10 +32,9 @@ REPLAY = """(games) => games.map(({ cards, actions }) => {
 
 
 def lines(game: Played) -> list[str]:
-    rows = zip(game.agents, game.masks, game.observations, game.outcomes, strict=True)
     return [
         f"{agent} {bits(mask)} {bits(seen)} {json.dumps(outcome, separators=(',', ':'))}"
-        for agent, mask, seen, outcome in rows
+        for agent, mask, seen, outcome in game.steps
     ]
 
 
