@@ -205,6 +205,17 @@ class Section:
     is_alert: bool = False
 
 
+def picked(value: object, *keys: str) -> dict[str, Any]:
+    """Return some attributes of a row as documents have them; of None each is None."""
+    return {key: None if value is None else getattr(value, key) for key in keys}
+
+
+def hidden(number: int, what: str, *, hint: str = "--wide shows all") -> list[Line]:
+    """Return a line about rows that are not shown, if there are any."""
+    line = Line(f"{{hidden}} {what} hidden", {"hidden": number}, hint=hint)
+    return [line] if number > 0 else []
+
+
 def said(text: object, *, most_lines: int = 0) -> Line:
     """Return a line of a text that is there already."""
     return Line("{text}", {"text": text}, most_lines)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from populations.storage.lock import lock_holder
-from populations.views.notices import alert_lines, anchor_text, unproven_lines
+from populations.views.notices import alert_lines, told_of
 from populations.views.parts import (
     Column,
     Document,
@@ -17,6 +17,7 @@ from populations.views.parts import (
     Row,
     Section,
     Table,
+    picked,
     player,
     said,
 )
@@ -59,14 +60,9 @@ def status_document(run: Inspection, population: str | None) -> Document:
         "reason": row.reason,
         "pid": holder,
         "epoch": row.epoch,
-        "endpoint": live.get("endpoint"),
-        "store_endpoint": live.get("store_endpoint"),
-        "phase": live.get("phase"),
+        **{key: live.get(key) for key in ("endpoint", "store_endpoint", "phase")},
         "alerts": _alerts(run, live, is_running=state == "running"),
-        "elapsed_s": row.elapsed_s,
-        "agent_steps": row.agent_steps,
-        "matches": row.matches,
-        "assignments_finished": row.assignments_finished,
+        **picked(row, "elapsed_s", "agent_steps", "matches", "assignments_finished"),
         "checkpoints": sum(1 for c in tables.checkpoints.values() if c.state == "present"),
         "ghosts": len(tables.ghosts),
         "parameters": _parameters(run),
@@ -80,7 +76,7 @@ def status_document(run: Inspection, population: str | None) -> Document:
         "learners_waiting": live.get("learners_waiting"),
         "champion": {
             name: {
-                **best.picked("player", "checkpoint", *RATING),
+                **picked(best, "player", "checkpoint", *RATING),
                 "anchor": anchor_score(run, name, best),
                 "unproven": unproven(run, name, best),
             }
@@ -178,10 +174,7 @@ def _figures(document: Document, room: Room) -> Iterator[tuple[str, Line]]:
         # Names of populations only where there are several.
         of = f" of {name}" if len(room.populations) > 1 else ""
         yield f"champion{of}", Line("{player:player}, rating {rating:elo}" + between, best)
-        if score := anchor_text(best.get("anchor")):
-            yield "", said(score)
-        for line in unproven_lines([best["unproven"]]):
-            yield "", said(line.strip())
+        yield from (("", said(line.strip())) for line in told_of(best))
     if waiting := document.get("learners_waiting"):
         yield "learners waiting", Line("{n} for a place to run", {"n": waiting})
     for row in document.get("learners", ()):
@@ -206,19 +199,10 @@ def learners_document(run: Inspection, population: str | None) -> Document:
     events = run.reader.events(kinds=KINDS)
     last = run.reader.events(limit=1, newest=True)
     status = status_document(run, None)
-    rows = accounts(
-        events,
-        run.reader.all_assignments(),
-        status=status,
-        until=last[0].time if last else "",
-    )
-    return {
-        "state": status["state"],
-        "phase": status["phase"],
-        "agent_steps_per_s": status["agent_steps_per_s"],
-        "learners_waiting": status["learners_waiting"],
-        "learners": rows,
-    }
+    until = last[0].time if last else ""
+    rows = accounts(events, run.reader.all_assignments(), status=status, until=until)
+    shown = ("state", "phase", "agent_steps_per_s", "learners_waiting")
+    return {**{key: status[key] for key in shown}, "learners": rows}
 
 
 LEARNERS = (

@@ -8,9 +8,10 @@ Tests: `tests/populations/views/test_sentences.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from populations.records.rows import Document, EventRow, Json
+from populations.views.texts import texts
 from populations.views.wording import Data, Name, changes, fields, listed, text, told
 
 FIXED = ("sequence", "time", "kind", "subject", "sentence")
@@ -207,23 +208,14 @@ def event_document(row: EventRow) -> Document:
 
 def _rivals(event: Data, _: Name) -> Json:
     """Return the opponents of a training assignment, each once."""
-    policies = set(_texts(event.get("policies")))
+    policies = set(texts(event.get("policies")))
     opponents: list[str] = []
     seatings = event.get("opponents")
     for seating in seatings if isinstance(seatings, list) else ():
-        others = [one for one in _texts(seating) if one not in policies]
+        others = [one for one in texts(seating) if one not in policies]
         # In every seat it plays itself; beside others its own seats are no opponents.
         opponents += others or ["itself"] * (len(policies) == 1)
     return list(dict.fromkeys(opponents))
-
-
-def _texts(value: Json) -> Iterator[str]:
-    """Yield the texts of nested lists."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Sequence):
-        for one in value:
-            yield from _texts(one)
 
 
 def _leaders(event: Data, name: Name) -> Json:
@@ -249,7 +241,7 @@ DERIVED: Mapping[str, Callable[[Data, Name], Json]] = {
     "data": lambda event, _: data_of(event),
     "changes": lambda event, _: changes(event.get("old"), event.get("new")),
     "rivals": _rivals,
-    "players": lambda event, _: list(dict.fromkeys(_texts(event.get("pairings")))),
+    "players": lambda event, _: list(dict.fromkeys(texts(event.get("pairings")))),
     "leaders": _leaders,
 }
 """Fields that are made of several keys of an event."""

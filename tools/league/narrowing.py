@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from populations.views.parts import Document, Row
-from populations.views.texts import moment
+from populations.views.texts import moment, texts
 from populations.views.view import View
 
 QUIET = ("start_assigned", "train_assigned", "evaluation_assigned", "ratings_fitted")
@@ -83,18 +83,8 @@ def concerns(row: Row, player: str) -> bool:
     """Return whether a row names a player, or one of a policy's ghosts and generations."""
     return any(
         name == player or name.startswith((f"{player}@", f"{player}#"))
-        for name in _texts(row.values())
+        for name in texts([*row.values()])
     )
-
-
-def _texts(values: Iterable[object]) -> Iterable[str]:
-    for value in values:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, Mapping):
-            yield from _texts([*value.keys(), *value.values()])
-        elif isinstance(value, Sequence):
-            yield from _texts(value)
 
 
 def select_rows(

@@ -143,25 +143,17 @@ def print_view(shown: Shown, opened: Opened, *, warnings: Sequence[str] = ()) ->
 
 def warning_lines(run: Path, view: str, document: Document) -> list[str]:
     """Return lines about champions, and ratings that mislead: documents have them as figures."""
-    from populations.views.notices import (
-        anchor_lines,
-        cyclic_warnings,
-        misfit_warnings,
-        unproven_lines,
-    )
+    from populations.views import notices
 
     if not VIEWS[view].warns:
         return []
     # The view calibration has a fit, but neither cyclicity nor champions.
-    cyclicity = document.get("cyclicity", {})
-    fits = document["fit"]
-    unproven = document.get("unproven", {})
-    anchors = document.get("anchor", {})
+    anchors = (one for one in document.get("anchor", {}).values() if one is not None)
     return [
-        *anchor_lines(anchors),
-        *misfit_warnings(fits, run=run),
-        *cyclic_warnings(cyclicity, run=run),
-        *unproven_lines(unproven.values()),
+        *(f"champion {one['player']}: {notices.anchor_text(one)}" for one in anchors),
+        *notices.misfit_warnings(document["fit"], run=run),
+        *notices.cyclic_warnings(document.get("cyclicity", {}), run=run),
+        *notices.unproven_lines(document.get("unproven", {}).values()),
     ]
 
 

@@ -21,6 +21,7 @@ from populations.config.resume import Change, compare, without_secrets
 from populations.config.run_file import learner_setup
 from populations.league.standings import RATING, Standing
 from populations.records.rows import Json
+from populations.views.parts import picked
 from populations.views.questions.champions import opponents
 from populations.views.questions.inspection import Document, Inspection
 
@@ -135,7 +136,7 @@ class Side:
         """Return the champion of a population, with its hyperparameters."""
         best = self.champions[population]
         return {
-            **best.picked(*_PLAYER),
+            **picked(best, *_PLAYER),
             "hyperparameters": self.run.named(best.hyperparameters, population),
         }
 
@@ -143,7 +144,7 @@ class Side:
         """Return the policies by population and place, the best first."""
         return {
             name: {
-                str(place): line.picked(*_PLAYER)
+                str(place): picked(line, *_PLAYER)
                 for place, line in enumerate(
                     (line for line in lines if line.kind == "policy"), start=1
                 )
@@ -248,7 +249,7 @@ def _common_opponents(one: Side, two: Side) -> list[Document]:
             "key": bot,
             **{
                 name: {
-                    **side.bots[of, bot].picked(*RATING),
+                    **picked(side.bots[of, bot], *RATING),
                     **side.result(population, of, bot),
                 }
                 for name, side in (("first", one), ("second", two))

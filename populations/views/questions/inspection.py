@@ -34,6 +34,7 @@ from populations.records.rows import EventRow
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
+from populations.views.parts import picked
 from populations.views.questions.results import Names, payoff_cells
 from populations.views.sentences import event_document
 
@@ -244,11 +245,7 @@ class Inspection:
         its significance.
         """
         return {
-            name: {
-                "pair_deviation": row.pair_deviation,
-                "anchor_deviation": row.anchor_deviation,
-                "misfit": row.misfit,
-            }
+            name: picked(row, "pair_deviation", "anchor_deviation", "misfit")
             for name, row in self.tables.ratings.items()
             if population in (None, name)
         }

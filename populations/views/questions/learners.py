@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 from populations.records.rows import AssignmentRow, EventRow, Json
+from populations.views.parts import picked
 from populations.views.questions.inspection import Document
 from populations.views.sentences import sentence
+from populations.views.texts import seconds
 
 ASSIGNED = ("start_assigned", "train_assigned", "evaluation_assigned")
 FAULTS = ("learner_lost", "learner_dismissed", "assignment_failed", "episodes_dropped")
@@ -24,6 +25,7 @@ LIVE = (
 )
 """Live figures of a learner: null where it does not work any more."""
 
+SHARES = ("share_training", "share_evaluation", "share_waiting")
 PAUSES = {"storage_full": "the disk", "stalled": "the end of a pause"}
 """Causes of a pause in which nothing is given out, by the name of its alert."""
 
@@ -129,9 +131,7 @@ def _now(
     return {
         "learner": name,
         "state": state,
-        "host": one.joined.data.get("host"),
-        "pid": one.joined.data.get("pid"),
-        "device": one.joined.data.get("device"),
+        **{key: one.joined.data.get(key) for key in ("host", "pid", "device")},
         "joined": one.joined.time,
         "left": None if one.left is None else one.left.time,
         "left_reason": None if one.left is None else one.left.data.get("reason"),
@@ -171,33 +171,17 @@ def _work(one: _Learner, *, until: str) -> Document:
         total = max(present_s, sum(busy))
         shares = [busy[0] / total, busy[1] / total, (total - sum(busy)) / total]
     return {
-        "assignments": one.assignments,
-        "agent_steps": one.agent_steps,
-        "matches": one.matches,
+        **picked(one, "assignments", "agent_steps", "matches"),
         "mean_agent_steps_per_s": one.agent_steps / one.training_s if one.training_s else None,
         "present_s": present_s,
-        "training_s": one.training_s,
-        "evaluation_s": one.evaluation_s,
-        "share_training": shares[0],
-        "share_evaluation": shares[1],
-        "share_waiting": shares[2],
+        **picked(one, "training_s", "evaluation_s"),
+        **dict(zip(SHARES, shares, strict=True)),
         "faults": [
             {
-                "time": event.time,
-                "kind": event.kind,
-                "failure": event.data.get("failure"),
-                "reason": event.data.get("reason"),
+                **picked(event, "time", "kind"),
+                **{key: event.data.get(key) for key in ("failure", "reason")},
                 "sentence": sentence({**event.data, "kind": event.kind, "subject": event.subject}),
             }
             for event in one.faults
         ],
     }
-
-
-def seconds(begin: str, end: str) -> float | None:
-    """Return the seconds between two times; None if one of them is none."""
-    try:
-        passed = datetime.fromisoformat(end) - datetime.fromisoformat(begin)
-    except (ValueError, TypeError):
-        return None
-    return max(passed.total_seconds(), 0.0)
