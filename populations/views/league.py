@@ -401,11 +401,10 @@ def _leader(spans: Sequence[Row], population: object) -> Line:
     """Return who leads a population, since when, and how many led it before."""
     own = [span for span in spans if span["population"] == population]
     until = "now" if own[-1]["until"] is None else "{until:time} UTC"
-    before = ", after {changes} changes" if len(own) > 1 else ""
     return Line(
         "champion of {population}: {player:player}, from {since:time} UTC until "
-        f"{until}{before}",
-        {**own[-1], "changes": len(own) - 1},
+        f"{until}|, after {{changes}} changes",
+        {**own[-1], "changes": len(own) - 1 or None},
     )
 
 

@@ -112,7 +112,8 @@ class Line:
     """Line of text about a row.
 
     Attributes:
-        template: Text with a field for each value, ``{key}`` or ``{key:kind}``.
+        template: Text with a field for each value, ``{key}`` or ``{key:kind}``. Pieces behind a
+            ``|`` stand where all their values are known.
         row: Values by key.
         most_lines: Most lines of a screen that it takes; 0: as many as it needs.
         hint: Words for a command line that show more; other media leave them out.

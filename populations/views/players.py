@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 OPPONENTS = 10
 """Opponents of a champion that are shown."""
 
+LED = "leads| since {since:time} UTC|, after {changes} changes of the lead"
+"""A champion's lead; a rewind, which is made while nothing runs, may have left it that."""
+
+NEXT = "next: {next:player}, {lead:elo} Elo behind|, 95% {lead_low:signed}..{lead_high:signed}"
+STEP = "{policy:player} ({cause} at {begin:count})"
+
 CAUSES = {"exploit": "copy", "explore": "change"}
 """Words for causes of generations."""
 
@@ -102,28 +108,12 @@ def champion(document: Document, room: Room) -> Iterator[Section]:
         none = "no champion yet: there is one after the first fit of evaluation matches"
         yield Section(below=[Line(none)])
     for one in champions:
-        lines = [said(text) for text in told_of(one)]
-        changes = one.get("changes") or 0
-        # A rewind, which is made while nothing runs, may have left it the lead.
-        since = " since {since:time} UTC" if one["since"] is not None else ""
-        lines.append(
-            Line(
-                f"leads{since}, after {{changes}} changes of the lead", {**one, "changes": changes}
-            )
-        )
+        lines = [*map(said, told_of(one)), Line(LED, one)]
         if one.get("next") is not None:
-            between = (
-                ", 95% {lead_low:signed}..{lead_high:signed}"
-                if one.get("lead_low") is not None
-                else ""
-            )
-            lines.append(Line("next: {next:player}, {lead:elo} Elo behind" + between, one))
+            lines.append(Line(NEXT, one))
         if line := one.get("line", ()):
             path = [
-                Line(
-                    "{policy:player} ({cause} at {begin:count})",
-                    {**part, "cause": CAUSES.get(str(part["cause"]), part["cause"])},
-                )
+                Line(STEP, {**part, "cause": CAUSES.get(str(part["cause"]), part["cause"])})
                 for part in line
             ]
             lines.append(Line("its line of weights: {path:path}", {"path": path}))

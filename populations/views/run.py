@@ -32,6 +32,7 @@ COUNTS = (
     "agent_steps_per_s",
 )
 NESTED = ("alerts", "champion", "learners", "learners_waiting")
+RATED = "{player:player}, rating {rating:elo}|, 95% {rating:interval}"
 TITLES = {"elapsed_s": "elapsed", "exploits": "copies"}
 """Words for figures whose keys are others."""
 
@@ -170,10 +171,9 @@ def _figures(document: Document, room: Room) -> Iterator[tuple[str, Line]]:
             kind = "listed"
         yield title_of(key), Line(f"{{value:{kind}}}", {"value": value})
     for name, best in document.get("champion", {}).items():
-        between = ", 95% {rating:interval}" if best.get("rating_low") is not None else ""
         # Names of populations only where there are several.
         of = f" of {name}" if len(room.populations) > 1 else ""
-        yield f"champion{of}", Line("{player:player}, rating {rating:elo}" + between, best)
+        yield f"champion{of}", Line(RATED, best)
         yield from (("", said(line.strip())) for line in told_of(best))
     if waiting := document.get("learners_waiting"):
         yield "learners waiting", Line("{n} for a place to run", {"n": waiting})
@@ -243,12 +243,9 @@ def _work(row: Row) -> Line | None:
     """Return what a learner does, waits for, or why it went away, and its last fault."""
     parts: list[str] = []
     if row.get("doing"):
-        policies = " {policies:players}" if row.get("policies") else ""
         # Steps so far; an evaluation counts those of its matches.
-        is_counted = isinstance(row.get("progress"), int | float)
-        done = ", {progress:count} steps so far" if is_counted else ""
-        since = ", since {since:time} UTC" if row.get("since") else ""
-        parts.append("{doing}" + policies + done + since)
+        done = "|, {progress:count} steps so far|, since {since:time} UTC|"
+        parts.append("{doing}| {policies:players}" + done)
     if row.get("waits_for"):
         parts.append("waits for {waits_for:sentence}")
     if row.get("left") is not None:

@@ -156,16 +156,11 @@ def _line(rows: Sequence[Row], now: Mapping[str, Row], *, times: Row) -> Line:
     parts = ["{policy:player}", "gen {generation}" if len(rows) == 1 else "gen {generation}-{to}"]
     if first["parent"] is not None:
         is_timed = None not in times.values()
-        parts.append(
-            "copied {donor:player}@{parent_agent_steps:count}"
-            + (" at {times:since}" if is_timed else "")
-        )
+        copied = "copied {donor:player}@{parent_agent_steps:count}"
+        parts.append(copied + (" at {times:since}" if is_timed else ""))
     elif first["cause"] != "start":
         parts.append("{cause}")
-    parts.append("{agent_steps_begin:count}-{end:count}")
-    gained = _gained(rows)
-    if gained is not None:
-        parts.append("{gained:signed} Elo")
+    parts.append("{agent_steps_begin:count}-{end:count}|, {gained:signed} Elo|")
     if is_last:
         parts.append("now" if policy.get("state") == "active" else "{state}")
     values = {
@@ -174,7 +169,7 @@ def _line(rows: Sequence[Row], now: Mapping[str, Row], *, times: Row) -> Line:
         "donor": str(first["parent"]).split("#")[0],
         "times": times,
         "end": end,
-        "gained": gained,
+        "gained": _gained(rows),
         "state": policy.get("state"),
     }
     return Line(", ".join(parts), values)
@@ -251,10 +246,9 @@ def _change(event: Row) -> Line:
         for k, v in new.items()
         if old.get(k) != v
     ]
-    donor = " {donor:player}" if event.get("donor") else ""
-    at = " at {agent_steps:count}" if event.get("agent_steps") is not None else ""
     return Line(
-        f"{{time:time}} {{subject:player}} {{kind}}{donor}{at}: {{differences:lines}}",
+        "{time:time} {subject:player} {kind}| {donor:player}| at {agent_steps:count}|: "
+        "{differences:lines}",
         {**event, "differences": differences or [Line("nothing")]},
     )
 

@@ -20,7 +20,7 @@ from populations.views.views import VIEWS
 
 from ..show.text import drawn
 from .documents import Opened
-from .narrowing import Narrowed, limited, without_quiet
+from .narrowing import Narrowed, limited, lists_of, without_quiet
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -113,12 +113,8 @@ def _limit(shown: Shown, document: Document, screen: Screen, available: Room) ->
     # A pipe has room for everything.
     if not screen.is_terminal or shown.view.fits(document, available):
         return None
-    entries = document[shown.view.limits]
-    # Tables beside each other share a screen; a list is one.
-    is_grouped = isinstance(entries, Mapping) and all(
-        isinstance(rows, list) for rows in entries.values()
-    )
-    num_tables = max(len(entries), 1) if is_grouped else 1
+    # Tables beside each other share a screen.
+    num_tables = max(len(lists_of(document[shown.view.limits])), 1)
     return max(room(shown, screen) // num_tables, LEAST_ROWS)
 
 

@@ -253,8 +253,18 @@ def cell_text(column: Column, row: Row, room: Room) -> str:
 
 def fields_of(line: Line) -> Iterator[tuple[str, str, Kind]]:
     """Yield the text before each field of a line, and the field's key and kind; no key: none."""
-    for before, key, kind, _ in Formatter().parse(line.template):
+    head, *pieces = line.template.split("|")
+    known = (piece for piece in pieces if _is_known(piece, line.row))
+    yield from _fields("".join((head, *known)))
+
+
+def _fields(template: str) -> Iterator[tuple[str, str, Kind]]:
+    for before, key, kind, _ in Formatter().parse(template):
         yield before, key or "", cast("Kind", kind or "value")
+
+
+def _is_known(piece: str, row: Row) -> bool:
+    return None not in (value_of(key, kind, row) for _, key, kind in _fields(piece) if key)
 
 
 def line_text(line: Line, room: Room) -> str:

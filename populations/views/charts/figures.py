@@ -242,7 +242,8 @@ UNPLAYED = "No evaluation match of weights that are known has told its first dec
 TOLD = (
     "Now {label} is played most, in {share:percents} of the matches; it leads since "
     "{since_agent_steps:count} agent steps, and the lead has changed {changes} times in windows of "
-    "{window_agent_steps:count} agent steps"
+    "{window_agent_steps:count} agent steps|; from one to the next {mean_change:percents} of the "
+    "mix changes|; mixes return after {period_agent_steps:count} agent steps|."
 )
 
 
@@ -270,7 +271,7 @@ def openings(documents: Documents, reader: Reader) -> list[Section]:
         parts.append(
             Section(
                 title=Line(f"Shares: {{seat}}, {who}", summary),
-                above=[_told(summary)],
+                above=[Line(TOLD, {**summary, "changes": summary["favourites"] - 1})],
                 chart=results.shares(groups[key], which, reader),
             )
         )
@@ -285,16 +286,6 @@ def openings(documents: Documents, reader: Reader) -> list[Section]:
                 )
             )
     return parts
-
-
-def _told(summary: Row) -> Line:
-    """Return what a seat's windows say."""
-    template = TOLD
-    if summary["mean_change"] is not None:
-        template += "; from one to the next {mean_change:percents} of the mix changes"
-    if summary["period_agent_steps"] is not None:
-        template += "; mixes return after {period_agent_steps:count} agent steps"
-    return Line(f"{template}.", {**summary, "changes": summary["favourites"] - 1})
 
 
 def lineage(documents: Documents, reader: Reader) -> list[Section]:
