@@ -27,10 +27,14 @@ if TYPE_CHECKING:
     from populations.records.rows import Json
     from populations.views.questions.inspection import Inspection
 
-COUNTS = (
-    *("agent_steps", "matches", "assignments_finished", "checkpoints", "ghosts", "exploits"),
-    "agent_steps_per_s",
-)
+COUNTS = ("agent_steps", "matches", "assignments_finished", "checkpoints", "ghosts", "exploits")
+KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys((*COUNTS, "agent_steps_per_s"), "count"),
+    "elapsed_s": "duration",
+    "quarantined": "players",
+}
+"""Kinds of figures that are not written as any value is."""
+
 NESTED = ("alerts", "champion", "learners", "learners_waiting")
 RATED = "{player:player}, rating {rating:elo}|, 95% {rating:interval}"
 TITLES = {"elapsed_s": "elapsed", "exploits": "copies"}
@@ -160,15 +164,7 @@ def _figures(document: Document, room: Room) -> Iterator[tuple[str, Line]]:
     for key, value in document.items():
         if key in ("schema", *NESTED) or value in (None, [], {}):
             continue
-        kind: Kind = "value"
-        if key == "elapsed_s":
-            kind = "duration"
-        elif key in COUNTS and isinstance(value, int | float):
-            kind = "count"
-        elif key == "quarantined":
-            kind = "players"
-        elif isinstance(value, Mapping):
-            kind = "listed"
+        kind = KINDS.get(key, "listed" if isinstance(value, Mapping) else "value")
         yield title_of(key), Line(f"{{value:{kind}}}", {"value": value})
     for name, best in document.get("champion", {}).items():
         # Names of populations only where there are several.

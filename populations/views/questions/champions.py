@@ -4,8 +4,7 @@ Somebody is the champion in every rated league, also where nobody has learned an
 rests on all matches, at every distance, so that the score against one opponent does not follow from
 it beyond the scatter of pairs. Whoever shows how strong a champion is shows both.
 
-Tests: `tests/populations/views/test_champions.py`, `tests/populations/views/test_anchor.py`,
-`tests/populations/views/test_unproven.py`.
+Tests: `tests/populations/views/test_champions.py`, `tests/populations/views/test_unproven.py`.
 """
 
 from __future__ import annotations

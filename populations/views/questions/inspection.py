@@ -145,12 +145,8 @@ def champion_spans(events: Iterable[EventRow]) -> list[Document]:
         population = str(event.data["population"])
         if population in current:
             current[population]["until"] = event.time
-        current[population] = {
-            "population": population,
-            "player": event.subject,
-            "since": event.time,
-            "until": None,
-        }
+        led = {"population": population, "player": event.subject, "since": event.time}
+        current[population] = {**led, "until": None}
         spans.append(current[population])
     return spans
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from populations.records.rows import AssignmentRow, EventRow, Json
+from populations.views.notices import alerts_of
 from populations.views.parts import picked
 from populations.views.questions.inspection import Document
 from populations.views.sentences import sentence
@@ -50,7 +52,7 @@ def accounts(
     events: Iterable[EventRow],
     assignments: Iterable[AssignmentRow],
     *,
-    status: Mapping[str, Json],
+    status: Mapping[str, Any],
     until: str,
 ) -> list[Document]:
     """Return the documents of learners.
@@ -73,23 +75,20 @@ def accounts(
             one.training_s += row.duration_s
         else:
             one.evaluation_s += row.duration_s
-    found = status["learners"]
-    live = {
-        str(one["learner"]): one
-        for one in (found if isinstance(found, list) else ())
-        if isinstance(one, Mapping)
-    }
+    live = {str(one["learner"]): one for one in status["learners"]}
+    # A new proof begins a new group.
     groups: dict[Json, int] = {}
     in_slot: dict[Json, int] = {}
     documents: list[Document] = []
     for name, one in known.items():
         slot = live[name].get("slot") if name in live else one.slot
+        proof = one.joined.data.get("proof")
         documents.append(
             {
                 **_now(name, one, live.get(name), status=status),
                 **_work(one, until=until),
                 "slot": slot,
-                "group": _group(one.joined.data.get("proof"), groups),
+                "group": None if proof is None else groups.setdefault(proof, len(groups) + 1),
                 "restarts": in_slot.get(slot, 0) if slot is not None else 0,
             }
         )
@@ -123,7 +122,7 @@ def _from_events(events: Iterable[EventRow]) -> dict[str, _Learner]:
 
 
 def _now(
-    name: str, one: _Learner, live: Mapping[str, Json] | None, *, status: Mapping[str, Json]
+    name: str, one: _Learner, live: Mapping[str, Json] | None, *, status: Mapping[str, Any]
 ) -> Document:
     """Return what a learner is and does."""
     doing = None if live is None else one.given.get(str(live.get("assignment")))
@@ -144,16 +143,10 @@ def _now(
     }
 
 
-def _group(proof: Json, groups: dict[Json, int]) -> int | None:
-    """Return the group of a proof, a new one for a new proof; None: there is no proof."""
-    return None if proof is None else groups.setdefault(proof, len(groups) + 1)
-
-
-def _waits_for(status: Mapping[str, Json]) -> str:
+def _waits_for(status: Mapping[str, Any]) -> str:
     """Return what an idle learner waits for, in words."""
-    alerts = status.get("alerts")
-    for alert in alerts if isinstance(alerts, list) else ():
-        if isinstance(alert, Mapping) and (pause := PAUSES.get(str(alert.get("name")))):
+    for alert in alerts_of(status):
+        if pause := PAUSES.get(str(alert.get("name"))):
             return f"{pause}: {alert.get('what')}"
     if status.get("phase") != "training":
         return f"the end of the run, which is {status.get('phase')}"

@@ -61,6 +61,8 @@ GENERATIONS = (
     Column("copies"),
 )
 
+KEPT = (*CHECKPOINTS, Column("weights_digest", "digest", "weights"))
+
 ANCESTORS = (
     player("policy"),
     Column("generation"),
@@ -163,7 +165,7 @@ def player_page(asked: Asked, name: str) -> Iterator[Block]:
             Table(GENERATIONS, newest["generations"]),
             "",
         ),
-        (CHECKPOINTS_OF, "", _checkpoints(newest["checkpoints"]), "checkpoints"),
+        (CHECKPOINTS_OF, "", Table(KEPT, checkpoint_rows(newest)), "checkpoints"),
         (EVENTS_OF, "", event_table(newest["events"][:MAX_EVENTS]), "events"),
     )
     for heading, about, body, csv in parts:
@@ -221,8 +223,3 @@ def _card(summary: Row) -> Pairs:
     return Pairs(
         [(key, Line("{value}", {"value": one})) for key, one in summary.items() if key not in known]
     )
-
-
-def _checkpoints(rows: Sequence[Row]) -> Table:
-    shown = checkpoint_rows({"checkpoints": rows})
-    return Table((*CHECKPOINTS, Column("weights_digest", "digest", "weights")), shown)
