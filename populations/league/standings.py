@@ -6,7 +6,7 @@ A policy's standing is that of its latest evaluated checkpoint; a ghost's is its
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from arena.types import Digest, Entrant, PlayerId, WeightsRef, is_external
 from populations.league.champions import champion_of, holders_of, name_of
@@ -69,10 +69,6 @@ class Standing(NamedTuple):
     def reference(self) -> WeightsRef | None:
         """Weights that the standing is about; None: there are none to load."""
         return WeightsRef(digest=self.weights, key=self.key) if self.weights and self.key else None
-
-    def picked(self, *keys: str) -> dict[str, Any]:
-        """Return some of its values as documents have them."""
-        return {key: getattr(self, key) for key in keys}
 
 
 def standings(tables: Tables, league: League) -> dict[str, list[Standing]]:

@@ -21,6 +21,7 @@ from populations.views.parts import (
     Row,
     Section,
     Table,
+    hidden,
     said,
 )
 from populations.views.run import status_document, title_of
@@ -198,15 +199,7 @@ def _compared(title: Line, labels: Sequence[str], pairs: Sequence[Pair]) -> Sect
 
 
 def _standings(document: Document, room: Room, labels: Sequence[str]) -> Iterator[Section]:
-    columns = [Column("key", "word", " ", is_label=True)]
-    for side, label in zip(SIDES, labels, strict=True):
-        columns += [
-            Column(f"{side}.player", "player", label, is_label=True),
-            # Labels, because a line about what is constant would not say of which run.
-            Column(f"{side}.rating", "elo", "rating", is_label=True),
-            Column(f"{side}.rating", "interval", "95%", is_label=True),
-            Column(f"{side}.agent_steps", "count", "steps", is_label=True, drop=1),
-        ]
+    columns = _of_both(" ", labels, PLACE)
     for name, own in _by_population(document, "champions", "standings").items():
         most = room.limit or PLACES
         shown = [
@@ -214,13 +207,40 @@ def _standings(document: Document, room: Room, labels: Sequence[str]) -> Iterato
             for entry in own
             if room.is_wide or not str(entry["key"]).isdigit() or int(str(entry["key"])) <= most
         ]
-        hidden = len(own) - len(shown)
-        more = Line("{hidden} more places hidden", {"hidden": hidden}, hint="--wide shows all")
         yield Section(
             title=Line("standings of {name}, each run on its own scale", {"name": name}),
             body=Table(columns, [_beside(entry) for entry in shown]),
-            below=[more] if hidden else [],
+            below=hidden(len(own) - len(shown), "more places"),
         )
+
+
+PLACE = (
+    Column("player", "player", "{label}"),
+    Column("rating", "elo", "rating"),
+    Column("rating", "interval", "95%"),
+    Column("agent_steps", "count", "steps", drop=1),
+)
+SCORE = (
+    Column("score", "share", "{label}"),
+    Column("score", "shares", "95%"),
+    Column("matches", "count", "matches", drop=1),
+    Column("rating", "elo", "{label} rating", drop=2),
+)
+
+
+def _of_both(title: str, labels: Sequence[str], columns: Sequence[Column]) -> list[Column]:
+    """Return a column of keys, and each of these columns for both runs."""
+    every = [
+        (side, label, one) for side, label in zip(SIDES, labels, strict=True) for one in columns
+    ]
+    return [
+        Column("key", "word", title, is_label=True),
+        # Labels, because a line about what is constant would not say of which run.
+        *(
+            Column(f"{side}.{one.key}", one.kind, one.title.format(label=label), one.drop, True)
+            for side, label, one in every
+        ),
+    ]
 
 
 def _beside(entry: Row) -> Row:
@@ -245,14 +265,7 @@ def _hyperparameters(document: Document, labels: Sequence[str]) -> Iterator[Sect
 
 
 def _opponents(document: Document, labels: Sequence[str]) -> Iterator[Section]:
-    columns = [Column("key", "word", "opponent", is_label=True)]
-    for side, label in zip(SIDES, labels, strict=True):
-        columns += [
-            Column(f"{side}.score", "share", label, is_label=True),
-            Column(f"{side}.score", "shares", "95%", is_label=True),
-            Column(f"{side}.matches", "count", "matches", is_label=True, drop=1),
-            Column(f"{side}.rating", "elo", f"{label} rating", is_label=True, drop=2),
-        ]
+    columns = _of_both("opponent", labels, SCORE)
     for name, own in _by_population(document, "opponents").items():
         rows = [_beside(entry) for entry in own]
         # The rating of the anchor is 0 in each run.

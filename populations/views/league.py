@@ -13,7 +13,18 @@ from populations.league.names import short_name
 from populations.views.charts import figures
 from populations.views.charts.figures import Figure
 from populations.views.charts.results import Key, sides_of
-from populations.views.parts import Column, Document, Line, Room, Row, Section, Table, player
+from populations.views.parts import (
+    Column,
+    Document,
+    Line,
+    Room,
+    Row,
+    Section,
+    Table,
+    hidden,
+    picked,
+    player,
+)
 from populations.views.questions.exploitability import read_exploitability
 from populations.views.view import View, listed
 
@@ -183,16 +194,12 @@ def payoff_document(run: Inspection, population: str | None, *, by_seats: bool =
         if is_trainee(entrant) and population in (None, name)
     )
     players = [
-        {"population": name, **line.picked("player", *RATING)}
+        {"population": name, **picked(line, "player", *RATING)}
         # Also of other populations: cells name them as opponents.
         for name, lines in run.standings().items()
         for line in lines
     ]
-    return {
-        "payoff": shown,
-        "players": players,
-        "merged_matches": merged,
-    }
+    return {"payoff": shown, "players": players, "merged_matches": merged}
 
 
 PAYOFF = (
@@ -291,14 +298,12 @@ def _map(document: Document, room: Room) -> Section:
         }
         for place, one in enumerate(players, 1)
     ]
-    hidden = len(everybody) - len(players)
-    more = Line("{hidden} ghosts hidden", {"hidden": hidden}, hint="--wide lists every pair")
     return Section(
         title=Line(
             "payoff: score of the line's player against the column's, in percent; best first"
         ),
         body=Table(columns, lines),
-        below=[more] if hidden else [],
+        below=hidden(len(everybody) - len(players), "ghosts", hint="--wide lists every pair"),
     )
 
 
@@ -396,11 +401,10 @@ def _leader(spans: Sequence[Row], population: object) -> Line:
     """Return who leads a population, since when, and how many led it before."""
     own = [span for span in spans if span["population"] == population]
     until = "now" if own[-1]["until"] is None else "{until:time} UTC"
-    before = ", after {changes} changes" if len(own) > 1 else ""
     return Line(
         "champion of {population}: {player:player}, from {since:time} UTC until "
-        f"{until}{before}",
-        {**own[-1], "changes": len(own) - 1},
+        f"{until}|, after {{changes}} changes",
+        {**own[-1], "changes": len(own) - 1 or None},
     )
 
 
@@ -428,12 +432,8 @@ def mixture_document(run: Inspection, population: str | None) -> Document:
 
 
 def _summary(run: Inspection, population: str, mixture: Mixture | None) -> Document:
-    row = run.tables.ratings.get(population)
-    return {
-        "cyclicity": None if row is None else row.cyclicity,
-        "num_players": None if mixture is None else mixture.num_players,
-        "worst_score": None if mixture is None else mixture.worst_score,
-    }
+    cyclicity = picked(run.tables.ratings.get(population), "cyclicity")
+    return {**cyclicity, **picked(mixture, "num_players", "worst_score")}
 
 
 def _members(mixture: Mixture) -> list[Document]:
@@ -442,9 +442,9 @@ def _members(mixture: Mixture) -> list[Document]:
     return [
         {
             "population": mixture.population,
-            **member.standing.picked("player", "kind"),
+            **picked(member.standing, "player", "kind"),
             "probability": member.probability,
-            **member.standing.picked(*RATING, "agent_steps", "weights"),
+            **picked(member.standing, *RATING, "agent_steps", "weights"),
         }
         for member in mixture.members
     ]

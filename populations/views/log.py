@@ -18,6 +18,7 @@ from populations.views.parts import (
     Row,
     Section,
     Table,
+    picked,
     player,
     said,
 )
@@ -123,16 +124,14 @@ def games_document(run: Inspection, population: str | None) -> Document:
     seats = run.league.seats
     games: list[Row] = [
         {
-            "game": row.game,
-            "time": row.time,
+            **picked(row, "game", "time"),
             "seats": [seats[seat].name for seat in row.seats],
             "players": list(row.players),
             "weights": [None if is_external(name) else name for name in row.entrants],
             "points": list(row.points),
             "returns": list(row.returns),
             "margins": [margin(row, place, seats=seats) for place in range(len(row.seats))],
-            "steps": row.steps,
-            "holds": row.holds,
+            **picked(row, "steps", "holds"),
         }
         for row in reversed(run.tables.games.values())
         if population is None or population in populations_of(row, seats=seats)

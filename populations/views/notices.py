@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from arena.types import RANDOM_BOT
-
-if TYPE_CHECKING:
-    from populations.records.rows import Json
+from populations.views.parts import Document
 
 # Leagues without cycles or styles read 0.00.
 CYCLIC = 0.25
@@ -32,7 +29,7 @@ def cyclic_warnings(cyclicity: Mapping[str, float | None], *, run: Path) -> Iter
             )
 
 
-def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Iterator[str]:
+def misfit_warnings(fits: Mapping[str, Document], *, run: Path) -> Iterator[str]:
     """Yield a line for each population whose results are not what its ratings promise.
 
     Args:
@@ -42,11 +39,10 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
     from populations.ratings.fitting.misfit import MISFIT
 
     for population, fit in fits.items():
-        misfit = float(str(fit["misfit"]))
-        if misfit >= MISFIT:
+        if fit["misfit"] >= MISFIT:
             deviations = {
-                "a pair": float(str(fit["pair_deviation"])),
-                f"against {RANDOM_BOT}": float(str(fit["anchor_deviation"])),
+                "a pair": fit["pair_deviation"],
+                f"against {RANDOM_BOT}": fit["anchor_deviation"],
             }
             # Below half an Elo the rounded number would be 0.
             parts = [f"{elo:.0f} Elo {where}" for where, elo in deviations.items() if elo >= 0.5]
@@ -57,19 +53,17 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
             )
             yield (
                 f"Warning: results of {population} {off} "
-                f"({misfit:.1f} standard deviations); intervals are widened by it; "
+                f"({fit['misfit']:.1f} standard deviations); intervals are widened by it; "
                 f"arena league {run} calibration shows where"
             )
 
 
-def anchor_text(anchor: object) -> str | None:
-    """Return what a player has won against the anchor itself; None: nothing is known.
+def anchor_text(anchor: Document) -> str:
+    """Return what a player has won against the anchor itself.
 
     Args:
-        anchor: Document of `populations.views.questions.champions.anchor_score`, or None.
+        anchor: Document of `populations.views.questions.champions.anchor_score`.
     """
-    if not isinstance(anchor, Mapping):
-        return None
     score, low, high = (anchor[key] for key in ("score", "score_low", "score_high"))
     return (
         f"{score:.3f} against {RANDOM_BOT}, 95% {low:.3f} to {high:.3f}, "
@@ -77,14 +71,14 @@ def anchor_text(anchor: object) -> str | None:
     )
 
 
-def anchor_lines(anchors: Mapping[str, object]) -> Iterator[str]:
-    """Yield what each population's champion has won against the anchor itself."""
-    for one in anchors.values():
-        if isinstance(one, Mapping):
-            yield f"champion {one['player']}: {anchor_text(one)}"
+def told_of(champion: Document) -> Iterator[str]:
+    """Yield what a champion has won against the anchor itself, and why it may not be better."""
+    if anchor := champion.get("anchor"):
+        yield anchor_text(anchor)
+    yield from unproven_lines([champion["unproven"]])
 
 
-def unproven_lines(unproven: Iterable[object]) -> Iterator[str]:
+def unproven_lines(unproven: Iterable[Document | None]) -> Iterator[str]:
     """Yield lines about champions that are not surely better than untrained, and why.
 
     Args:
@@ -92,20 +86,20 @@ def unproven_lines(unproven: Iterable[object]) -> Iterator[str]:
             better.
     """
     for one in unproven:
-        if isinstance(one, Mapping):
+        if one is not None:
             likelier, other = one["reasons"]
             yield f"{one['what']}; the most likely reasons:"
             yield f"  {likelier},"
             yield f"  or {other}"
 
 
-def alert_lines(status: Mapping[str, Json]) -> list[str]:
+def alert_lines(status: Document) -> list[str]:
     """Return a line for each alert that holds: what is wrong, and what to do."""
     return [f"alert: {one['name']}: {one['what']}. {one['advice']}" for one in alerts_of(status)]
 
 
-def alerts_of(status: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+def alerts_of(status: Document) -> list[Document]:
     """Return the alerts that hold, as a run's status lists them."""
     alerts = status.get("alerts")
-    listed = alerts if isinstance(alerts, Sequence) else ()
+    listed = alerts if isinstance(alerts, list) else ()
     return [one for one in listed if isinstance(one, Mapping)]

@@ -112,7 +112,8 @@ class Line:
     """Line of text about a row.
 
     Attributes:
-        template: Text with a field for each value, ``{key}`` or ``{key:kind}``.
+        template: Text with a field for each value, ``{key}`` or ``{key:kind}``. Pieces behind a
+            ``|`` stand where all their values are known.
         row: Values by key.
         most_lines: Most lines of a screen that it takes; 0: as many as it needs.
         hint: Words for a command line that show more; other media leave them out.
@@ -203,6 +204,17 @@ class Section:
     chart: object = None
     csv: str = ""
     is_alert: bool = False
+
+
+def picked(value: object, *keys: str) -> dict[str, Any]:
+    """Return some attributes of a row as documents have them; of None each is None."""
+    return {key: None if value is None else getattr(value, key) for key in keys}
+
+
+def hidden(number: int, what: str, *, hint: str = "--wide shows all") -> list[Line]:
+    """Return a line about rows that are not shown, if there are any."""
+    line = Line(f"{{hidden}} {what} hidden", {"hidden": number}, hint=hint)
+    return [line] if number > 0 else []
 
 
 def said(text: object, *, most_lines: int = 0) -> Line:

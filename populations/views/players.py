@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 from arena.errors import ConfigError
 from arena.types import PlayerId
 from populations.league.names import find_player
-from populations.views.notices import anchor_text, unproven_lines
-from populations.views.parts import Column, Document, Line, Room, Row, Section, Table, player, said
+from populations.views.notices import told_of
+from populations.views.parts import (
+    Column,
+    Document,
+    Line,
+    Room,
+    Row,
+    Section,
+    Table,
+    hidden,
+    picked,
+    player,
+    said,
+)
 from populations.views.questions.lives import KINDS, entries, generations_of, is_about
 from populations.views.sentences import event_document
 from populations.views.view import Operand, View
@@ -19,6 +31,12 @@ if TYPE_CHECKING:
 
 OPPONENTS = 10
 """Opponents of a champion that are shown."""
+
+LED = "leads| since {since:time} UTC|, after {changes} changes of the lead"
+"""A champion's lead; a rewind, which is made while nothing runs, may have left it that."""
+
+NEXT = "next: {next:player}, {lead:elo} Elo behind|, 95% {lead_low:signed}..{lead_high:signed}"
+STEP = "{policy:player} ({cause} at {begin:count})"
 
 CAUSES = {"exploit": "copy", "explore": "change"}
 """Words for causes of generations."""
@@ -47,8 +65,8 @@ def champion_document(run: Inspection, population: str | None) -> Document:
         champions.append(
             {
                 "population": name,
-                **best.picked("player", "generation", "agent_steps", "evaluated_agent_steps"),
-                **best.picked("checkpoint", "weights", *RATING),
+                **picked(best, "player", "generation", "agent_steps", "evaluated_agent_steps"),
+                **picked(best, "checkpoint", "weights", *RATING),
                 # Null where the journal has not recorded yet that it leads.
                 "since": last.get("since") if last.get("player") == best.player else None,
                 "changes": max(len(history) - 1, 0),
@@ -90,28 +108,12 @@ def champion(document: Document, room: Room) -> Iterator[Section]:
         none = "no champion yet: there is one after the first fit of evaluation matches"
         yield Section(below=[Line(none)])
     for one in champions:
-        lines = [said(text) for text in told_of(one)]
-        changes = one.get("changes") or 0
-        # A rewind, which is made while nothing runs, may have left it the lead.
-        since = " since {since:time} UTC" if one["since"] is not None else ""
-        lines.append(
-            Line(
-                f"leads{since}, after {{changes}} changes of the lead", {**one, "changes": changes}
-            )
-        )
+        lines = [*map(said, told_of(one)), Line(LED, one)]
         if one.get("next") is not None:
-            between = (
-                ", 95% {lead_low:signed}..{lead_high:signed}"
-                if one.get("lead_low") is not None
-                else ""
-            )
-            lines.append(Line("next: {next:player}, {lead:elo} Elo behind" + between, one))
+            lines.append(Line(NEXT, one))
         if line := one.get("line", ()):
             path = [
-                Line(
-                    "{policy:player} ({cause} at {begin:count})",
-                    {**part, "cause": CAUSES.get(str(part["cause"]), part["cause"])},
-                )
+                Line(STEP, {**part, "cause": CAUSES.get(str(part["cause"]), part["cause"])})
                 for part in line
             ]
             lines.append(Line("its line of weights: {path:path}", {"path": path}))
@@ -125,20 +127,11 @@ def champion(document: Document, room: Room) -> Iterator[Section]:
         )
         opponents = one["opponents"]
         shown = opponents if room.is_wide else opponents[: room.limit or OPPONENTS]
-        hidden = len(opponents) - len(shown)
-        more = Line("{hidden} more opponents hidden", {"hidden": hidden}, hint="--wide shows all")
         yield Section(
             title=Line("results, the worst score first"),
             body=Table(RESULTS, shown),
-            below=[more] if hidden else [],
+            below=hidden(len(opponents) - len(shown), "more opponents"),
         )
-
-
-def told_of(one: Row) -> Iterator[str]:
-    """Yield what a champion has won against the anchor itself, and why it may not be better."""
-    if score := anchor_text(one.get("anchor")):
-        yield score
-    yield from unproven_lines([one["unproven"]])
 
 
 def why_document(run: Inspection, population: str | None, *, player: str | None = None) -> Document:
@@ -161,19 +154,13 @@ def why_document(run: Inspection, population: str | None, *, player: str | None 
         for event in run.reader.events(kinds=KINDS)
         if is_about({**event.data, "kind": event.kind, "subject": event.subject}, subject)
     ]
-    ghost = tables.ghosts.get(PlayerId(subject.player))
+    kind = "ghost" if PlayerId(subject.player) in tables.ghosts else "checkpoint"
+    kind = "policy" if subject.agent_steps is None else kind
     return {
         "player": subject.player,
-        "population": row.population,
-        "policy": row.policy,
-        "kind": "policy"
-        if subject.agent_steps is None
-        else "ghost"
-        if ghost is not None
-        else "checkpoint",
-        "role": row.role,
-        "state": row.state,
-        "generation": row.generation,
+        **picked(row, "population", "policy"),
+        "kind": kind,
+        **picked(row, "role", "state", "generation"),
         "agent_steps": row.agent_steps if subject.agent_steps is None else subject.agent_steps,
         "entries": list(entries(events, subject, generations=generations_of(run))),
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from populations.storage.lock import lock_holder
-from populations.views.notices import alert_lines, anchor_text, unproven_lines
+from populations.views.notices import alert_lines, told_of
 from populations.views.parts import (
     Column,
     Document,
@@ -17,6 +17,7 @@ from populations.views.parts import (
     Row,
     Section,
     Table,
+    picked,
     player,
     said,
 )
@@ -26,11 +27,16 @@ if TYPE_CHECKING:
     from populations.records.rows import Json
     from populations.views.questions.inspection import Inspection
 
-COUNTS = (
-    *("agent_steps", "matches", "assignments_finished", "checkpoints", "ghosts", "exploits"),
-    "agent_steps_per_s",
-)
+COUNTS = ("agent_steps", "matches", "assignments_finished", "checkpoints", "ghosts", "exploits")
+KINDS: Mapping[str, Kind] = {
+    **dict.fromkeys((*COUNTS, "agent_steps_per_s"), "count"),
+    "elapsed_s": "duration",
+    "quarantined": "players",
+}
+"""Kinds of figures that are not written as any value is."""
+
 NESTED = ("alerts", "champion", "learners", "learners_waiting")
+RATED = "{player:player}, rating {rating:elo}|, 95% {rating:interval}"
 TITLES = {"elapsed_s": "elapsed", "exploits": "copies"}
 """Words for figures whose keys are others."""
 
@@ -59,14 +65,9 @@ def status_document(run: Inspection, population: str | None) -> Document:
         "reason": row.reason,
         "pid": holder,
         "epoch": row.epoch,
-        "endpoint": live.get("endpoint"),
-        "store_endpoint": live.get("store_endpoint"),
-        "phase": live.get("phase"),
+        **{key: live.get(key) for key in ("endpoint", "store_endpoint", "phase")},
         "alerts": _alerts(run, live, is_running=state == "running"),
-        "elapsed_s": row.elapsed_s,
-        "agent_steps": row.agent_steps,
-        "matches": row.matches,
-        "assignments_finished": row.assignments_finished,
+        **picked(row, "elapsed_s", "agent_steps", "matches", "assignments_finished"),
         "checkpoints": sum(1 for c in tables.checkpoints.values() if c.state == "present"),
         "ghosts": len(tables.ghosts),
         "parameters": _parameters(run),
@@ -80,7 +81,7 @@ def status_document(run: Inspection, population: str | None) -> Document:
         "learners_waiting": live.get("learners_waiting"),
         "champion": {
             name: {
-                **best.picked("player", "checkpoint", *RATING),
+                **picked(best, "player", "checkpoint", *RATING),
                 "anchor": anchor_score(run, name, best),
                 "unproven": unproven(run, name, best),
             }
@@ -163,25 +164,13 @@ def _figures(document: Document, room: Room) -> Iterator[tuple[str, Line]]:
     for key, value in document.items():
         if key in ("schema", *NESTED) or value in (None, [], {}):
             continue
-        kind: Kind = "value"
-        if key == "elapsed_s":
-            kind = "duration"
-        elif key in COUNTS and isinstance(value, int | float):
-            kind = "count"
-        elif key == "quarantined":
-            kind = "players"
-        elif isinstance(value, Mapping):
-            kind = "listed"
+        kind = KINDS.get(key, "listed" if isinstance(value, Mapping) else "value")
         yield title_of(key), Line(f"{{value:{kind}}}", {"value": value})
     for name, best in document.get("champion", {}).items():
-        between = ", 95% {rating:interval}" if best.get("rating_low") is not None else ""
         # Names of populations only where there are several.
         of = f" of {name}" if len(room.populations) > 1 else ""
-        yield f"champion{of}", Line("{player:player}, rating {rating:elo}" + between, best)
-        if score := anchor_text(best.get("anchor")):
-            yield "", said(score)
-        for line in unproven_lines([best["unproven"]]):
-            yield "", said(line.strip())
+        yield f"champion{of}", Line(RATED, best)
+        yield from (("", said(line.strip())) for line in told_of(best))
     if waiting := document.get("learners_waiting"):
         yield "learners waiting", Line("{n} for a place to run", {"n": waiting})
     for row in document.get("learners", ()):
@@ -206,19 +195,10 @@ def learners_document(run: Inspection, population: str | None) -> Document:
     events = run.reader.events(kinds=KINDS)
     last = run.reader.events(limit=1, newest=True)
     status = status_document(run, None)
-    rows = accounts(
-        events,
-        run.reader.all_assignments(),
-        status=status,
-        until=last[0].time if last else "",
-    )
-    return {
-        "state": status["state"],
-        "phase": status["phase"],
-        "agent_steps_per_s": status["agent_steps_per_s"],
-        "learners_waiting": status["learners_waiting"],
-        "learners": rows,
-    }
+    until = last[0].time if last else ""
+    rows = accounts(events, run.reader.all_assignments(), status=status, until=until)
+    shown = ("state", "phase", "agent_steps_per_s", "learners_waiting")
+    return {**{key: status[key] for key in shown}, "learners": rows}
 
 
 LEARNERS = (
@@ -259,12 +239,9 @@ def _work(row: Row) -> Line | None:
     """Return what a learner does, waits for, or why it went away, and its last fault."""
     parts: list[str] = []
     if row.get("doing"):
-        policies = " {policies:players}" if row.get("policies") else ""
         # Steps so far; an evaluation counts those of its matches.
-        is_counted = isinstance(row.get("progress"), int | float)
-        done = ", {progress:count} steps so far" if is_counted else ""
-        since = ", since {since:time} UTC" if row.get("since") else ""
-        parts.append("{doing}" + policies + done + since)
+        done = "|, {progress:count} steps so far|, since {since:time} UTC|"
+        parts.append("{doing}| {policies:players}" + done)
     if row.get("waits_for"):
         parts.append("waits for {waits_for:sentence}")
     if row.get("left") is not None:

@@ -5,6 +5,7 @@ Tests: `tests/tools/terminal/test_text.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 
@@ -38,3 +39,20 @@ def moment(time: object) -> datetime | None:
     except ValueError:
         return None
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+def seconds(begin: object, end: object) -> float | None:
+    """Return the seconds between two times of documents, at least 0; None if one is none."""
+    first, last = moment(begin), moment(end)
+    return None if first is None or last is None else max((last - first).total_seconds(), 0.0)
+
+
+def texts(values: object) -> Iterator[str]:
+    """Yield the texts of nested lists and objects, keys of objects among them."""
+    if isinstance(values, str):
+        yield values
+    elif isinstance(values, Mapping):
+        yield from texts([*values.keys(), *values.values()])
+    elif isinstance(values, Sequence):
+        for one in values:
+            yield from texts(one)

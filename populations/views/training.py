@@ -26,6 +26,8 @@ from populations.views.parts import (
     Section,
     Table,
     Tree,
+    hidden,
+    picked,
     player,
 )
 from populations.views.view import View, listed
@@ -55,10 +57,7 @@ def lineage_document(run: Inspection, population: str | None) -> Document:
     }
     policies = [
         {
-            "policy": row.policy,
-            "generation": row.generation,
-            "parent": row.parent,
-            "agent_steps": row.agent_steps,
+            **picked(row, "policy", "generation", "parent", "agent_steps"),
             "rating": ratings.get(row.policy),
             "state": row.state,
         }
@@ -116,13 +115,8 @@ def lineage(document: Document, room: Room) -> Iterator[Section]:
             line = _line(rows, now, times={"began": began, "started": document.get("started")})
             branches[first] = Tree(line)
             above.branches.append(branches[first])
-        hidden = len(lives) - len(shown)
-        more = Line(
-            "{hidden} lives without living descendants hidden",
-            {"hidden": hidden},
-            hint="--wide shows all",
-        )
-        yield Section(body=tree, below=[more] if hidden else [])
+        below = hidden(len(lives) - len(shown), "lives without living descendants")
+        yield Section(body=tree, below=below)
 
 
 def _living(lives: Lives, life_of: Mapping[str, str], now: Mapping[str, Row]) -> Lives:
@@ -162,16 +156,11 @@ def _line(rows: Sequence[Row], now: Mapping[str, Row], *, times: Row) -> Line:
     parts = ["{policy:player}", "gen {generation}" if len(rows) == 1 else "gen {generation}-{to}"]
     if first["parent"] is not None:
         is_timed = None not in times.values()
-        parts.append(
-            "copied {donor:player}@{parent_agent_steps:count}"
-            + (" at {times:since}" if is_timed else "")
-        )
+        copied = "copied {donor:player}@{parent_agent_steps:count}"
+        parts.append(copied + (" at {times:since}" if is_timed else ""))
     elif first["cause"] != "start":
         parts.append("{cause}")
-    parts.append("{agent_steps_begin:count}-{end:count}")
-    gained = _gained(rows)
-    if gained is not None:
-        parts.append("{gained:signed} Elo")
+    parts.append("{agent_steps_begin:count}-{end:count}|, {gained:signed} Elo|")
     if is_last:
         parts.append("now" if policy.get("state") == "active" else "{state}")
     values = {
@@ -180,7 +169,7 @@ def _line(rows: Sequence[Row], now: Mapping[str, Row], *, times: Row) -> Line:
         "donor": str(first["parent"]).split("#")[0],
         "times": times,
         "end": end,
-        "gained": gained,
+        "gained": _gained(rows),
         "state": policy.get("state"),
     }
     return Line(", ".join(parts), values)
@@ -221,15 +210,10 @@ def hyperparameters_document(run: Inspection, population: str | None) -> Documen
 
 def hyperparameter_rows(document: Document) -> list[Row]:
     """Return a row per policy: its values, and factors of schedules."""
-    policies = document["policies"]
-    factors = document.get("factors", {})
     return [
-        {
-            "policy": name,
-            **values,
-            **{f"{key}_factor": factor for key, factor in factors.get(name, {}).items()},
-        }
-        for name, values in policies.items()
+        {"policy": name, **values, **{f"{key}_factor": f for key, f in own.items()}}
+        for name, values in document["policies"].items()
+        for own in [document.get("factors", {}).get(name, {})]
     ]
 
 
@@ -248,13 +232,11 @@ def hyperparameters(document: Document, room: Room) -> Iterator[Section]:
         for event in document.get("changes", ())
         if event.get("new") is not None and event.get("old") is not None
     ]
-    earlier = len(changes) - LAST_CHANGES
-    hidden = Line("{n} earlier changes hidden", {"n": earlier}, hint="events --kind explored ...")
+    hint = "events --kind explored ..."
+    earlier = hidden(len(changes) - LAST_CHANGES, "earlier changes", hint=hint)
     if changes:
-        yield Section(
-            title=Line("last changes (times UTC)"),
-            below=[*map(_change, changes[-LAST_CHANGES:]), *([hidden] if earlier > 0 else [])],
-        )
+        shown = [*map(_change, changes[-LAST_CHANGES:]), *earlier]
+        yield Section(title=Line("last changes (times UTC)"), below=shown)
 
 
 def _change(event: Row) -> Line:
@@ -264,10 +246,9 @@ def _change(event: Row) -> Line:
         for k, v in new.items()
         if old.get(k) != v
     ]
-    donor = " {donor:player}" if event.get("donor") else ""
-    at = " at {agent_steps:count}" if event.get("agent_steps") is not None else ""
     return Line(
-        f"{{time:time}} {{subject:player}} {{kind}}{donor}{at}: {{differences:lines}}",
+        "{time:time} {subject:player} {kind}| {donor:player}| at {agent_steps:count}|: "
+        "{differences:lines}",
         {**event, "differences": differences or [Line("nothing")]},
     )
 
@@ -315,16 +296,13 @@ METRICS = (
 
 def metric_rows(document: Document) -> list[Row]:
     """Return a row for each number."""
+    from populations.views.questions.metrics import KEYS
+
     return [
-        {
-            "policy": line["policy"],
-            "agent_steps": line["agent_steps"],
-            "metric": name,
-            "value": value,
-        }
+        {**{key: line[key] for key in KEYS}, "metric": name, "value": value}
         for line in document["metrics"]
         for name, value in line.items()
-        if name not in ("policy", "agent_steps")
+        if name not in KEYS
     ]
 
 
@@ -342,8 +320,7 @@ def matches_document(run: Inspection, population: str | None) -> Document:
                 seat.name: _entrant(run, entrant)
                 for seat, entrant in zip(seats_of_kind[row.kind], row.tally.entrants, strict=True)
             },
-            "matches": row.tally.matches,
-            "distinct": row.tally.distinct,
+            **picked(row.tally, "matches", "distinct"),
             "pairs": [structs.asdict(pair) for pair in row.tally.pairs],
             "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
             # Not per match: in cooperation a match is two episodes.

@@ -1,9 +1,10 @@
 """Templates of sentences: numbers, players and changes as people read them.
 
 A template has fields ``{key:form}``: a key of an event's data (of a part by its dotted path), and
-one of `FORMS`. A piece of a sentence with a field that is unknown is left out, because events of
-other releases have other data. Values are put in as they are: what a value has of braces or markup
-is no template.
+one of `FORMS`, and is divided into pieces by ``|``. A piece with a field that is unknown is left
+out, because events of other releases have other data; a piece that begins with ``~`` stands only
+where the one before it is left out. Values are put in as they are: what a value has of braces or
+markup is no template.
 
 Tests: `tests/populations/views/test_sentences.py`.
 """
@@ -14,7 +15,6 @@ import functools
 import math
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from populations.records.rows import Json
 
@@ -24,55 +24,60 @@ MAX_CHARS = 300
 MAX_LISTED = 4
 """Entries of a list that a sentence names; of more it says the number."""
 
+OTHERWISE = "~"
+"""Beginning of a piece that stands only where the piece before it is left out."""
+
 Data = Mapping[str, Json]
 Name = Callable[[str], str]
 """Function that returns how a player is called."""
 
 
+Parsed = tuple[tuple[str, str | None, str], ...]
+"""Texts of a piece, each with the key and form of the field behind it."""
+
+
 @functools.cache
-def _parsed(template: str) -> tuple[tuple[str, str | None, str], ...]:
-    """Return a template's texts, each with the key and form of the field behind it."""
+def _parsed(template: str) -> tuple[tuple[bool, Parsed], ...]:
+    """Return the pieces of a sentence, each with whether it replaces the one before."""
     # Kept, because a run has very many events of few kinds.
-    parts = string.Formatter().parse(template)
-    return tuple((text, key, form or "text") for text, key, form, _ in parts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wording:
-    """Sentence of one kind of event.
-
-    Attributes:
-        heads: Beginnings; the first whose fields are all known is taken.
-        tails: Pieces that follow it, each where its fields are known.
-    """
-
-    heads: tuple[str, ...]
-    tails: tuple[str, ...] = ()
-
-    @functools.cached_property
-    def fields(self) -> frozenset[tuple[str, str]]:
-        """Keys that it asks for, with their forms."""
-        templates = (*self.heads, *self.tails)
-        return frozenset(
-            (key, form) for one in templates for _, key, form in _parsed(one) if key is not None
+    return tuple(
+        (
+            piece.startswith(OTHERWISE),
+            tuple(
+                (text, key, form or "text")
+                for text, key, form, _ in string.Formatter().parse(piece.removeprefix(OTHERWISE))
+            ),
         )
-
-    def render(self, data: Data, *, name: Name) -> str | None:
-        """Return the sentence, or None if not even a beginning is known."""
-        head = next(filter(None, (_rendered(one, data, name=name) for one in self.heads)), None)
-        if head is None:
-            return None
-        return head + "".join(_rendered(one, data, name=name) or "" for one in self.tails)
+        for piece in template.split("|")
+    )
 
 
-def said(*heads: str, then: Sequence[str] = ()) -> Wording:
-    """Return a wording by its beginnings and what may follow."""
-    return Wording(heads=heads, tails=tuple(then))
+@functools.cache
+def fields(template: str) -> frozenset[tuple[str, str]]:
+    """Return the keys that a sentence asks for, with their forms."""
+    return frozenset(
+        (key, form) for _, piece in _parsed(template) for _, key, form in piece if key is not None
+    )
 
 
-def _rendered(template: str, data: Data, *, name: Name) -> str | None:
+def told(template: str, data: Data, *, name: Name) -> str | None:
+    """Return a sentence with its values, or None if not even its beginning is known."""
     parts: list[str] = []
-    for text, key, form in _parsed(template):
+    is_shown = True
+    for is_other, piece in _parsed(template):
+        if is_other and is_shown:
+            continue
+        if not (is_other or is_shown or parts):
+            return None
+        part = _rendered(piece, data, name=name)
+        is_shown = part is not None
+        parts += [] if part is None else [part]
+    return "".join(parts) or None
+
+
+def _rendered(piece: Parsed, data: Data, *, name: Name) -> str | None:
+    parts: list[str] = []
+    for text, key, form in piece:
         parts.append(text)
         if key is not None:
             value = FORMS[form](_value(data, key), name)
@@ -210,8 +215,7 @@ FORMS: Mapping[str, Callable[[Json, Name], str | None]] = {
     "size": _size,
     "values": _values,
     "pairs": _pairs,
-    # Conditions: they add no text.
+    # A condition, which adds no text.
     "when": lambda value, _: "" if value else None,
-    "unless": lambda value, _: None if value else "",
 }
 """Forms of a field: functions of its value and of the name of a player; None: unknown."""

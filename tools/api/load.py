@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from arena.errors import CheckpointCorrupt, ConfigError
 from arena.types import is_bot
 
-from .player import Part, Player
+from .player import Player
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..players.game import Game
     from ..players.weights import MixtureWeights, PolicyWeights
+    from .player import Part
 
 
 def load(

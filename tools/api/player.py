@@ -6,7 +6,7 @@ Tests: `tests/tools/api/test_load.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from arena.errors import NoValue
 
@@ -15,35 +15,12 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
 
+    from arena.export.champion import GraphPlayer
 
-class Part(Protocol):
-    """Player of one population, as `arena.export.champion.GraphPlayer` is one."""
+    from .bots import BotPlayer
 
-    @property
-    def agents(self) -> list[str]:
-        """Agents that it can play."""
-
-    def act(
-        self,
-        observation: object,
-        action_mask: object,
-        *,
-        agent: str | None,
-        sample: bool,
-        seed: int | None,
-    ) -> Any:  # noqa: ANN401
-        """Choose actions."""
-
-    def probabilities(
-        self, observation: object, action_mask: object, *, agent: str | None
-    ) -> npt.NDArray[np.float64]:
-        """Return the probabilities of choices."""
-
-    def value(self, observation: object, *, agent: str | None) -> float | npt.NDArray[np.float32]:
-        """Return the expected discounted return."""
-
-    def reset(self, *, seed: int | None) -> None:
-        """Begin a new episode."""
+    Part = BotPlayer | GraphPlayer
+    """Player of one population."""
 
 
 class Player:

@@ -139,7 +139,7 @@ def _start(
     from populations.controller.server.server import utc_now
     from populations.storage.lock import RunLock
 
-    from .imported_weights import find_immigrants, find_outsiders, find_resets, played_lines
+    from .imported_weights import find_arrivals, find_outsiders, played_lines
 
     if source is None:
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
@@ -151,7 +151,7 @@ def _start(
     run_file, initial = _new_run_file(draft, source, overrides, target=target, origin=origin)
     # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
     outsiders = find_outsiders(run_file)
-    immigrants = find_immigrants(run_file) | find_resets(run_file)
+    immigrants = find_arrivals(run_file)
     make_run_directory(target)
     with RunLock(target):
         # Again, because only the lock keeps a second launch out.

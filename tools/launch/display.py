@@ -518,15 +518,15 @@ def alert_event(row: EventRow) -> str:
 def alert(status: Mapping[str, Json]) -> str:
     """Return a line about a pause, for the disk or because nothing finishes; empty: none is."""
     return "  ".join(
-        f"{PAUSES[name]}: {one['what']}"
+        f"{PAUSES[one['name']]}: {one['what']}"
         for one in alerts_of(status)
-        if (name := str(one["name"])) in PAUSES
+        if one["name"] in PAUSES
     )
 
 
 def alert_names(status: Mapping[str, Json]) -> str:
     """Return the names of the alerts that hold, to end a line with."""
-    names = ", ".join(dict.fromkeys(str(one["name"]) for one in alerts_of(status)))
+    names = ", ".join(dict.fromkeys(one["name"] for one in alerts_of(status)))
     return f"  alerts: {names}" if names else ""
 
 

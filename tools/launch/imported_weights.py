@@ -145,48 +145,35 @@ def players_by_population(
     return found
 
 
-def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
-    """Find files with the weights of ``pbt.immigration.from``, by their directory in the run's.
+def find_arrivals(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
+    """Find files with the weights of ``pbt.immigration.from`` and ``roles.reset``, by their
+    directory in the run's.
 
     Raises:
         ConfigError: If one has no weights that fit the population that it would come into.
     """
     from populations.controller.evolution.immigration import immigrant_key
-
-    files: dict[str, Mapping[str, bytes]] = {}
-    for name in run_file.config.learning:
-        # A population's own section counts, as when the run looks for immigrants.
-        immigration = run_file.config.pbt_of(name).immigration
-        for index, player in enumerate(immigration.players):
-            said = f"populations.{name}.pbt.immigration.from: {player}"
-            # By position, because a run resumes without the paths it was launched with.
-            files[immigrant_key(name, index)] = _import(run_file, player, name, said=said).files
-    return files
-
-
-def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
-    """Find files with the weights of ``roles.reset``, by their directory in the run's.
-
-    Empty unless that is a player of another run, and a policy starts again.
-
-    Raises:
-        ConfigError: If it has no weights that fit a population that has exploiters.
-    """
     from populations.controller.evolution.resets import reset_key
     from populations.roles import has_exploiters
 
-    roles = run_file.config.roles
-    names = [
-        name
-        for name, population in run_file.config.populations.items()
-        if has_exploiters(population.roles)
-    ]
+    config = run_file.config
+    wanted = {
+        # By position, because a run resumes without the paths it was launched with.
+        immigrant_key(name, index): (player, name, f"populations.{name}.pbt.immigration.from")
+        for name in config.learning
+        # A population's own section counts, as when the run looks for immigrants.
+        for index, player in enumerate(config.pbt_of(name).immigration.players)
+    }
     # Only exploiters start again, and `roles.reset` may name their own weights.
-    if not roles.is_imported or not names:
-        return {}
-    said = f"roles.reset: {roles.reset}"
+    if config.roles.is_imported:
+        wanted |= {
+            reset_key(name): (config.roles.reset, name, "roles.reset")
+            for name, population in config.populations.items()
+            if has_exploiters(population.roles)
+        }
     return {
-        reset_key(name): _import(run_file, roles.reset, name, said=said).files for name in names
+        key: _import(run_file, player, name, said=f"{where}: {player}").files
+        for key, (player, name, where) in wanted.items()
     }
 
 

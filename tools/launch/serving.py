@@ -95,8 +95,8 @@ def last_lines(
             f"{low:z.0f}+" if high is None else f"{one['rating']:z.0f} [{low:z.0f}, {high:z.0f}]"
         )
         yield f"champion{of}: {one['player']}, rating {rating}"
-        if score := anchor_text(one.get("anchor")):
-            yield f"  {score}"
+        if anchor := one.get("anchor"):
+            yield f"  {anchor_text(anchor)}"
         yield from unproven_lines([one["unproven"]])
     proven = [name for name, one in champions.items() if one["unproven"] is None]
     if len(proven) == len(champions):

@@ -26,6 +26,9 @@ from .watch import Query
 
 WATCH_S = 2.0
 
+UNDRAWN = ("--csv", "--watch", "--seats", "--exploitability", "--optuna")
+"""Options that a plot excludes."""
+
 
 def league(
     run: RunDirectory,
@@ -125,31 +128,27 @@ def league(
 
     if as_json and as_csv:
         raise ConfigError("--json and --csv exclude each other")
-    if plot is not None:
-        others = {
-            "--csv": as_csv,
-            "--watch": watch,
-            "--seats": seats,
-            "--exploitability": exploitability,
-            "--optuna": optuna is not None,
-        }
-        for name in (name for name, is_given in others.items() if is_given):
+    values = {
+        "--csv": as_csv,
+        "--watch": watch,
+        "--seats": seats,
+        "--exploitability": exploitability,
+        "--optuna": optuna,
+        "--metric": metric or None,
+        "--kind": kind or None,
+        "--since": since,
+        "--player": player,
+        "--limit": limit,
+    }
+    given = [name for name, value in values.items() if value not in (None, False)]
+    for name in UNDRAWN:
+        if plot is not None and name in given:
             raise ConfigError(f"--plot and {name} exclude each other")
     for name, is_given in (("--trust", trust), ("--code", code is not None)):
         if is_given and not exploitability:
             raise ConfigError(f"{name} belongs to --exploitability: no view imports code")
     # An option that would change nothing is refused, not ignored.
-    given = {
-        "--seats": seats,
-        "--exploitability": exploitability,
-        "--optuna": optuna is not None,
-        "--metric": bool(metric),
-        "--kind": bool(kind),
-        "--since": since is not None,
-        "--player": player is not None,
-        "--limit": limit is not None,
-    }
-    _check(view, operand, [name for name, is_given in given.items() if is_given])
+    _check(view, operand, [name for name in given if name not in ("--csv", "--watch")])
     if optuna is not None:
         _write_studies(run, optuna, population, as_json=as_json)
         return

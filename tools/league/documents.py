@@ -69,30 +69,25 @@ def view_named(name: str) -> View:
 def view_document(
     run: Path, view: str, population: str | None = None, **options: object
 ) -> dict[str, Any]:
-    """Return the document of a view, as `opened_view` does."""
-    return dict(opened_view(run, view, population, **options).document)
-
-
-def opened_view(run: Path, view: str, population: str | None = None, **options: object) -> Opened:
-    """Return the document of a view of `VIEWS` as it is now, and the run's populations.
-
-    Args:
-        run: Run directory.
-        view: Name of the view.
-        population: Population that it is restricted to. None: all.
-        **options: Options of the view's document.
-
-    Raises:
-        ConfigError: If there is no run, or it has no such population.
-        StorageError: If its journal cannot be read.
-    """
-    return opened_views(run, [view], population, **options)[0]
+    """Return the document of a view, as `opened_views` does."""
+    return dict(opened_views(run, [view], population, **options)[0].document)
 
 
 def opened_views(
     run: Path, names: Sequence[str], population: str | None = None, /, **options: object
 ) -> list[Opened]:
-    """Return documents of several views at one moment; options are those of the first."""
+    """Return documents of views of `VIEWS` at one moment, now, and the run's populations.
+
+    Args:
+        run: Run directory.
+        names: Names of the views.
+        population: Population that they are restricted to. None: all.
+        **options: Options of the first view's document.
+
+    Raises:
+        ConfigError: If there is no run, or it has no such population.
+        StorageError: If its journal cannot be read.
+    """
     from populations.gc_pause import collector_paused
     from populations.views.views import document
 

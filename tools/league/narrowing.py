@@ -13,9 +13,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from populations.views.parts import Document, Row
-from populations.views.texts import moment
+from populations.views.texts import moment, texts
 from populations.views.view import View
 
 QUIET = ("start_assigned", "train_assigned", "evaluation_assigned", "ratings_fitted")
@@ -83,18 +84,8 @@ def concerns(row: Row, player: str) -> bool:
     """Return whether a row names a player, or one of a policy's ghosts and generations."""
     return any(
         name == player or name.startswith((f"{player}@", f"{player}#"))
-        for name in _texts(row.values())
+        for name in texts([*row.values()])
     )
-
-
-def _texts(values: Iterable[object]) -> Iterable[str]:
-    for value in values:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, Mapping):
-            yield from _texts([*value.keys(), *value.values()])
-        elif isinstance(value, Sequence):
-            yield from _texts(value)
 
 
 def select_rows(
@@ -122,6 +113,14 @@ def without_quiet(document: Document) -> Narrowed:
     return Narrowed(document={**document, "events": loud}, quiet=quiet)
 
 
+def lists_of(entries: Any) -> Mapping[str, list[Any]]:  # noqa: ANN401 - a document's
+    """Return lists of entries by their names; a single list, or what an object has, has none."""
+    if isinstance(entries, list):
+        return {"": entries}
+    is_grouped = all(isinstance(rows, list) for rows in entries.values())
+    return entries if is_grouped else {"": list(entries.items())}
+
+
 def limited(document: Document, view: View, limit: int | None) -> Narrowed:
     """Return a document with the entries that matter most, in the order in which they are shown.
 
@@ -131,11 +130,7 @@ def limited(document: Document, view: View, limit: int | None) -> Narrowed:
         limit: Most entries of a list; None: all.
     """
     entries = document[view.limits]
-    if isinstance(entries, Mapping) and not all(isinstance(v, list) for v in entries.values()):
-        kept = dict(list(entries.items())[:limit])
-        hidden = len(entries) - len(kept)
-        return Narrowed(document={**document, view.limits: kept}, hidden=hidden)
-    lists = entries if isinstance(entries, Mapping) else {"": entries}
+    lists = lists_of(entries)
     hidden, shown = 0, {}
     for name, rows in lists.items():
         ordered = view.order(rows, document)
@@ -143,5 +138,5 @@ def limited(document: Document, view: View, limit: int | None) -> Narrowed:
             hidden += len(ordered) - limit
             ordered = ordered[len(ordered) - limit :] if view.keeps_last else ordered[:limit]
         shown[name] = ordered
-    new = shown if isinstance(entries, Mapping) else shown[""]
+    new = shown if lists is entries else type(entries)(shown[""])
     return Narrowed(document={**document, view.limits: new}, hidden=hidden)

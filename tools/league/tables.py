@@ -20,7 +20,7 @@ from populations.views.views import VIEWS
 
 from ..show.text import drawn
 from .documents import Opened
-from .narrowing import Narrowed, limited, without_quiet
+from .narrowing import Narrowed, limited, lists_of, without_quiet
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -113,12 +113,8 @@ def _limit(shown: Shown, document: Document, screen: Screen, available: Room) ->
     # A pipe has room for everything.
     if not screen.is_terminal or shown.view.fits(document, available):
         return None
-    entries = document[shown.view.limits]
-    # Tables beside each other share a screen; a list is one.
-    is_grouped = isinstance(entries, Mapping) and all(
-        isinstance(rows, list) for rows in entries.values()
-    )
-    num_tables = max(len(entries), 1) if is_grouped else 1
+    # Tables beside each other share a screen.
+    num_tables = max(len(lists_of(document[shown.view.limits])), 1)
     return max(room(shown, screen) // num_tables, LEAST_ROWS)
 
 
@@ -143,25 +139,17 @@ def print_view(shown: Shown, opened: Opened, *, warnings: Sequence[str] = ()) ->
 
 def warning_lines(run: Path, view: str, document: Document) -> list[str]:
     """Return lines about champions, and ratings that mislead: documents have them as figures."""
-    from populations.views.notices import (
-        anchor_lines,
-        cyclic_warnings,
-        misfit_warnings,
-        unproven_lines,
-    )
+    from populations.views import notices
 
     if not VIEWS[view].warns:
         return []
     # The view calibration has a fit, but neither cyclicity nor champions.
-    cyclicity = document.get("cyclicity", {})
-    fits = document["fit"]
-    unproven = document.get("unproven", {})
-    anchors = document.get("anchor", {})
+    anchors = (one for one in document.get("anchor", {}).values() if one is not None)
     return [
-        *anchor_lines(anchors),
-        *misfit_warnings(fits, run=run),
-        *cyclic_warnings(cyclicity, run=run),
-        *unproven_lines(unproven.values()),
+        *(f"champion {one['player']}: {notices.anchor_text(one)}" for one in anchors),
+        *notices.misfit_warnings(document["fit"], run=run),
+        *notices.cyclic_warnings(document.get("cyclicity", {}), run=run),
+        *notices.unproven_lines(document.get("unproven", {}).values()),
     ]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from populations.views.views import VIEWS
 
 from ..terminal.output import console
-from .documents import Opened, inspected, opened_view
+from .documents import Opened, inspected, opened_views
 from .keys import Keys, read_keys
 from .narrowing import select_rows
 from .tables import Shown, rendered, room, warning_lines
@@ -60,7 +60,8 @@ class Query:
         if self.measures and view == "standings":
             # In each round: players appear while the run goes on, and only new ones are measured.
             self._measure()
-        opened = opened_view(self.run, view, self.population, **VIEWS[view].arguments(self.given))
+        own = VIEWS[view].arguments(self.given)
+        (opened,) = opened_views(self.run, [view], self.population, **own)
         document = opened.document
         if view == "payoff":
             # As the player: the same results stand there from the other side, too.

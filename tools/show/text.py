@@ -236,14 +236,10 @@ def _beside(beside: Beside, room: Room) -> Iterator[RenderableType]:
         for key, (_, kind, *values) in zip(keys, beside.rows, strict=True)
     ]
     if rows:
-        columns = (Column("0", "sentence", " "), *_labelled(beside.labels))
+        labels = enumerate(map(plain, (" ", *beside.labels)))
+        columns = [Column(str(place), "sentence", label) for place, label in labels]
         cells = dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True))
         yield _grid(cells, room)
-
-
-def _labelled(labels: Sequence[str]) -> Iterator[Column]:
-    for place, label in enumerate(labels, 1):
-        yield Column(str(place), "sentence", plain(label))
 
 
 def side_texts(kind: str, values: Sequence[object], room: Room) -> list[str]:

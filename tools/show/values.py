@@ -15,7 +15,8 @@ from populations.league.names import short_name, short_names
 from populations.views.log import has_kinds
 from populations.views.parts import MAX_CELL, Column, Kind, Line, Room, Row
 from populations.views.run import title_of
-from populations.views.texts import moment, plain
+from populations.views.sentences import FIXED
+from populations.views.texts import moment, plain, seconds
 
 from ..terminal.output import count, duration
 
@@ -26,9 +27,6 @@ DIGEST_CHARS = 8
 
 MAX_DATUM = 60
 """Most characters of one datum of an event without a sentence."""
-
-FIXED = ("sequence", "time", "kind", "subject", "sentence")
-"""Keys of an event that are no data."""
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 ASCII_BLOCKS = "_.-=+*%#"
@@ -82,11 +80,10 @@ def _clock(time: object, room: Room) -> str:
 
 def _since(times: object, room: Room) -> str:
     both = cast("Row", times)
-    first, last = moment(both["started"]), moment(both["began"])
-    if first is None or last is None:
+    passed_s = seconds(both["started"], both["began"])
+    if passed_s is None:
         return "-"
-    seconds = max(int((last - first).total_seconds()), 0)
-    hours, rest = divmod(seconds, 3600)
+    hours, rest = divmod(int(passed_s), 3600)
     minutes = f"{rest // 60:02d}:{rest % 60:02d}"
     return f"{hours}:{minutes}" if hours else minutes
 
@@ -116,14 +113,12 @@ def _error(value: object, room: Room) -> str:
     return f"{point['rating']:z.0f}{'+-' if room.is_ascii else '±'}{half:z.0f}"
 
 
-def _interval(value: object, room: Room) -> str:
-    low, high = cast("tuple[float, float | None]", value)
-    return f"{low:z.0f}+" if high is None else f"{low:z.0f}..{high:z.0f}"
+def _ends(pattern: str) -> Callable[[object, Room], str]:
+    def written(value: object, room: Room) -> str:
+        low, high = cast("tuple[float, float | None]", value)
+        return pattern.format(low) + ("+" if high is None else f"..{pattern.format(high)}")
 
-
-def _shares(value: object, room: Room) -> str:
-    low, high = cast("tuple[float, float]", value)
-    return f"{low:.3f}..{high:.3f}"
+    return written
 
 
 def _ranks(value: object, room: Room) -> str:
@@ -186,12 +181,12 @@ WRITTEN: Mapping[Kind, Callable[[object, Room], str]] = {
     "versus": lambda value, room: _names(value, room, between=" v "),
     "elo": _formatted("{:z.0f}"),
     "signed": _formatted("{:+z.0f}"),
-    "interval": _interval,
+    "interval": _ends("{:z.0f}"),
     "error": _error,
     "ranks": _ranks,
     "count": lambda value, room: count(round(cast("float", value))),
     "share": _formatted("{:.3f}"),
-    "shares": _shares,
+    "shares": _ends("{:.3f}"),
     "percent": _formatted("{:.1%}"),
     "percents": _formatted("{:.0%}"),
     "parameter": lambda value, room: f"{value:.4g}" if type(value) is float else text_of(value),
@@ -258,8 +253,18 @@ def cell_text(column: Column, row: Row, room: Room) -> str:
 
 def fields_of(line: Line) -> Iterator[tuple[str, str, Kind]]:
     """Yield the text before each field of a line, and the field's key and kind; no key: none."""
-    for before, key, kind, _ in Formatter().parse(line.template):
+    head, *pieces = line.template.split("|")
+    known = (piece for piece in pieces if _is_known(piece, line.row))
+    yield from _fields("".join((head, *known)))
+
+
+def _fields(template: str) -> Iterator[tuple[str, str, Kind]]:
+    for before, key, kind, _ in Formatter().parse(template):
         yield before, key or "", cast("Kind", kind or "value")
+
+
+def _is_known(piece: str, row: Row) -> bool:
+    return None not in (value_of(key, kind, row) for _, key, kind in _fields(piece) if key)
 
 
 def line_text(line: Line, room: Room) -> str:

@@ -112,7 +112,7 @@ class Answers:
         try:
             tag = self._site.tag(run, name)
         except NotYet:
-            return _passing(self._site.unmade(run.slug, name))
+            return _passing(self._site.unmade(run.slug, Address(name=name)))
         page = PAGES.get(name)
         query = {
             key: request.query_params[key]

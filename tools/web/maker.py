@@ -114,6 +114,5 @@ class Makers:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._long.close()
-        self._short.close()
-        self._games.close()
+        for one in (self._long, self._short, self._games):
+            one.close()

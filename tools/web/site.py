@@ -50,11 +50,21 @@ MAX_QUERY = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Address of a page: its name, its part, and the filters."""
+    """Address of a page: its name, its part, and the filters.
+
+    Attributes:
+        name: Name of the page.
+        number: Part of its long tables, from 1.
+        query: Values of the filters.
+        root: Way from the page to the folder of all runs.
+        base: Way from the page to the run's folder.
+    """
 
     name: str
     number: int = 1
     query: Mapping[str, str] = field(default_factory=dict)
+    root: str = "../"
+    base: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +98,7 @@ class Site:
     def index(self) -> str:
         """Return the first page: of the only run, or the list of runs."""
         if len(self.runs) == 1:
-            (slug,) = self.runs
-            html = self.page(slug, Address(name="index"), root="", base=f"{slug}/")
+            html = self.page(*self._first())
             assert html is not None, "every run has an overview"
             return html
         rows = [self._run_row(run) for run in self.runs.values()]
@@ -109,10 +118,12 @@ class Site:
 
     def unmade_index(self) -> str:
         """Return what is sent instead of the first page while its documents are being made."""
-        if len(self.runs) == 1:
-            (slug,) = self.runs
-            return self.unmade(slug, "index", root="", base=f"{slug}/")
-        return self.index()
+        return self.unmade(*self._first()) if len(self.runs) == 1 else self.index()
+
+    def _first(self) -> tuple[str, Address]:
+        """Return the only run, and the address of its overview in the folder of all runs."""
+        (slug,) = self.runs
+        return slug, Address(name="index", root="", base=f"{slug}/")
 
     def _run_row(self, run: Run) -> Row:
         try:
@@ -123,26 +134,15 @@ class Site:
             return {"run": run.name, "state": state}
         best: Row = next(iter(status["champion"].values()), {})
         figures = {key: status[key] for key in ("state", "agent_steps", "matches")}
-        return {
-            "run": run.name,
-            **figures,
-            "champion": best.get("player"),
-            "rating": best.get("rating"),
-        }
+        champion = {"champion": best.get("player"), "rating": best.get("rating")}
+        return {"run": run.name, **figures, **champion}
 
-    def page(self, slug: str, address: Address, *, root: str = "../", base: str = "") -> str | None:
-        """Return a run's page; None: there is none of this name.
-
-        Args:
-            slug: Name of the run.
-            address: Page of the run.
-            root: Way from the page to the folder of all runs.
-            base: Way from the page to the run's folder.
-        """
+    def page(self, slug: str, address: Address) -> str | None:
+        """Return the page of a run at an address; None: there is none of this name."""
         run = self.runs[slug]
         views = self.views(run, address.name)
         documents = run.documents(views)
-        content = self._content(run, address, documents, base=base)
+        content = self._content(run, address, documents)
         if content is None:
             return None
         try:
@@ -151,23 +151,21 @@ class Site:
         except ArenaError:
             # The frame says less; the overview says why.
             status = None
-        frame = self._frame(run, status, address.name, root=root, base=base)
+        frame = self._frame(run, status, address)
         # The run has ended, and a document that is not due yet is of before.
         if not frame.poll_s and not self.is_static and not run.is_current(views):
             frame = replace(frame, poll_s=POLL_S)
         return render(content, frame)
 
     def _content(
-        self, run: Run, address: Address, documents: Mapping[str, Document], *, base: str
+        self, run: Run, address: Address, documents: Mapping[str, Document]
     ) -> Content | None:
         """Return what a page has below its frame; None: there is no such page."""
+        base = address.base
         others = {f"{base}{name}.html": other.slug for name, other in run.diffs.items()}
+        games = self.games.get(run.slug, ()) if self.is_static else None
         medium = Hypertext(
-            links=Links(
-                base=base,
-                is_static=self.is_static,
-                games=self.games.get(run.slug, ()) if self.is_static else None,
-            ),
+            links=Links(base=base, is_static=self.is_static, games=games),
             page=address.name,
             number=address.number,
             query={key: value[:MAX_QUERY] for key, value in address.query.items()},
@@ -229,28 +227,19 @@ class Site:
             }
         return {}
 
-    def unmade(self, slug: str, name: str, *, root: str = "../", base: str = "") -> str:
-        """Return what is sent instead of a page while its documents are being made.
-
-        Args:
-            slug: Name of the run.
-            name: Name of the page.
-            root: Way from the page to the folder of all runs.
-            base: Way from the page to the run's folder.
-        """
-        page = PAGES.get(name)
+    def unmade(self, slug: str, address: Address) -> str:
+        """Return what is sent instead of a run's page while its documents are being made."""
+        page = PAGES.get(address.name)
         note = "A league of thousands of players takes a minute. The page comes by itself."
         content = Content(
-            title=short(name) if page is None else page.title,
+            title=short(address.name) if page is None else page.title,
             blocks=[Block(heading=UNMADE, about=note)],
         )
-        frame = self._frame(self.runs[slug], None, name, root=root, base=base)
+        frame = self._frame(self.runs[slug], None, address)
         return render(content, replace(frame, poll_s=UNMADE_POLL_S))
 
-    def _frame(
-        self, run: Run, status: Document | None, name: str, *, root: str, base: str
-    ) -> Frame:
-        page = PAGES.get(name)
+    def _frame(self, run: Run, status: Document | None, address: Address) -> Frame:
+        name, base, page = address.name, address.base, PAGES.get(address.name)
         navigation = {one.title: f"{base}{name}.html" for name, one in PAGES.items()}
         if run.diffs:
             # To the only other run, or to the list of them.
@@ -258,13 +247,16 @@ class Site:
             navigation[DIFFERENCES] = (
                 f"{base}index.html#{slug(OTHERS)}" if rest else f"{base}{first}.html"
             )
+        # A page of one player or of two runs has a document of its own.
+        names = (name,) if page is None else page.views
+        data = {short(one): f"{base}{one}.json" for one in names}
         state = "" if status is None else str(status["state"])
         poll_s = POLL_S if state == "running" else IDLE_POLL_S
         # A game that is over does not change either.
         if self.is_static or state in ("finished", "failed") or run.view_of(name) == "game":
             poll_s = 0.0
         return Frame(
-            root=root,
+            root=address.root,
             run=run.name,
             state=state,
             page=DIFFERENCES if name in run.diffs else "" if page is None else page.title,
@@ -272,15 +264,8 @@ class Site:
             poll_s=poll_s,
             is_static=self.is_static,
             # A page that is not made yet may turn out not to be there.
-            data={} if self.is_static or status is None else self._data(name, base=base),
+            data={} if self.is_static or status is None else data,
         )
-
-    def _data(self, name: str, *, base: str) -> dict[str, str]:
-        """Return the addresses of the documents that a page is made from."""
-        page = PAGES.get(name)
-        # A page of one player or of two runs has a document of its own.
-        names = (name,) if page is None else page.views
-        return {short(one): f"{base}{one}.json" for one in names}
 
     def player_document(self, slug: str, name: str) -> Document | None:
         """Return what a player's page shows; None: there is no page of this name."""

@@ -13,23 +13,7 @@ from typing import Any
 from populations.views.texts import moment
 
 from . import parts
-from .parts import (
-    COPIES,
-    DOTS,
-    HEIGHT,
-    LABEL,
-    PANEL,
-    STEPS,
-    Axis,
-    Reader,
-    Row,
-    Rows,
-    Spec,
-    layer,
-    paint,
-    rounded,
-    tip,
-)
+from .parts import Axis, Reader, Row, Rows, Spec, layer, paint, rounded, tip
 
 MAX_OTHERS = 100
 MAX_POINTS, MAX_OTHER_POINTS = 150, 40
@@ -82,7 +66,7 @@ def ratings(lines: Sequence[Row], reader: Reader) -> Spec:
         reader: Page or file.
     """
     curves = [_rating_curve(line, reader) for line in best_first(lines)]
-    spec = _lines(curves, reader, _rating_axis(curves), height=HEIGHT)
+    spec = _lines(curves, reader, _rating_axis(curves), height=parts.HEIGHT)
     # All ratings are on a scale with it at 0.
     zero: Spec = {"y": {"datum": 0}}
     text = {**zero, "x": {"value": "width"}, "text": {"field": "name"}}
@@ -91,7 +75,7 @@ def ratings(lines: Sequence[Row], reader: Reader) -> Spec:
         layer([{}], "rule", zero, strokeDash=[4, 3], strokeWidth=0.7, color=paint("grey")),
         layer([{"name": "bot:random"}], "text", text, color=paint("grey"), **right),
     ]
-    return reader.sized(spec, HEIGHT)
+    return reader.sized(spec, parts.HEIGHT)
 
 
 def best_first(lines: Iterable[Row]) -> list[Row]:
@@ -112,7 +96,7 @@ def _rating_curve(line: Row, reader: Reader) -> Curve:
             for one, high in zip(points, parts.upper_ends(points), strict=True)
         ],
         marks=[
-            {**_point(one), "mark": MARKS[one["cause"] not in COPIES], "generation": number}
+            {**_point(one), "mark": MARKS[one["cause"] not in parts.COPIES], "generation": number}
             for number, one in sorted(begun.items())
         ],
     )
@@ -207,32 +191,21 @@ def metric_points(lines: Sequence[Row], name: str) -> dict[str, list[Row]]:
     return found
 
 
-def metric(
-    name: str,
-    points: Mapping[str, Sequence[Row]],
-    reader: Reader,
-    *,
-    panel: int | None = None,
-) -> Spec:
+def metric(name: str, points: Mapping[str, Sequence[Row]], reader: Reader) -> Spec:
     """Return a metric over agent steps, a line for each policy.
 
     Args:
         name: Name of the metric.
         points: Points of `metric_points`, by policy, the best first.
         reader: Page or file.
-        panel: Pixels of the plot of one of many, which says its name above; None: it is alone.
     """
     curves = [
         Curve(player=policy, label=reader.player(policy), rows=thinned(own))
         for policy, own in points.items()
     ]
-    title, height = _frame(reader.text(name), panel)
+    title, height = reader.framed(reader.text(name))
     axis = Axis.around(title, [row["y"] for curve in curves for row in curve.rows])
-    return reader.sized(_lines(curves, reader, axis, height=height), height, width=panel)
-
-
-def _frame(title: str, panel: int | None) -> tuple[str, int]:
-    return ("", PANEL) if panel else (title, HEIGHT)
+    return reader.panel(_lines(curves, reader, axis, height=height), height)
 
 
 def with_ends(generations: Sequence[Row], steps: Mapping[str, int]) -> list[Row]:
@@ -252,7 +225,6 @@ def schedule(
     *,
     best_first: Sequence[str],
     space: Mapping[str, Any],
-    panel: int | None = None,
 ) -> Spec:
     """Return a hyperparameter over the agent steps of each policy, in steps.
 
@@ -262,10 +234,9 @@ def schedule(
         reader: Page or file.
         best_first: Policies whose colours are chosen in this order, the champion first.
         space: Its part of the search space; empty: population-based training does not change it.
-        panel: Pixels of the plot of one of many, which says its name above; None: it is alone.
     """
     own = [line for line in generations if _is_shown(line["hyperparameters"].get(name))]
-    title, height = _frame(reader.text(name), panel)
+    title, height = reader.framed(reader.text(name))
     axis, values = _axis_of(title, [line["hyperparameters"][name] for line in own], space, reader)
     curves: dict[str, Curve] = {}
     for line, value in zip(own, values, strict=True):
@@ -274,12 +245,11 @@ def schedule(
         begin = {"x": line["agent_steps_begin"], "y": axis.drawn(value)}
         # Both ends: the last generation has no successor that would end its line.
         curve.rows.extend([begin, {**begin, "x": line["agent_steps_end"]}])
-        if line["cause"] in COPIES:
+        if line["cause"] in parts.COPIES:
             curve.marks.append({**begin, "mark": MARKS[0], "generation": line["generation"]})
     places = {policy: place for place, policy in enumerate(best_first)}
     ranked = sorted(curves.values(), key=lambda one: places.get(one.player, len(places)))
-    spec = _lines(ranked, reader, axis, height=height, is_stepped=True)
-    return reader.sized(spec, height, width=panel)
+    return reader.panel(_lines(ranked, reader, axis, height=height, is_stepped=True), height)
 
 
 def _is_shown(value: object) -> bool:
@@ -304,7 +274,7 @@ def _axis_of(
     return Axis.around(title, values, scale=scale), list(values)
 
 
-def comparison(points: Sequence[Row], key: str, title: str, reader: Reader, *, panel: int) -> Spec:
+def comparison(points: Sequence[Row], key: str, title: str, reader: Reader) -> Spec:
     """Return the mean of a figure of several runs over agent steps, with its 95% band.
 
     Args:
@@ -312,7 +282,6 @@ def comparison(points: Sequence[Row], key: str, title: str, reader: Reader, *, p
         key: Name of the figure.
         title: Title of the axis.
         reader: Page or file.
-        panel: Pixels of the plot.
     """
     rows: Rows = [
         {"x": point["agent_steps"], "y": rounded(point[key], 4)}
@@ -322,8 +291,8 @@ def comparison(points: Sequence[Row], key: str, title: str, reader: Reader, *, p
     ]
     ends = [row[one] for row in rows for one in ("y", "low", "high") if row[one] is not None]
     curve = Curve(player=key, label="mean", rows=rows)
-    spec = _lines([curve], reader, Axis.around(title, ends), height=PANEL)
-    return reader.sized(spec, PANEL, width=panel)
+    spec = _lines([curve], reader, Axis.around(title, ends), height=parts.PANEL)
+    return reader.panel(spec, parts.PANEL)
 
 
 def _lines(
@@ -345,7 +314,7 @@ def _lines(
     labels = {curve.player: label for curve, label in zip(bright, unique, strict=True)}
     colour = parts.look("name", unique, [colours[player] for player in labels])
     last = max((row["x"] for curve in curves for row in curve.rows), default=0) or 1
-    x = parts.quantity("x", "agent steps", domain=(0, last), **STEPS)
+    x = parts.quantity("x", "agent steps", domain=(0, last), **parts.STEPS)
     xy: Spec = {"x": x, "y": axis.encoding()}
     named = {**xy, "color": colour}
     step: Spec = {"interpolate": "step-after"} if is_stepped else {}
@@ -361,23 +330,29 @@ def _lines(
         layers.append(layer(own, "line", named, strokeWidth=LEADING, **step))
     alone = {labels[curve.player] for curve in bright if len(curve.rows) == 1}
     if own := [row for row in rows if row["name"] in alone]:
-        layers.append(layer(own, "point", named, **DOTS))
+        layers.append(layer(own, "point", named, **parts.DOTS))
     if reader.width is None:
         # What can be pointed at; in a file it would be nothing.
         band = {key: ".4~g" for key in ("low", "high") if any(key in row for row in rows)}
         told = tip(name="", x=",", y=".4~g", **band)
-        dots = {**DOTS, "opacity": 0, "size": 80}
+        dots = {**parts.DOTS, "opacity": 0, "size": 80}
         layers.append(_shared("point", {**named, "tooltip": told}, **dots))
     if marks := [{**mark, "name": labels[one.player]} for one in bright for mark in one.marks]:
         kinds = MARKS[:1] if is_stepped else MARKS
         shape = parts.look("mark", kinds, SHAPES[: len(kinds)], title=None)
         told = tip(name="", mark="", generation=",", x=",")
-        layers.append(layer(marks, "point", {**named, "shape": shape, "tooltip": told}, **DOTS))
+        layers.append(
+            layer(marks, "point", {**named, "shape": shape, "tooltip": told}, **parts.DOTS)
+        )
     if axis.categories:
         layers.append(_category_labels(axis))
     layers += _end_labels(bright, labels, reader, axis, height=height, named=named)
     if others:
-        at = {"x": {"value": "width"}, "y": {"value": height + LABEL}, "text": {"field": "name"}}
+        at = {
+            "x": {"value": "width"},
+            "y": {"value": height + parts.LABEL},
+            "text": {"field": "name"},
+        }
         note = [{"name": f"{len(others)} others"}]
         layers.append(layer(note, "text", at, align="left", dx=5, color=paint("grey")))
     # Layers without rows of their own have these.
@@ -427,7 +402,9 @@ def _end_labels(
     rows = [
         {"x": end["x"], "y": end["y"], "name": labels[curve.player], "place": rounded(place)}
         | reader.link(curve.player)
-        for curve, end, place in zip(drawn, ends, parts.spread(wanted, gap=LABEL), strict=True)
+        for curve, end, place in zip(
+            drawn, ends, parts.spread(wanted, gap=parts.LABEL), strict=True
+        )
     ]
     place = {"field": "place", "type": "quantitative", "scale": None, "axis": None}
     right = {"x": {"value": "width"}, "y": place, "color": named["color"]}

@@ -21,8 +21,8 @@ from .parts import Reader
 Documents = Mapping[str, Mapping[str, Any]]
 """Documents by the names of their views, all of one moment."""
 
-WIDE, MIDDLE = 540, 220
-"""Pixels of a plot as wide as a file's page, and of each of two beside each other."""
+WIDE = 540
+"""Pixels of a plot as wide as a file's page."""
 
 MAX_WHISKERS, MAX_IN_FILE = 30, 64
 """Players of a chart of standings on a page, where more are a wall, and in a file."""
@@ -163,24 +163,12 @@ def hyperparameters(documents: Documents, reader: Reader) -> list[Section]:
         parts += [
             Section(
                 title=Line("{name}: {key}", {"name": name, "key": key}),
-                chart=curves.schedule(
-                    key,
-                    rows,
-                    reader,
-                    best_first=best,
-                    space=space.get(key, {}),
-                    panel=_panel(reader),
-                ),
+                chart=curves.schedule(key, rows, reader, best_first=best, space=space.get(key, {})),
                 csv="generations",
             )
             for key in found[: reader.most(MAX_CHARTS, len(found))]
         ]
     return parts or _none("no hyperparameter differs or may change")
-
-
-def _panel(reader: Reader) -> int | None:
-    """Return the pixels of one of two plots beside each other; None: there is one in a line."""
-    return None if reader.width is None else MIDDLE
 
 
 def changed(generations: Sequence[Row], space: Mapping[str, object]) -> list[str]:
@@ -223,7 +211,7 @@ def metrics(documents: Documents, reader: Reader) -> list[Section]:
                 Section(
                     title=Line("{name}", {"name": name}),
                     about={**TRAINING_METRICS, **TRAFFIC_METRICS}.get(name, "").replace("`", ""),
-                    chart=curves.metric(name, points, reader, panel=_panel(reader)),
+                    chart=curves.metric(name, points, reader),
                     body=Table(METRIC, rows),
                 )
             )
@@ -254,7 +242,8 @@ UNPLAYED = "No evaluation match of weights that are known has told its first dec
 TOLD = (
     "Now {label} is played most, in {share:percents} of the matches; it leads since "
     "{since_agent_steps:count} agent steps, and the lead has changed {changes} times in windows of "
-    "{window_agent_steps:count} agent steps"
+    "{window_agent_steps:count} agent steps|; from one to the next {mean_change:percents} of the "
+    "mix changes|; mixes return after {period_agent_steps:count} agent steps|."
 )
 
 
@@ -282,8 +271,8 @@ def openings(documents: Documents, reader: Reader) -> list[Section]:
         parts.append(
             Section(
                 title=Line(f"Shares: {{seat}}, {who}", summary),
-                above=[_told(summary)],
-                chart=results.shares(groups[key], which, reader, panel=_panel(reader)),
+                above=[Line(TOLD, {**summary, "changes": summary["favourites"] - 1})],
+                chart=results.shares(groups[key], which, reader),
             )
         )
         # A file has the names of colours beside the scores.
@@ -293,20 +282,10 @@ def openings(documents: Documents, reader: Reader) -> list[Section]:
                     title=Line(f"Scores: {{seat}}, {who}", summary),
                     about="Mean score of the matches that began with it, a draw half; where that "
                     "is not sure, a stroke.",
-                    chart=results.scores(groups[key], which, reader, panel=_panel(reader)),
+                    chart=results.scores(groups[key], which, reader),
                 )
             )
     return parts
-
-
-def _told(summary: Row) -> Line:
-    """Return what a seat's windows say."""
-    template = TOLD
-    if summary["mean_change"] is not None:
-        template += "; from one to the next {mean_change:percents} of the mix changes"
-    if summary["period_agent_steps"] is not None:
-        template += "; mixes return after {period_agent_steps:count} agent steps"
-    return Line(f"{template}.", {**summary, "changes": summary["favourites"] - 1})
 
 
 def lineage(documents: Documents, reader: Reader) -> list[Section]:
@@ -338,7 +317,7 @@ def comparison(documents: Documents, reader: Reader) -> list[Section]:
     return [
         Section(
             title=Line("{name}", {"name": name}),
-            chart=curves.comparison(points, key, title, reader, panel=MIDDLE),
+            chart=curves.comparison(points, key, title, reader),
         )
         for name, points in documents["comparison"]["populations"].items()
         if points

@@ -72,6 +72,9 @@ SCORES = ("#b35806", "#f1a340", "#f7f7f7", "#67a9cf", "#08519c")
 HEIGHT, PANEL = 250, 130
 """Pixels (1/96 inch) of the height of a chart, and of a panel of many."""
 
+MIDDLE = 220
+"""Pixels of the width of each of two panels beside each other in a file."""
+
 LABEL = 13
 """Distance of two lines of labels in pixels."""
 
@@ -171,6 +174,14 @@ class Reader:
     def colour(self, name: str) -> str:
         """Return a colour in an SVG; a page chooses its member."""
         return f"var(--colour-{name})" if self.width is None else COLOURS[name].light
+
+    def framed(self, title: str) -> tuple[str, int]:
+        """Return the title of a panel's axis, and its height: in a file its name is above it."""
+        return (title, HEIGHT) if self.width is None else ("", PANEL)
+
+    def panel(self, spec: Spec, height: float) -> Spec:
+        """Return one of many charts of a view, two of which are beside each other in a file."""
+        return self.sized(spec, height, width=self.width and MIDDLE)
 
     def sized(self, spec: Spec, height: float, *, width: int | None = None) -> Spec:
         """Return a chart of one view, whole, as wide as asked for."""

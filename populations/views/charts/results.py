@@ -11,23 +11,7 @@ from dataclasses import dataclass
 from arena.matches.pair_scores import wilson
 
 from . import parts
-from .parts import (
-    AREAS,
-    DOTS,
-    HATCH,
-    HEIGHT,
-    PALETTE,
-    PANEL,
-    STEPS,
-    Reader,
-    Row,
-    Rows,
-    Spec,
-    layer,
-    paint,
-    rounded,
-    tip,
-)
+from .parts import PALETTE, Reader, Row, Rows, Spec, layer, paint, rounded, tip
 
 Key = tuple[str, str]
 """Population and name of a player; a bot plays in several populations."""
@@ -125,7 +109,7 @@ def _intervals(rows: Rows, labels: Sequence[str], title: str, more: Spec, told: 
     return {
         "layer": [
             layer(whiskers, "rule", {**y, "x": low, "x2": {"field": "high"}}, strokeWidth=1.2),
-            layer(rows, "point", {**y, "x": value, "tooltip": told}, **DOTS),
+            layer(rows, "point", {**y, "x": value, "tooltip": told}, **parts.DOTS),
         ]
     }
 
@@ -171,7 +155,7 @@ def payoff(
     coloured = {**xy, "color": parts.score_colour("score of the player"), "tooltip": told}
     strokes = {**xy, "tooltip": told[:2]}
     layers = [
-        layer(unmet, "point", strokes, **{**HATCH, "size": round(side**2 / 4)}),
+        layer(unmet, "point", strokes, **{**parts.HATCH, "size": round(side**2 / 4)}),
         layer(cells, "rect", coloured),
     ]
     if size <= MAX_NUMBERED:
@@ -227,12 +211,12 @@ class Openings:
                 totals[row["action"]] = totals.get(row["action"], 0.0) + row["share"]
                 labels[row["action"]] = row["label"]
         ranked = sorted(totals, key=lambda action: (-totals[action], action))
-        most = sorted(ranked[: len(AREAS)])
+        most = sorted(ranked[: len(parts.AREAS)])
         places: dict[int | None, int] = {action: place for place, action in enumerate(most)}
-        rest: list[int | None] = [*ranked[len(AREAS) :]]
+        rest: list[int | None] = [*ranked[len(parts.AREAS) :]]
         rest += [None for row in rows if row["action"] is None]
         texts = [reader.text(labels[action]) for action in most] + ["others"] * bool(rest)
-        colours = (*AREAS[: len(most)], "grey")
+        colours = (*parts.AREAS[: len(most)], "grey")
         return cls(
             labels=dict(zip(parts.unique(texts), colours, strict=False)),
             places=places | dict.fromkeys(rest, len(most)),
@@ -260,20 +244,17 @@ class Openings:
 
     def window(self, field: str = "x") -> Spec:
         """Return the encoding of a window of agent steps."""
-        x = parts.quantity(field, "agent steps", domain=(0, self.last), grid=False, **STEPS)
+        x = parts.quantity(field, "agent steps", domain=(0, self.last), grid=False, **parts.STEPS)
         return {"x": x, "x2": {"field": "x2"}}
 
 
-def shares(
-    rows: Sequence[Row], openings: Openings, reader: Reader, *, panel: int | None = None
-) -> Spec:
+def shares(rows: Sequence[Row], openings: Openings, reader: Reader) -> Spec:
     """Return how often each first decision was played, stacked in windows of agent steps.
 
     Args:
         rows: Rows of one seat, of all policies or of one.
         openings: Openings of the seat.
-        reader: Page or file.
-        panel: Pixels of the plot of one of many; None: it is alone, and has a legend.
+        reader: Page, which has a legend, or file.
     """
     below: dict[object, float] = {}
     made: Rows = []
@@ -284,27 +265,23 @@ def shares(
         ends = {"y": rounded(first, 4), "y2": rounded(first + share, 4)}
         made.append({**cell, **ends, "share": rounded(share, 4)})
     y = parts.quantity("y", "share", domain=(0, 1), tickCount=3)
-    legend = (
-        {} if panel else {"columns": 3, "symbolType": "square", "labelLimit": 90, "title": None}
-    )
+    legend = {"columns": 3, "symbolType": "square", "labelLimit": 90, "title": None}
     told = tip(name="", share=".1%", count=",", x=",", x2=",")
     encoding = {**openings.window(), "y": y, "y2": {"field": "y2"}, "tooltip": told}
-    encoding["fill"] = openings.look(**({} if panel else legend))
-    height = 0.8 * PANEL if panel else HEIGHT
-    spec = layer(made, "rect", encoding, stroke=paint("paper"), strokeWidth=0.2)
-    return reader.sized(spec, height, width=panel)
+    encoding["fill"] = openings.look(**({} if reader.width else legend))
+    height = 0.8 * parts.PANEL if reader.width else parts.HEIGHT
+    return reader.panel(
+        layer(made, "rect", encoding, stroke=paint("paper"), strokeWidth=0.2), height
+    )
 
 
-def scores(
-    rows: Sequence[Row], openings: Openings, reader: Reader, *, panel: int | None = None
-) -> Spec:
+def scores(rows: Sequence[Row], openings: Openings, reader: Reader) -> Spec:
     """Return how each first decision scored in windows of agent steps, where that is sure.
 
     Args:
         rows: Rows of one seat, of all policies or of one.
         openings: Openings of the seat.
         reader: Page or file.
-        panel: Pixels of the plot of one of many; None: it is alone.
     """
     sure: Rows = []
     unsure: Rows = []
@@ -319,20 +296,13 @@ def scores(
     told = tip(name="", score=".3f", low=".3f", high=".3f", count=",", x=",", x2=",")
     colour = parts.score_colour("score of the opening")
     squares: Rows = [{"name": name} for name in openings.labels]
+    left = {"x": {"value": 0}, **y, "fill": openings.look()}
     layers = [
         layer(sure, "rect", {**openings.window(), **y, "color": colour, "tooltip": told}),
-        layer(unsure, "point", {"x": openings.window("middle")["x"], **y}, **HATCH),
-        layer(
-            squares,
-            "square",
-            {"x": {"value": 0}, **y, "fill": openings.look()},
-            size=55,
-            opacity=1,
-            xOffset=-9,
-        ),
+        layer(unsure, "point", {"x": openings.window("middle")["x"], **y}, **parts.HATCH),
+        layer(squares, "square", left, size=55, opacity=1, xOffset=-9),
     ]
-    height = 0.8 * PANEL if panel else 24 * len(squares)
-    return reader.sized({"layer": layers}, height, width=panel)
+    return reader.panel({"layer": layers}, 0.8 * parts.PANEL if reader.width else 24 * len(squares))
 
 
 def _score(rows: Sequence[Row]) -> dict[str, float | None]:

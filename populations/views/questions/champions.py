@@ -4,8 +4,7 @@ Somebody is the champion in every rated league, also where nobody has learned an
 rests on all matches, at every distance, so that the score against one opponent does not follow from
 it beyond the scatter of pairs. Whoever shows how strong a champion is shows both.
 
-Tests: `tests/populations/views/test_champions.py`, `tests/populations/views/test_anchor.py`,
-`tests/populations/views/test_unproven.py`.
+Tests: `tests/populations/views/test_champions.py`, `tests/populations/views/test_unproven.py`.
 """
 
 from __future__ import annotations
@@ -23,12 +22,16 @@ from populations.league.ratings import Interval, Ratings
 from populations.league.standings import Standing
 from populations.ratings.model import Z95
 from populations.records.rows import Json
+from populations.views.parts import picked
 from populations.views.questions.inspection import CheckpointFit, champion_spans
 from populations.views.questions.results import payoff_cells
 
 if TYPE_CHECKING:
     from populations.records.rows import Document
     from populations.views.questions.inspection import Inspection
+
+LEAD = ("lead", "lead_low", "lead_high")
+"""Keys of a difference of ratings in documents."""
 
 EQUAL = 1e-9
 """Share of the mean square below which a variance of returns is rounding."""
@@ -61,9 +64,7 @@ def lead(
         )
     return {
         "next": None if second is None else second.player,
-        "lead": None if gap is None else gap.rating,
-        "lead_low": None if gap is None else gap.low,
-        "lead_high": None if gap is None else gap.high,
+        **dict(zip(LEAD, gap or (None, None, None), strict=True)),
     }
 
 
@@ -99,11 +100,8 @@ def line_of(run: Inspection, best: Standing) -> list[Document]:
         return []
     return [
         {
-            "policy": stretch.generation.policy,
-            "generation": stretch.generation.generation,
-            "cause": stretch.generation.cause,
-            "begin": stretch.begin,
-            "agent_steps": stretch.agent_steps,
+            **picked(stretch.generation, "policy", "generation", "cause"),
+            **picked(stretch, "begin", "agent_steps"),
         }
         for stretch in lineage(generations, entrant, agent_steps=origin.agent_steps)
     ]
@@ -186,9 +184,7 @@ def unproven(run: Inspection, population: str, best: Standing) -> Document | Non
         "what": _what(run, population, best, lead),
         "reasons": [*_reasons(run, population, best)],
         "over": None if lead is None else lead.over,
-        "lead": None if lead is None else lead.elo.rating,
-        "lead_low": None if lead is None else lead.elo.low,
-        "lead_high": None if lead is None else lead.elo.high,
+        **dict(zip(LEAD, (None, None, None) if lead is None else lead.elo, strict=True)),
     }
 
 

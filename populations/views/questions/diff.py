@@ -21,6 +21,7 @@ from populations.config.resume import Change, compare, without_secrets
 from populations.config.run_file import learner_setup
 from populations.league.standings import RATING, Standing
 from populations.records.rows import Json
+from populations.views.parts import picked
 from populations.views.questions.champions import opponents
 from populations.views.questions.inspection import Document, Inspection
 
@@ -70,7 +71,7 @@ class Side:
     champions: Mapping[str, Standing]
     results: Mapping[tuple[str, str, str], Document]
     """Results of each champion, by its population, and the opponent's population and name."""
-    events: Mapping[str, Counter[str]]
+    events: Counter[tuple[str, str]]
     """Counts of events by population and kind."""
     generations: Counter[str]
 
@@ -86,10 +87,7 @@ class Side:
                 cells, population=name, player=names[name, best.weights or best.player]
             )
         }
-        events: dict[str, Counter[str]] = {name: Counter() for name in found}
-        for event in run.reader.events(kinds=COUNTED):
-            if (name := event.subject.split("/")[0]) in events:
-                events[name][event.kind] += 1
+        counted = run.reader.events(kinds=COUNTED)
         return cls(
             run=run,
             setup=learner_setup(run.run_file, root=run.run_dir),
@@ -97,7 +95,7 @@ class Side:
             standings=found,
             champions=champions,
             results=results,
-            events=events,
+            events=Counter((row.subject.split("/")[0], row.kind) for row in counted),
             generations=Counter(row.population for row in run.history().generations.values()),
         )
 
@@ -126,7 +124,7 @@ class Side:
             name: {
                 "policies": sum(line.kind == "policy" for line in lines),
                 "generations": self.generations[name],
-                **{kind: self.events[name][kind] for kind in COUNTED},
+                **{kind: self.events[name, kind] for kind in COUNTED},
             }
             for name, lines in self.standings.items()
         }
@@ -135,7 +133,7 @@ class Side:
         """Return the champion of a population, with its hyperparameters."""
         best = self.champions[population]
         return {
-            **best.picked(*_PLAYER),
+            **picked(best, *_PLAYER),
             "hyperparameters": self.run.named(best.hyperparameters, population),
         }
 
@@ -143,7 +141,7 @@ class Side:
         """Return the policies by population and place, the best first."""
         return {
             name: {
-                str(place): line.picked(*_PLAYER)
+                str(place): picked(line, *_PLAYER)
                 for place, line in enumerate(
                     (line for line in lines if line.kind == "policy"), start=1
                 )
@@ -160,10 +158,7 @@ class Side:
             bot: Name of the bot.
         """
         best, row = self.champions.get(population), self.results.get((population, of, bot), {})
-        return {
-            "player": None if best is None else best.player,
-            **{key: row.get(key) for key in _RESULT},
-        }
+        return {**picked(best, "player"), **{key: row.get(key) for key in _RESULT}}
 
     @cached_property
     def bots(self) -> dict[tuple[str, str], Standing]:
@@ -248,7 +243,7 @@ def _common_opponents(one: Side, two: Side) -> list[Document]:
             "key": bot,
             **{
                 name: {
-                    **side.bots[of, bot].picked(*RATING),
+                    **picked(side.bots[of, bot], *RATING),
                     **side.result(population, of, bot),
                 }
                 for name, side in (("first", one), ("second", two))
@@ -260,14 +255,10 @@ def _common_opponents(one: Side, two: Side) -> list[Document]:
 
 
 def _alerts(one: Side, two: Side) -> list[Document]:
-    texts: list[dict[tuple[str, str], Json]] = [
-        {
-            (str(alert["subject"]), str(alert["name"])): alert["what"]
-            for alert in side.status["alerts"]
-        }
+    first, second = (
+        {(alert["subject"], alert["name"]): alert["what"] for alert in side.status["alerts"]}
         for side in (one, two)
-    ]
-    first, second = texts
+    )
     return [
         {"subject": key[0], "key": key[1], "first": first.get(key), "second": second.get(key)}
         for key in dict.fromkeys((*first, *second))

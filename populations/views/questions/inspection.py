@@ -36,6 +36,7 @@ from populations.records.rows import EventRow
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
+from populations.views.parts import picked
 from populations.views.questions.results import Names, payoff_cells
 from populations.views.sentences import event_document
 
@@ -146,12 +147,8 @@ def champion_spans(events: Iterable[EventRow]) -> list[Document]:
         population = str(event.data["population"])
         if population in current:
             current[population]["until"] = event.time
-        current[population] = {
-            "population": population,
-            "player": event.subject,
-            "since": event.time,
-            "until": None,
-        }
+        led = {"population": population, "player": event.subject, "since": event.time}
+        current[population] = {**led, "until": None}
         spans.append(current[population])
     return spans
 
@@ -246,11 +243,7 @@ class Inspection:
         its significance.
         """
         return {
-            name: {
-                "pair_deviation": row.pair_deviation,
-                "anchor_deviation": row.anchor_deviation,
-                "misfit": row.misfit,
-            }
+            name: picked(row, "pair_deviation", "anchor_deviation", "misfit")
             for name, row in self.tables.ratings.items()
             if population in (None, name)
         }

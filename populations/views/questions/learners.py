@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from typing import Any
 
 from populations.records.rows import AssignmentRow, EventRow, Json
+from populations.views.notices import alerts_of
+from populations.views.parts import picked
 from populations.views.questions.inspection import Document
 from populations.views.sentences import sentence
+from populations.views.texts import seconds
 
 ASSIGNED = ("start_assigned", "train_assigned", "evaluation_assigned")
 FAULTS = ("learner_lost", "learner_dismissed", "assignment_failed", "episodes_dropped")
@@ -24,6 +27,7 @@ LIVE = (
 )
 """Live figures of a learner: null where it does not work any more."""
 
+SHARES = ("share_training", "share_evaluation", "share_waiting")
 PAUSES = {"storage_full": "the disk", "stalled": "the end of a pause"}
 """Causes of a pause in which nothing is given out, by the name of its alert."""
 
@@ -48,7 +52,7 @@ def accounts(
     events: Iterable[EventRow],
     assignments: Iterable[AssignmentRow],
     *,
-    status: Mapping[str, Json],
+    status: Mapping[str, Any],
     until: str,
 ) -> list[Document]:
     """Return the documents of learners.
@@ -71,23 +75,20 @@ def accounts(
             one.training_s += row.duration_s
         else:
             one.evaluation_s += row.duration_s
-    found = status["learners"]
-    live = {
-        str(one["learner"]): one
-        for one in (found if isinstance(found, list) else ())
-        if isinstance(one, Mapping)
-    }
+    live = {str(one["learner"]): one for one in status["learners"]}
+    # A new proof begins a new group.
     groups: dict[Json, int] = {}
     in_slot: dict[Json, int] = {}
     documents: list[Document] = []
     for name, one in known.items():
         slot = live[name].get("slot") if name in live else one.slot
+        proof = one.joined.data.get("proof")
         documents.append(
             {
                 **_now(name, one, live.get(name), status=status),
                 **_work(one, until=until),
                 "slot": slot,
-                "group": _group(one.joined.data.get("proof"), groups),
+                "group": None if proof is None else groups.setdefault(proof, len(groups) + 1),
                 "restarts": in_slot.get(slot, 0) if slot is not None else 0,
             }
         )
@@ -121,7 +122,7 @@ def _from_events(events: Iterable[EventRow]) -> dict[str, _Learner]:
 
 
 def _now(
-    name: str, one: _Learner, live: Mapping[str, Json] | None, *, status: Mapping[str, Json]
+    name: str, one: _Learner, live: Mapping[str, Json] | None, *, status: Mapping[str, Any]
 ) -> Document:
     """Return what a learner is and does."""
     doing = None if live is None else one.given.get(str(live.get("assignment")))
@@ -129,9 +130,7 @@ def _now(
     return {
         "learner": name,
         "state": state,
-        "host": one.joined.data.get("host"),
-        "pid": one.joined.data.get("pid"),
-        "device": one.joined.data.get("device"),
+        **{key: one.joined.data.get(key) for key in ("host", "pid", "device")},
         "joined": one.joined.time,
         "left": None if one.left is None else one.left.time,
         "left_reason": None if one.left is None else one.left.data.get("reason"),
@@ -144,16 +143,10 @@ def _now(
     }
 
 
-def _group(proof: Json, groups: dict[Json, int]) -> int | None:
-    """Return the group of a proof, a new one for a new proof; None: there is no proof."""
-    return None if proof is None else groups.setdefault(proof, len(groups) + 1)
-
-
-def _waits_for(status: Mapping[str, Json]) -> str:
+def _waits_for(status: Mapping[str, Any]) -> str:
     """Return what an idle learner waits for, in words."""
-    alerts = status.get("alerts")
-    for alert in alerts if isinstance(alerts, list) else ():
-        if isinstance(alert, Mapping) and (pause := PAUSES.get(str(alert.get("name")))):
+    for alert in alerts_of(status):
+        if pause := PAUSES.get(str(alert.get("name"))):
             return f"{pause}: {alert.get('what')}"
     if status.get("phase") != "training":
         return f"the end of the run, which is {status.get('phase')}"
@@ -171,33 +164,17 @@ def _work(one: _Learner, *, until: str) -> Document:
         total = max(present_s, sum(busy))
         shares = [busy[0] / total, busy[1] / total, (total - sum(busy)) / total]
     return {
-        "assignments": one.assignments,
-        "agent_steps": one.agent_steps,
-        "matches": one.matches,
+        **picked(one, "assignments", "agent_steps", "matches"),
         "mean_agent_steps_per_s": one.agent_steps / one.training_s if one.training_s else None,
         "present_s": present_s,
-        "training_s": one.training_s,
-        "evaluation_s": one.evaluation_s,
-        "share_training": shares[0],
-        "share_evaluation": shares[1],
-        "share_waiting": shares[2],
+        **picked(one, "training_s", "evaluation_s"),
+        **dict(zip(SHARES, shares, strict=True)),
         "faults": [
             {
-                "time": event.time,
-                "kind": event.kind,
-                "failure": event.data.get("failure"),
-                "reason": event.data.get("reason"),
+                **picked(event, "time", "kind"),
+                **{key: event.data.get(key) for key in ("failure", "reason")},
                 "sentence": sentence({**event.data, "kind": event.kind, "subject": event.subject}),
             }
             for event in one.faults
         ],
     }
-
-
-def seconds(begin: str, end: str) -> float | None:
-    """Return the seconds between two times; None if one of them is none."""
-    try:
-        passed = datetime.fromisoformat(end) - datetime.fromisoformat(begin)
-    except (ValueError, TypeError):
-        return None
-    return max(passed.total_seconds(), 0.0)

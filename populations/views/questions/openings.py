@@ -51,13 +51,17 @@ class Window:
     actions: dict[int, tuple[int, float]] = field(default_factory=dict)
     is_compared: bool = True
 
+    @property
+    def rest(self) -> int:
+        """Number of matches with other first actions."""
+        return self.matches - sum(count for count, _ in self.actions.values())
+
     def mix(self) -> Mix:
         """Return the share of each action."""
         shares: dict[int | None, float] = {
             action: count / self.matches for action, (count, _) in self.actions.items()
         }
-        rest = self.matches - sum(count for count, _ in self.actions.values())
-        return {**shares, None: rest / self.matches} if rest else shares
+        return {**shares, None: self.rest / self.matches} if self.rest else shares
 
 
 Windows = dict[int, Window]
@@ -121,10 +125,9 @@ def _lines(window: Window, label: Callable[[int], str]) -> Iterable[Document]:
     by_count = sorted(window.actions.items(), key=lambda one: (-one[1][0], one[0]))
     for action, (count, won) in by_count:
         yield _line(window, action, label(action), count=count, won=won)
-    rest = window.matches - sum(count for count, _ in window.actions.values())
-    if rest:
+    if window.rest:
         won = window.points - math.fsum(won for _, won in window.actions.values())
-        yield _line(window, None, "others", count=rest, won=won)
+        yield _line(window, None, "others", count=window.rest, won=won)
 
 
 def _line(window: Window, action: int | None, label: str, *, count: int, won: float) -> Document:

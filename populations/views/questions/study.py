@@ -19,6 +19,7 @@ from populations.ratings.model import Z95
 from populations.records.rows import GenerationRow
 from populations.roles import MAIN
 from populations.search_space import Choices, Range, parse_search_space
+from populations.views.parts import picked
 from populations.views.questions.inspection import Inspection
 from populations.views.questions.lives import Gain, gains
 
@@ -147,13 +148,9 @@ def _trial(row: GenerationRow, known: Gain, *, config: RunConfig, is_running: bo
 def _attributes(row: GenerationRow, known: Gain) -> Mapping[str, object]:
     gain = known.gain
     return {
-        "policy": row.policy,
-        "generation": row.generation,
-        "cause": row.cause,
-        "parent": row.parent,
+        **picked(row, "policy", "generation", "cause", "parent"),
         "factors": dict(row.factors),
-        "agent_steps_begin": row.agent_steps_begin,
-        "agent_steps_end": row.agent_steps_end,
+        **picked(row, "agent_steps_begin", "agent_steps_end"),
         "rating_begin": None if known.begin is None else known.begin.rating,
         "rating_end": None if known.end is None else known.end.rating,
         "gain_deviation": None if gain is None else (gain.high - gain.low) / (2.0 * Z95),

@@ -414,7 +414,7 @@ def test_several_runs_are_a_mean_with_a_band() -> None:
     alone = {"rating": 20.0, "rating_low": None, "rating_high": None}
     unknown = dict.fromkeys(known)
     made = [{"agent_steps": at, **one} for at, one in ((1, unknown), (2, known), (3, alone))]
-    spec = curves.comparison(made, "rating", "rating", FILE, panel=200)
+    spec = curves.comparison(made, "rating", "rating", FILE)
     assert points(rows_of(spec, "line")) == {"mean": [(2, 10), (3, 20)]}
     # Of one run there is no interval: the band has a gap.
     band = [(2, 5, 15), (3, None, None)]

@@ -17,9 +17,7 @@ from arena.types import (
     AssignmentId,
     Digest,
     Entrant,
-    PairScore,
     PolicyId,
-    Tally,
     trainee_entrant,
 )
 from populations.audit.tally_checks import refold
@@ -41,6 +39,7 @@ from populations.views.differences import diff_document
 from populations.views.questions.diff import labels_of
 from populations.views.questions.inspection import Inspection
 from tests.populations.small_run import duel_run_file
+from tests.populations.views.test_ratings import tally
 
 BOT = "bot:tests.bots:Strong"
 
@@ -99,24 +98,6 @@ def rated(*ratings: tuple[str, float], optimism: float = 0.0) -> RatingsRow:
     )
 
 
-def met(sequence: int, first: str, second: str, *, wins: int, losses: int) -> TallyRow:
-    """Return evaluation matches, seen by the first player."""
-    matches = wins + losses
-    return TallyRow(
-        sequence=sequence,
-        assignment_id=AssignmentId(sequence),
-        kind="evaluate",
-        tally=Tally(
-            entrants=(Entrant(first), Entrant(second)),
-            matches=matches,
-            pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=losses),),
-            return_sum=(float(wins - losses), float(losses - wins)),
-            return_sum_of_squares=(float(matches), float(matches)),
-            length_sum=9 * matches,
-        ),
-    )
-
-
 def generation(number: int, index: int) -> GenerationRow:
     name = PolicyId(f"player/p{number:03d}")
     return GenerationRow(
@@ -126,12 +107,8 @@ def generation(number: int, index: int) -> GenerationRow:
         generation=index,
         cause="start" if index == 0 else "explore",
         parent=None,
-        parent_agent_steps=None,
         hyperparameters={},
         agent_steps_begin=0,
-        agent_steps_end=None,
-        rating_begin=None,
-        rating_end=None,
     )
 
 
@@ -177,9 +154,9 @@ def first_run(run_dir: Path, file: RunFile | None = None) -> Path:
         *policy(0, 3_000, rate=0.001),
         *policy(1, 2_900, rate=0.002),
         *(generation(number, index) for number in (0, 1) for index in (0, 1)),
-        met(1, ONE, RANDOM_BOT, wins=10, losses=0),
-        met(2, ONE, BOT, wins=9, losses=1),
-        met(3, "a" * 63 + "1", "bot:tests.bots:Weak", wins=4, losses=0),
+        tally(1, ONE, RANDOM_BOT, 10, 0),
+        tally(2, ONE, BOT, 9, 1),
+        tally(3, "a" * 63 + "1", "bot:tests.bots:Weak", 4, 0),
         rated(
             *((RANDOM_BOT, 0.0), (ONE, 300.0), ("a" * 63 + "1", 100.0), (BOT, 150.0)),
             optimism=20.0,
@@ -207,8 +184,8 @@ def second_run(run_dir: Path, file: RunFile | None = None) -> Path:
         RunRow(run="two", state="stopped", elapsed_s=60.0, agent_steps=9_000, matches=20),
         *policy(0, 9_000, rate=0.003),
         generation(0, 0),
-        met(1, ONE, BOT, wins=5, losses=5),
-        met(2, RANDOM_BOT, ONE, wins=0, losses=10),
+        tally(1, ONE, BOT, 5, 5),
+        tally(2, RANDOM_BOT, ONE, 0, 10),
         rated((RANDOM_BOT, 0.0), (ONE, 50.0), (BOT, 60.0)),
         event(1, "quarantined", "player/p000"),
         # About another population, of which the run has none.

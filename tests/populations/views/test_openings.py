@@ -11,7 +11,6 @@ from msgspec import structs
 
 from arena.environment_spec import AgentSpec
 from arena.matches.openings import most_played
-from arena.matches.pair_scores import wilson
 from arena.matches.seating import make_seats
 from arena.types import AssignmentId, Entrant, PairScore, PolicyId, Tally
 from populations.league.league import League
@@ -118,13 +117,6 @@ def test_counts_shares_and_scores_are_those_of_the_tallies() -> None:
     assert all(r["matches"] == 100 for r in shown)
     for row in shown:
         assert row["share_low"] < row["share"] < row["share_high"]
-
-
-def test_an_interval_covers_the_share_nineteen_times_in_twenty() -> None:
-    rng = np.random.default_rng(1)
-    draws = rng.binomial(60, 0.2, size=4000)
-    covered = [low <= 0.2 <= high for low, high in (wilson(n / 60, 60) for n in draws)]
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
 
 
 def test_noise_and_a_trend_are_no_cycle() -> None:

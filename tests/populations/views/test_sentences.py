@@ -10,7 +10,7 @@ import pytest
 from populations.records.event_kinds import EVENT_KINDS
 from populations.records.rows import EventRow
 from populations.views.sentences import DERIVED, SENTENCES, event_document, sentence
-from populations.views.wording import FORMS, MAX_CHARS
+from populations.views.wording import FORMS, MAX_CHARS, fields
 
 ROOT = Path(__file__).parents[3]
 COPY: dict[str, Any] = {
@@ -45,7 +45,7 @@ def test_wordings_ask_for_keys_that_the_code_writes() -> None:
         if path.parent.name != "inspection"
     ]
     words = {word for path in sources for word in re.findall(r"\w+", path.read_text("utf-8"))}
-    asked = {(key, form) for wording in SENTENCES.values() for key, form in wording.fields}
+    asked = {(key, form) for one in SENTENCES.values() for key, form in fields(one)}
     assert {form for _, form in asked} <= FORMS.keys()
     parts = {part for key, _ in asked for part in key.split(".")}
     assert parts - words - DERIVED.keys() == set()
@@ -63,8 +63,8 @@ def test_a_copy_is_told_with_all_numbers_that_decided() -> None:
 def test_a_rating_in_a_sentence_says_that_it_is_of_another_fit() -> None:
     pieces = {
         piece
-        for wording in SENTENCES.values()
-        for piece in (*wording.heads, *wording.tails)
+        for template in SENTENCES.values()
+        for piece in template.split("|")
         if ":elo}" in piece
     }
     assert len(pieces) >= 3
@@ -202,7 +202,7 @@ def test_every_kind_is_told_without_its_data_too(kind: str) -> None:
     """Events of other releases have fewer keys, damaged ones have other types."""
     values: list[Any] = [None, "", [], {}, 0, float("inf"), "x"]
     for value in values:
-        keys = {key.split(".")[0]: value for key, _ in SENTENCES[kind].fields}
+        keys = {key.split(".")[0]: value for key, _ in fields(SENTENCES[kind])}
         told = sentence({**keys, "kind": kind, "subject": "player/p000"})
         assert told.strip()
         assert not re.search(r"None|\{|\}|\n|inf\b", told)

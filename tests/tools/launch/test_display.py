@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
+from populations.config.run_config import validate_config
 from populations.records.rows import EventRow, Json
 
 display = importlib.import_module("populations.commands.launch.display")
@@ -28,6 +29,16 @@ def test_a_wait_at_the_end_has_a_name_and_a_bound() -> None:
     assert display.waiting("exports", 598.2) == (
         "all is saved; waiting for exports, for at most 599 s (logs/exports.log)"
     )
+
+
+def test_finals_are_told_with_their_longest_time() -> None:
+    def line(**keys: object) -> str:
+        config = validate_config({"environment": {"id": "a"}, **keys})
+        return str(display.finals_line(config, num_learners=2))
+
+    assert "at most 50% of the time that training took, here 50 s" in line(stop={"duration_s": 100})
+    assert "or 30 s if that is more" in line()
+    assert "no limit in seconds" in line(deterministic=True)
 
 
 def test_an_alert_is_told_with_what_to_do_and_that_it_is_over() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.populations.views import documents as made
+
 HOSTILE = "\x1b[31m[bold]=1+1\u202egnp"
 """Text that colours, is markup, begins a formula and reverses."""
 
@@ -86,15 +88,12 @@ def ratings() -> dict[str, Any]:
 
     def points(values: list[float], cause: str) -> list[dict[str, Any]]:
         return [
-            {
-                "agent_steps": 1_000_000 * place,
-                "time": f"2026-01-01T00:0{place}:00+00:00",
-                "rating": value,
-                "rating_low": value - 40,
-                "rating_high": value + 40,
-                "generation": int(place >= 2),
-                "cause": cause if place >= 2 else "start",
-            }
+            made.point(
+                *(1_000_000 * place, value),
+                rating_low=value - 40,
+                generation=int(place >= 2),
+                cause=cause if place >= 2 else "start",
+            )
             for place, value in enumerate(values)
         ]
 
@@ -122,16 +121,11 @@ def lineage() -> dict[str, Any]:
     """Return two policies of which the second copied the first and changed itself twice."""
 
     def generation(policy: int, number: int, parent: str | None, cause: str) -> dict[str, Any]:
+        begin = 1_000_000 * number
+        name = f"player/p00{policy}"
         return {
-            "entrant": f"player/p00{policy}#{number}",
-            "policy": f"player/p00{policy}",
-            "population": "player",
-            "generation": number,
-            "cause": cause,
-            "parent": parent,
+            **made.generation(name, number, begin, cause, end=begin + 1_000_000, parent=parent),
             "parent_agent_steps": 900_000 if parent else None,
-            "agent_steps_begin": 1_000_000 * number,
-            "agent_steps_end": 1_000_000 * (number + 1),
             # Of the fits of their times, which cannot be subtracted.
             "rating_begin": 5000.0 * number,
             "rating_end": -5000.0 * number,
@@ -402,24 +396,8 @@ def why() -> dict[str, Any]:
 
 def openings() -> dict[str, Any]:
     """Return first decisions of a seat, with a hostile label, and of one without a rival."""
-    row = {
-        "population": "player",
-        "seat": "player_0",
-        "player": None,
-        "window": 0,
-        "agent_steps_from": 0,
-        "agent_steps_to": 100_000,
-        "matches": 12_480,
-        "action": 4,
-        "label": HOSTILE,
-        "count": 9_360,
-        "share": 0.75,
-        "share_low": 0.742,
-        "share_high": 0.757,
-        "score": 0.5,
-        "score_low": 0.49,
-        "score_high": 0.51,
-    }
+    ends = {"share_low": 0.742, "share_high": 0.757, "score_low": 0.49, "score_high": 0.51}
+    row = made.opening(0, 4, 9_360, 12_480, label=HOSTILE, **ends)
     alone = {"player": "player/p001", "score": None, "score_low": None, "score_high": None}
     return {"run": "r", "summary": [], "openings": [row, {**row, **alone, "label": "action 3"}]}
 

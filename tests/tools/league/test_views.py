@@ -8,30 +8,6 @@ from populations.views.views import VIEWS
 from tools.league.tables import _csv_cell
 
 
-def test_rows_of_standings_name_their_population() -> None:
-    document = {"populations": {"red": [{"player": "a"}], "blue": [{"player": "b"}]}}
-    rows = VIEWS["standings"].rows(document)
-    assert rows == [
-        {"population": "red", "player": "a"},
-        {"population": "blue", "player": "b"},
-    ]
-
-
-def test_rows_of_hyperparameters_name_their_policy() -> None:
-    document = {"policies": {"player/p000": {"learning_rate": 1e-3}}}
-    rows = VIEWS["hyperparameters"].rows(document)
-    assert rows == [{"policy": "player/p000", "learning_rate": 1e-3}]
-
-
-def test_rows_of_metrics_are_one_for_each_number() -> None:
-    lines = [{"policy": "player/p000", "agent_steps": 10, "loss/value": 0.5, "policy/kl": 0.1}]
-    common = {"policy": "player/p000", "agent_steps": 10}
-    assert VIEWS["metrics"].rows({"metrics": lines}) == [
-        {**common, "metric": "loss/value", "value": 0.5},
-        {**common, "metric": "policy/kl", "value": 0.1},
-    ]
-
-
 def test_rows_of_the_status_join_its_alerts() -> None:
     alerts = [{"name": "kl_high", "what": "kl is 0.2", "advice": "Lower the rate"}]
     rows = VIEWS["status"].rows({"schema": 1, "state": "running", "alerts": alerts})

@@ -8,7 +8,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from tests.tools.web.conftest import Client
-from tools.web.exposition import _labels, _ratings
+from tools.web.exposition import FAMILIES, _labels
 
 
 @pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
@@ -33,16 +33,21 @@ def test_prometheus_reads_the_figures(client: Client, accept: str) -> None:
 def test_an_interval_that_is_open_above_ends_at_infinity() -> None:
     line: Any = {
         "player": "player/p000",
+        "kind": "policy",
         "rating": 900.0,
         "rating_low": 700.0,
         "rating_high": None,
         "open": True,
     }
-    found = {family.name: value for family, _, value in _ratings(line)}
-    assert found["arena_rating_high_elo"] == math.inf
-    assert found["arena_rating_low_elo"] == 700.0
     unrated: Any = {**line, "rating": None, "rating_low": None, "open": False}
-    assert [*_ratings(unrated)] == []
+    standings = {"populations": {"player": [line, unrated]}}
+    families = [one for one in FAMILIES if one.name.startswith("arena_rating")]
+    found = {one.name: [value for _, value in one.samples({}, standings)] for one in families}
+    assert found == {
+        "arena_rating_elo": [900.0],
+        "arena_rating_low_elo": [700.0],
+        "arena_rating_high_elo": [math.inf],
+    }
 
 
 def test_labels_may_have_any_characters() -> None:

@@ -10,12 +10,11 @@ from functools import partial
 
 from arena.errors import ArenaError
 from populations.records.games import badness
-from populations.views.league import RECORD
+from populations.views.league import RECORD, STANDINGS
 from populations.views.log import CHECKPOINTS, GAMES, checkpoint_rows
 from populations.views.parts import (
     Column,
     Document,
-    Kind,
     Line,
     Pairs,
     Row,
@@ -61,6 +60,8 @@ GENERATIONS = (
     Column("elo_gain", "signed", "gained"),
     Column("copies"),
 )
+
+KEPT = (*CHECKPOINTS, Column("weights_digest", "digest", "weights"))
 
 ANCESTORS = (
     player("policy"),
@@ -164,7 +165,7 @@ def player_page(asked: Asked, name: str) -> Iterator[Block]:
             Table(GENERATIONS, newest["generations"]),
             "",
         ),
-        (CHECKPOINTS_OF, "", _checkpoints(newest["checkpoints"]), "checkpoints"),
+        (CHECKPOINTS_OF, "", Table(KEPT, checkpoint_rows(newest)), "checkpoints"),
         (EVENTS_OF, "", event_table(newest["events"][:MAX_EVENTS]), "events"),
     )
     for heading, about, body, csv in parts:
@@ -188,30 +189,26 @@ GAINS = (
 )
 
 
+FIGURES = (
+    *("rating", "matches", "score", "kind", "role", "state", "generation", "agent_steps"),
+    *("evaluated_agent_steps", "parent", "weights", "checkpoint", "exploitability"),
+)
+BEHIND = {
+    "rating": "|, 95% {rating:interval}",
+    "matches": ": {wins:count} won, {draws:count} drawn, {losses:count} lost",
+}
+"""Text behind a figure, by its key."""
+
+
 def _record(line: Row) -> Pairs:
-    keys: Mapping[str, Kind] = {
-        "rating": "elo",
-        "matches": "count",
-        "score": "share",
-        "kind": "word",
-        "role": "word",
-        "state": "word",
-        "generation": "value",
-        "agent_steps": "count",
-        "evaluated_agent_steps": "count",
-        "parent": "player",
-        "weights": "word",
-        "checkpoint": "word",
-        "exploitability": "value",
-    }
-    more = {
-        "rating": ", 95% {rating:interval}" if line["rating_low"] is not None else "",
-        "matches": ": {wins:count} won, {draws:count} drawn, {losses:count} lost",
-    }
+    # Of two columns about a rating the first one has the rating itself.
+    kinds = {one.key: one.kind for one in reversed(STANDINGS)}
+    kinds["evaluated_agent_steps"] = kinds["agent_steps"]
     rows = [
-        (key.replace("_", " "), Line(f"{{{key}:{kind}}}{more.get(key, '')}", line))
-        for key, kind in keys.items()
+        (key.replace("_", " "), Line(f"{{{key}:{kinds.get(key, 'word')}}}{more}", line))
+        for key in FIGURES
         if line[key] is not None
+        for more in [BEHIND.get(key, "")]
     ]
     rows += [
         (name, Line("{value:parameter}", {"value": value}))
@@ -226,8 +223,3 @@ def _card(summary: Row) -> Pairs:
     return Pairs(
         [(key, Line("{value}", {"value": one})) for key, one in summary.items() if key not in known]
     )
-
-
-def _checkpoints(rows: Sequence[Row]) -> Table:
-    shown = checkpoint_rows({"checkpoints": rows})
-    return Table((*CHECKPOINTS, Column("weights_digest", "digest", "weights")), shown)
