@@ -2,10 +2,14 @@
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
-REPOSITORY = Path(__file__).parent.parent
+import pytest
+
+from docs.generate.repository import modules
+
+# Beside the tests of imports, which read the same files.
+pytestmark = pytest.mark.xdist_group("sources")
 
 CHECKED = ("arena", "populations", "tools", "configs", "experiments", "docs")
 
@@ -13,9 +17,9 @@ QUESTION = re.compile(r"(What|Who|Whose|Where)\b")
 ARGUMENT = re.compile(r"\s+\*{0,2}[a-z_]+: (Of|Who|Whose|What|Where)\b")
 
 
-def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def docstrings(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and text of docstrings, and of the texts below attributes and constants."""
-    for node in ast.walk(tree):
+    for node in nodes:
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
             value = statement.value if isinstance(statement, ast.Expr) else None
@@ -23,40 +27,33 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield statement.lineno, value.value
 
 
-def options(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def options(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and text of the help of command-line options."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.keyword) and node.arg == "help":
             texts = [leaf for leaf in ast.walk(node.value) if isinstance(leaf, ast.Constant)]
             if texts and isinstance(texts[0].value, str):
                 yield texts[0].lineno, texts[0].value
 
 
-def unread(source: str) -> list[tuple[int, str]]:
+def unread(tree: ast.Module) -> list[tuple[int, str]]:
     """Return lines whose reader has to rebuild the missing noun."""
-    tree = ast.parse(source)
-    found = [(line, text.split("\n")[0]) for line, text in docstrings(tree) if QUESTION.match(text)]
-    for start, text in docstrings(tree):
+    nodes = [*ast.walk(tree)]
+    texts = [*docstrings(nodes)]
+    found = [(line, text.split("\n")[0]) for line, text in texts if QUESTION.match(text)]
+    for start, text in texts:
         found += [
             (start + offset, line.strip())
             for offset, line in enumerate(text.split("\n"))
             if ARGUMENT.match(line)
         ]
-    found += [(line, text) for line, text in options(tree) if re.match(r"(Of|Who|What)\b", text)]
+    found += [(line, text) for line, text in options(nodes) if re.match(r"(Of|Who|What)\b", text)]
     return sorted(found)
-
-
-def modules() -> Iterator[Path]:
-    for folder in CHECKED:
-        for path in sorted((REPOSITORY / folder).rglob("*.py")):
-            yield path.relative_to(REPOSITORY)
 
 
 def test_docstrings_begin_with_their_subject() -> None:
     found = [
-        f"{path}:{line}: {text}"
-        for path in modules()
-        for line, text in unread((REPOSITORY / path).read_text(encoding="utf8"))
+        f"{path}:{line}: {text}" for path, tree in modules(*CHECKED) for line, text in unread(tree)
     ]
     assert not found, "\n".join(found)
 
@@ -78,7 +75,7 @@ SIZE = 3
 option(help="Of each side.")
 option(help="Rounds per measurement.")
 '''
-    assert unread(source) == [
+    assert unread(ast.parse(source)) == [
         (3, "What the ratings are."),
         (6, "players: Whose ratings."),
         (7, "seed: Of the resampling."),

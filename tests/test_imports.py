@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -8,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.repository import parse
 from experiments.house import children, rings
 
 pytestmark = pytest.mark.xdist_group("sources")
@@ -19,9 +22,8 @@ SOURCES = sorted(
 )
 
 
-@cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse((ROOT / path).read_text(encoding="utf8"))
+    return parse(ROOT / path)
 
 
 def imported(path: Path, *, runtime_only: bool = False) -> Iterator[str]:
@@ -122,6 +124,24 @@ def test_the_search_for_torch_finds_it() -> None:
     chain = reaches_torch(Path("arena/learning/ppo.py"), set())
     assert chain[0] == "arena/learning/ppo.py"
     assert is_within(chain[-1], "torch")
+
+
+WITHOUT_TORCH = (
+    "arena.files",
+    "arena.learning.hyperparameters",
+    "arena.envs.openspiel.game",
+    *("arena.learners.spawn", "arena.learners.process", "arena.wire.in_memory"),
+)
+
+
+def test_what_starts_learners_and_reads_their_settings_loads_no_torch() -> None:
+    code = (
+        "import importlib, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+        "    assert 'torch' not in sys.modules, name"
+    )
+    subprocess.run([sys.executable, "-c", code, *WITHOUT_TORCH], check=True)
 
 
 MAX_MODULES = 15

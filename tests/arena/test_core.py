@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 
-from arena.core import Actor, ActorInput, ActorOutput, Algorithm, AlgorithmOutput
-from arena.experience import Rollout
+from arena.core import Actor, ActorInput, ActorOutput, Algorithm
 from arena.learning.ppo import Ppo
+from tests.arena.samples import Inert
 
 
 class First(Actor):
@@ -28,41 +26,8 @@ def test_optional_inputs_are_none() -> None:
     assert First().act(inputs, agent="", generator=torch.Generator()).recurrent_state is None
 
 
-class Plain(Algorithm):
-    """An algorithm as short as it can be."""
-
-    rollout_length = 1
-    gamma = gae_lambda = 1.0
-    learner_updates = 0
-
-    def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
-        zeros = torch.zeros(len(inputs.observation))
-        return AlgorithmOutput(action=zeros.long(), log_prob=zeros, value=zeros)
-
-    def value(self, inputs: ActorInput) -> torch.Tensor:
-        return torch.zeros(len(inputs.observation))
-
-    def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
-        return {}
-
-    def weights(self) -> dict[str, torch.Tensor]:
-        return {}
-
-    def optimizer_state(self) -> dict[str, torch.Tensor]:
-        return {}
-
-    def load(
-        self,
-        weights: Mapping[str, torch.Tensor],
-        optimizer_state: Mapping[str, torch.Tensor] | None,
-        *,
-        learner_updates: int,
-    ) -> None:
-        self.learner_updates = learner_updates
-
-
 def test_an_algorithm_has_no_state_and_no_critic_unless_it_says_so() -> None:
-    plain = Plain()
+    plain: Algorithm = Inert()
     assert (plain.state_size, plain.critic_size, plain.bptt_length) == (0, 0, None)
     assert not plain.needs_transitions
     plain.load({}, None, learner_updates=3)

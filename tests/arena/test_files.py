@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -158,8 +156,3 @@ def test_words_name_descriptors_where_none_is_left(tmp_path: Path) -> None:
         open_regular(path)
     assert "no file descriptor is left" in words_of(caught.value)
     assert words_of(NotRegular(1, "not a regular file")) == "not a regular file"
-
-
-def test_the_module_needs_no_torch() -> None:
-    command = "import sys, arena.files; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0

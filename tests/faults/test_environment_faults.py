@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from arena.config import EnvironmentConfig
-from arena.core import Actor, ActorInput, ActorOutput
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.checks.check import check_environment
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.one_by_one.envs import FREE_FAULTS
 from arena.errors import EnvironmentFault
 from arena.learners.work.worker import Worker
@@ -28,6 +25,7 @@ from arena.types import Entrant, Tally
 from arena.wire.messages import Failed, Finished
 from populations.controller.state.events import AssignmentFailed
 from tests.arena.learners.conftest import evaluate, mirror, train
+from tests.arena.samples import Always, make_env
 from tests.faults.workers import (
     ASSETS,
     NUM_ENVS,
@@ -63,17 +61,12 @@ def make_batch(
 ) -> BatchedEnv:
     """Four environments; what breaks is noted, or raised where nobody notes it."""
     spec = facts(environment, kwargs)
-    sides = {"all": spec.agents} if cooperation else {agent: (agent,) for agent in spec.agents}
-    return make_batched_env(
-        BatchRequest(
-            EnvironmentConfig(id=environment, kwargs=dict(kwargs)),
-            spec=spec,
-            sides=sides,
-            populations={"player": spec.agents},
-            num_envs=NUM_ENVS,
-            launch_directory=str(ASSETS),
-            on_fault=None if faults is None else faults.append,
-        )
+    return make_env(
+        spec,
+        num_envs=NUM_ENVS,
+        sides={"all": spec.agents} if cooperation else None,
+        populations={"player": spec.agents},
+        on_fault=None if faults is None else faults.append,
     )
 
 
@@ -148,18 +141,6 @@ def test_each_end_names_its_episode(environment: str, fault: str) -> None:
         begun = [k for k in range(100) if not (never and is_broken(b, k))]
         assert ended == begun[: len(ended)]
         assert len(ended) > 5
-
-
-class Always(Actor):
-    """Chooses one number."""
-
-    reads_agent = False
-
-    def __init__(self, action: int) -> None:
-        self.action = action
-
-    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
-        return ActorOutput(action=torch.full((len(inputs.observation),), self.action))
 
 
 def compare_in_cooperation(*, num_matches: int, fault: str, share: float) -> Tally:

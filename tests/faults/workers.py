@@ -6,13 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
-from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
-from arena.envs.describe import environment_facts
+from arena.environment_spec import EnvironmentSpec
 from arena.learners.work.worker import Worker
-from arena.matches.seating import make_seats
 from arena.types import CheckpointRef, Player, PlayerId
-from tests.arena.learners.conftest import CountingProgress, published, train
+from tests.arena.learners.conftest import published, setup_of, train
+from tests.arena.samples import Counted, facts_of
 
 ASSETS = Path(__file__).parents[1] / "assets"
 RANDOM = Player(player=PlayerId("bot:random"))
@@ -24,9 +22,7 @@ def facts(environment: str, kwargs: Mapping[str, object]) -> EnvironmentSpec:
     calm = {**kwargs, "share": 0.0} if environment.startswith("faulty:") else kwargs
     if environment.startswith("changing:"):
         calm = {**kwargs, "when": ""}
-    spec = environment_facts(
-        EnvironmentRequest(environment, kwargs=calm, launch_directory=str(ASSETS))
-    )
+    spec = facts_of(environment, calm)
     return replace(spec, kwargs=dict(kwargs))
 
 
@@ -43,30 +39,19 @@ def make_worker(
 ) -> Worker:
     """A worker; each agent is a side, and by default all are one population."""
     spec = facts(environment, kwargs)
-    sides = {agent: (agent,) for agent in spec.agents}
-    populations = populations or {"player": spec.agents}
-    setup = LearnerSetup(
-        run="test",
-        root=str(root),
-        launch_directory=str(ASSETS),
-        environment=EnvironmentConfig(
-            id=environment,
-            kwargs=dict(kwargs),
-            num_envs=num_envs,
-            num_env_workers=num_env_workers,
-        ),
-        spec=spec,
-        sides=sides,
-        seats=make_seats(agents=spec.agents, sides=sides, populations=populations),
-        populations={
-            name: PopulationSetup(agents=agents, network=NetworkConfig(hidden_sizes=(8,)))
-            for name, agents in populations.items()
+    setup = setup_of(
+        root,
+        spec,
+        populations=populations,
+        environment={
+            "kwargs": dict(kwargs),
+            "num_envs": num_envs,
+            "num_env_workers": num_env_workers,
         },
-        device="cpu",
-        precision="float32",
+        launch_directory=str(ASSETS),
         cores=cores,
     )
-    return Worker(setup, progress=CountingProgress(), should_stop=should_stop)
+    return Worker(setup, progress=Counted(), should_stop=should_stop)
 
 
 def first_checkpoint(worker: Worker) -> CheckpointRef:

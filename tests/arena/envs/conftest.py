@@ -17,7 +17,6 @@ from arena.envs.base import BatchedEnv, Turn
 from arena.envs.describe import environment_facts
 from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.openspiel.game import is_openspiel
-from arena.envs.random_play import populations_of
 from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import first_action, num_actions
 from arena.envs.workers.envs import EnvWorkers
@@ -104,26 +103,6 @@ def make(request: pytest.FixtureRequest, env_workers: Mapping[int, EnvWorkers]) 
     yield make_one
     for one in made:
         one.env.close()
-
-
-def make_by_spec(
-    spec: EnvironmentSpec,
-    launch_directory: str,
-    *,
-    num_envs: int = 4,
-    populations: Mapping[str, tuple[str, ...]] | None = None,
-) -> BatchedEnv:
-    """With the backend that is the environment's own: a batched game is one."""
-    return make_batched_env(
-        BatchRequest(
-            EnvironmentConfig(id=spec.id),
-            spec=spec,
-            sides={agent: (agent,) for agent in spec.agents},
-            populations=populations or populations_of(spec),
-            num_envs=num_envs,
-            launch_directory=launch_directory,
-        )
-    )
 
 
 def flat(space: Mapping[str, Any], observation: Any) -> list[float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,15 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from arena.config import EnvironmentConfig
-from arena.environment_spec import EnvironmentRequest
+from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
+from arena.envs.base import BatchedEnv
 from arena.envs.describe import agent_spec, environment_facts, named_agents
-from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, EnvironmentFault
+from tests.arena.samples import ASSETS, make_env
 
-ASSETS = str(Path(__file__).parents[2] / "assets")
 GENERATED = ["type{0..9}_{0..40}"]
 EXAMPLES = "pettingzoo.test.example_envs.generated_agents"
 
@@ -44,33 +42,29 @@ def test_lists_that_name_no_agents(patterns: list[str], text: str) -> None:
         named_agents(patterns)
 
 
+def generated(
+    name: str, possible_agents: list[str], *, num_envs: int
+) -> tuple[EnvironmentSpec, BatchedEnv]:
+    """Environments that make their agents as the game goes."""
+    request = EnvironmentRequest(
+        f"generated:{name}",
+        kwargs={"max_cycles": 12},
+        launch_directory=ASSETS,
+        possible_agents=possible_agents,
+    )
+    spec = environment_facts(request)
+    team = {"all": spec.agents}
+    config = {"possible_agents": possible_agents}
+    return spec, make_env(spec, num_envs=num_envs, sides=team, config=config)
+
+
 @pytest.mark.parametrize("name", ["Turns", "AtOnce"])
 def test_agents_made_as_the_game_goes(name: str) -> None:
-    environment = EnvironmentConfig(
-        id=f"generated:{name}", kwargs={"max_cycles": 12}, possible_agents=GENERATED
-    )
-    spec = environment_facts(
-        EnvironmentRequest(
-            environment.id,
-            kwargs=environment.kwargs,
-            launch_directory=ASSETS,
-            possible_agents=environment.possible_agents,
-        )
-    )
+    spec, env = generated(name, GENERATED, num_envs=2)
     assert len(spec.agents) == 410
     assert {facts.mask for facts in spec.agent_specs.values()} == {"info"}
     populations = populations_of(spec)
     (population,) = populations
-    env = make_batched_env(
-        BatchRequest(
-            environment,
-            spec=spec,
-            sides={"all": spec.agents},
-            populations=populations,
-            num_envs=2,
-            launch_directory=ASSETS,
-        )
-    )
     generator = torch.Generator().manual_seed(1)
     actions = action_layouts(spec, populations=populations)
     turn = env.reset([2, 1])
@@ -111,27 +105,7 @@ def test_spaces_that_are_drawn_anew_are_refused(name: str) -> None:
 
 
 def test_who_is_not_listed_must_not_appear() -> None:
-    environment = EnvironmentConfig(
-        id="generated:AtOnce", kwargs={"max_cycles": 12}, possible_agents=["type{0..9}_0"]
-    )
-    spec = environment_facts(
-        EnvironmentRequest(
-            environment.id,
-            kwargs=environment.kwargs,
-            launch_directory=ASSETS,
-            possible_agents=environment.possible_agents,
-        )
-    )
-    env = make_batched_env(
-        BatchRequest(
-            environment,
-            spec=spec,
-            sides={"all": spec.agents},
-            populations=populations_of(spec),
-            num_envs=8,
-            launch_directory=ASSETS,
-        )
-    )
+    _, env = generated("AtOnce", ["type{0..9}_0"], num_envs=8)
     with pytest.raises(EnvironmentFault, match=r"'type\d_\d' acts or ends but is not in possible"):
         env.reset(range(8))
 

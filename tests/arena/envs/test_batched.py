@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from arena.config import InfoOutcome, ThresholdOutcome
 from arena.envs.chance import episode_seed
 from arena.errors import ConfigError
+from tests.arena.samples import make_env
 
 from .conftest import Episode, Made, Make, Replay, assert_same, play_batched, random_actions
 
@@ -395,12 +397,7 @@ def test_a_threshold_on_what_predators_get(make: Make) -> None:
     assert {tuple(score) for score in scores} == {(0.0, 1.0), (1.0, 0.0)}
 
 
-def test_another_environment_than_inspected_is_refused(make: Make, assets: str) -> None:
-    from dataclasses import replace
-
-    from arena.config import EnvironmentConfig
-    from arena.envs.make import BatchRequest, make_batched_env
-
+def test_another_environment_than_inspected_is_refused(make: Make) -> None:
     spec = make("mpe2/simple_spread_v3", kwargs={"N": 2}).spec
     agents = {"agent": spec.agents}
     for changed, text in (
@@ -409,32 +406,11 @@ def test_another_environment_than_inspected_is_refused(make: Make, assets: str) 
         (replace(spec, id="mpe2/simple_reference_v3", kwargs={}), "the spaces of agent 'agent_0'"),
     ):
         with pytest.raises(ConfigError, match=text):
-            make_batched_env(
-                BatchRequest(
-                    EnvironmentConfig(id=spec.id),
-                    spec=changed,
-                    sides=agents,
-                    populations=agents,
-                    num_envs=1,
-                    launch_directory=assets,
-                )
-            )
+            make_env(changed, num_envs=1, sides=agents, populations=agents)
 
 
-def test_populations_must_have_every_agent_once(make: Make, assets: str) -> None:
-    from arena.config import EnvironmentConfig
-    from arena.envs.make import BatchRequest, make_batched_env
-
+def test_populations_must_have_every_agent_once(make: Make) -> None:
     spec = make("classic/rps-v2").spec
     for populations in ({"p": ("player_0",)}, {"p": spec.agents, "q": ("player_1",)}):
         with pytest.raises(ConfigError, match="populations must have every agent"):
-            make_batched_env(
-                BatchRequest(
-                    EnvironmentConfig(id=spec.id),
-                    spec=spec,
-                    sides={agent: (agent,) for agent in spec.agents},
-                    populations=populations,
-                    num_envs=1,
-                    launch_directory=assets,
-                )
-            )
+            make_env(spec, num_envs=1, populations=populations)

@@ -4,46 +4,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 
 import pytest
 import torch
 
-from arena.config import EnvironmentConfig
-from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
-from arena.envs.describe import environment_facts
 from arena.envs.episode_metrics import MAX_NAMES, EpisodeFigures, Report
-from arena.envs.make import BatchRequest, make_batched_env
+from tests.arena.samples import facts_of, make_env
 
 Make = Callable[..., BatchedEnv]
 
 
 @pytest.fixture
-def make_env(assets: str) -> Iterator[Make]:
-    made: list[BatchedEnv] = []
+def make() -> Iterator[Make]:
+    with ExitStack() as stack:
 
-    def make(name: str, *, num_envs: int = 2, **kwargs: object) -> BatchedEnv:
-        environment_id = f"own_figures:{name}"
-        spec = environment_facts(
-            EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=assets)
-        )
-        made.append(
-            make_batched_env(
-                BatchRequest(
-                    EnvironmentConfig(id=environment_id),
-                    spec=spec,
-                    sides={agent: (agent,) for agent in spec.agents},
-                    populations={"player": spec.agents},
-                    num_envs=num_envs,
-                    launch_directory=assets,
-                )
-            )
-        )
-        return made[-1]
+        def make(name: str, **kwargs: object) -> BatchedEnv:
+            env = make_env(facts_of(f"own_figures:{name}", kwargs), num_envs=2)
+            return stack.enter_context(closing(env))
 
-    yield make
-    for env in made:
-        env.close()
+        yield make
 
 
 def play_an_episode(env: BatchedEnv) -> list[Report]:
@@ -52,33 +33,33 @@ def play_an_episode(env: BatchedEnv) -> list[Report]:
     assert list(turn.figures) == [], "what a reset shows is of no episode"
     decided = 0
     while True:
-        agents = turn.groups["player"].agent_index
-        turn = env.step({"player": ((agents == 0) | (decided < 2)).long()})
+        agents = turn.groups["a"].agent_index
+        turn = env.step({"a": ((agents == 0) | (decided < 2)).long()})
         decided += agents.shape[1]
         if bool(turn.episode_over.any()):
             return list(turn.figures)
         assert list(turn.figures) == [], "the episode is not over"
 
 
-def test_each_agent_reports_once_where_its_episode_ends(make_env: Make) -> None:
+def test_each_agent_reports_once_where_its_episode_ends(make: Make) -> None:
     for name, sums in (("FiguresInTurns", (2.0, 1.0)), ("FiguresAtOnce", (4.0, 1.0))):
-        reports = play_an_episode(make_env(name))
+        reports = play_an_episode(make(name))
         assert [(one.environment, one.agent) for one in reports] == [(0, 0), (0, 1), (1, 0), (1, 1)]
         assert [one.figures["sum"] for one in reports] == [*sums, *sums]
         assert {type(one.figures["sum"]) for one in reports} == {float}
         assert {one.num_ignored for one in reports} == {0}
 
 
-def test_a_step_later_nothing_is_reported_any_more(make_env: Make) -> None:
-    env = make_env("FiguresAtOnce")
+def test_a_step_later_nothing_is_reported_any_more(make: Make) -> None:
+    env = make("FiguresAtOnce")
     assert len(play_an_episode(env)) == 4
-    assert list(env.step({"player": torch.zeros(2, 2, dtype=torch.int64)}).figures) == []
+    assert list(env.step({"a": torch.zeros(2, 2, dtype=torch.int64)}).figures) == []
 
 
 def test_what_is_no_finite_number_is_left_out_and_noted_once(
-    make_env: Make, caplog: pytest.LogCaptureFixture
+    make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    env = make_env("FiguresInTurns", bad=True)
+    env = make("FiguresInTurns", bad=True)
     with caplog.at_level(logging.WARNING):
         first, *_ = play_an_episode(env)
         again, *_ = play_an_episode(env)
@@ -90,13 +71,13 @@ def test_what_is_no_finite_number_is_left_out_and_noted_once(
 
 
 @pytest.mark.parametrize("reported", [3.0, "far", [("sum", 1.0)]])
-def test_what_is_no_mapping_is_left_out(make_env: Make, reported: object) -> None:
-    reports = play_an_episode(make_env("FiguresAtOnce", reported=reported))
+def test_what_is_no_mapping_is_left_out(make: Make, reported: object) -> None:
+    reports = play_an_episode(make("FiguresAtOnce", reported=reported))
     assert [(one.figures, one.num_ignored) for one in reports] == [({}, 1)] * 4
 
 
-def test_the_number_of_names_is_bounded(make_env: Make) -> None:
-    reports = play_an_episode(make_env("FiguresInTurns", crowd=MAX_NAMES + 8))
+def test_the_number_of_names_is_bounded(make: Make) -> None:
+    reports = play_an_episode(make("FiguresInTurns", crowd=MAX_NAMES + 8))
     names = {name for one in reports for name in one.figures}
     assert len(names) == MAX_NAMES
     assert {one.num_ignored for one in reports} == {10}, "those two and eight more"

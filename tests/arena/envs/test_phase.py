@@ -8,22 +8,21 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from arena.config import NetworkConfig
 from arena.envs.base import Phase
 from arena.envs.one_by_one.steppers import Phases, find_set_phase
 from arena.envs.phase import players_of_agents
 from arena.types import Seat
 from arena.wire.messages import Failed
+from tests.arena.learners.conftest import evaluate, finished, frozen
 from tests.arena.learners.work.test_worker_on_pettingzoo import (
-    ASSETS,
     RANDOM,
-    evaluate,
-    finished,
-    frozen,
     live,
     make_worker,
     start,
     train,
 )
+from tests.arena.samples import ASSETS
 
 Call = tuple[object, ...]
 
@@ -44,7 +43,11 @@ def test_an_environment_is_told_before_its_episodes(
     tmp_path: Path, name: str, agent_id: bool
 ) -> None:
     worker = make_worker(
-        tmp_path, f"told:{name}", num_envs=2, launch_directory=ASSETS, agent_id=agent_id
+        tmp_path,
+        f"told:{name}",
+        num_envs=2,
+        launch_directory=ASSETS,
+        population={"network": NetworkConfig(agent_id=agent_id)},
     )
     first = start(worker, "player/p000")
     me, ghost = live("player/p000"), frozen(tmp_path, first, "player/p000@000000000000")

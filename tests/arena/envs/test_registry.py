@@ -173,10 +173,11 @@ def test_the_list_tells_what_is_there() -> None:
     assert known["mpe2/simple_tag_v3"].apis == ("parallel", "aec")
 
 
-@pytest.mark.parametrize("name", [e.id for e in known_environments() if e.package == "mpe2"])
-def test_every_listed_id_of_mpe2_exists(name: str, assets: str) -> None:
-    env = make_environment(name, kwargs={}, api="parallel", launch_directory=assets)
-    env.close()
+def test_every_listed_id_of_mpe2_exists(assets: str) -> None:
+    names = [one.id for one in known_environments() if one.package == "mpe2"]
+    assert len(names) > 5
+    for name in names:
+        make_environment(name, kwargs={}, api="parallel", launch_directory=assets).close()
 
 
 def test_the_home_of_an_environment() -> None:

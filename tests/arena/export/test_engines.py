@@ -147,7 +147,10 @@ def in_engines_units(card: Card, outputs: dict[str, Any]) -> tuple[Any, Any]:
     return np.concatenate(choices, axis=1) if choices else np.zeros((ROWS, 0)), scaled
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if "everything" in n else n for n in CASES],
+)
 def test_a_graph_is_what_its_engine_documents_and_plays_as_the_champion(
     name: str, tmp_path: Path
 ) -> None:

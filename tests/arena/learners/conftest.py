@@ -28,6 +28,7 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import Evaluate, Failed, Finished, Pairing, Train, Trainee
+from tests.arena.samples import Counted, each_alone
 
 NETWORK = NetworkConfig(hidden_sizes=(8,))
 HYPERPARAMETERS: dict[str, float] = {"rollout_length": 8, "num_epochs": 2, "num_minibatches": 2}
@@ -35,23 +36,52 @@ POLICY = PolicyId("player/p000")
 NUM_ENVS = 6
 
 
-class CountingProgress:
-    def __init__(self) -> None:
-        self.turns = 0
-        self.agent_steps = 0
+def setup_of(
+    root: Path,
+    spec: EnvironmentSpec,
+    *,
+    sides: Mapping[str, tuple[str, ...]] | None = None,
+    populations: Mapping[str, tuple[str, ...]] | None = None,
+    networks: Mapping[str, NetworkConfig] | None = None,
+    environment: Mapping[str, Any] | None = None,
+    population: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> LearnerSetup:
+    """What a learner is told of an environment, by default one of all agents' own sides.
 
-    def advance(self, agent_steps: int = 0) -> None:
-        self.turns += 1
-        self.agent_steps += agent_steps
+    Args:
+        networks: Networks of populations that have another one.
+        environment: Settings of the environment.
+        population: Settings of every population.
+    """
+    sides = sides or each_alone(spec)
+    populations = populations or {"player": spec.agents}
+    given = {"id": spec.id, "num_envs": NUM_ENVS, **(environment or {})}
+    fields = {"launch_directory": str(root), "device": "cpu", "precision": "float32", **changes}
+    return LearnerSetup(
+        run="test",
+        root=str(root),
+        environment=EnvironmentConfig.model_validate(given),
+        spec=spec,
+        sides=sides,
+        seats=make_seats(agents=spec.agents, sides=sides, populations=populations),
+        populations={
+            name: PopulationSetup(
+                **{"agents": agents, "network": NETWORK, **(population or {})}
+                | ({"network": networks[name]} if networks else {})
+            )
+            for name, agents in populations.items()
+        },
+        **fields,
+    )
 
 
 def make_setup(
     root: Path,
     *,
     network: NetworkConfig = NETWORK,
-    bots: tuple[PlayerId, ...] = (),
-    greedy_matches: bool = False,
     algorithm_settings: Mapping[str, object] | None = None,
+    **changes: Any,
 ) -> LearnerSetup:
     agents = ("a", "b")
     agent_spec = AgentSpec(
@@ -59,30 +89,16 @@ def make_setup(
         action=describe(gymnasium.spaces.Discrete(3)),
         mask="observation",
     )
-    sides = {"a": ("a",), "b": ("b",)}
-    return LearnerSetup(
-        run="test",
-        root=str(root),
-        launch_directory=str(root),
-        environment=EnvironmentConfig(id="scripted", num_envs=NUM_ENVS),
-        spec=EnvironmentSpec(
-            id="scripted",
-            kwargs={},
-            api="aec",
-            agents=agents,
-            agent_specs=dict.fromkeys(agents, agent_spec),
-        ),
-        sides=sides,
-        seats=make_seats(agents=agents, sides=sides, populations={"player": agents}),
-        populations={
-            "player": PopulationSetup(
-                agents=agents, network=network, algorithm_settings=dict(algorithm_settings or {})
-            )
-        },
-        device="cpu",
-        precision="float32",
-        bots=bots,
-        greedy_matches=greedy_matches,
+    spec = EnvironmentSpec(
+        id="scripted",
+        kwargs={},
+        api="aec",
+        agents=agents,
+        agent_specs=dict.fromkeys(agents, agent_spec),
+    )
+    settings = dict(algorithm_settings or {})
+    return setup_of(
+        root, spec, population={"network": network, "algorithm_settings": settings}, **changes
     )
 
 
@@ -132,13 +148,13 @@ def train(
     )
 
 
-def evaluate(*pairings: tuple[Player, Player, int], seed: int = 3) -> Evaluate:
+def evaluate(*pairings: tuple[*tuple[Player, ...], int], seed: int = 3) -> Evaluate:
     return Evaluate(
         assignment_id=AssignmentId(7),
         attempt=1,
         pairings=tuple(
-            Pairing(seating=Seating(players=(home, away)), num_matches=num_matches)
-            for home, away, num_matches in pairings
+            Pairing(seating=Seating(players=tuple(players)), num_matches=num_matches)
+            for *players, num_matches in pairings
         ),
         seed=seed,
     )
@@ -152,6 +168,12 @@ def finished(answer: Finished | Failed) -> Finished:
 def failed(answer: Finished | Failed) -> Failed:
     assert isinstance(answer, Failed), answer
     return answer
+
+
+def frozen(root: Path, checkpoint: CheckpointRef, name: str) -> Player:
+    manifest = load_checkpoint(root, checkpoint)[0]
+    weights = WeightsRef(digest=manifest.weights_digest, key=checkpoint.key)
+    return Player(player=PlayerId(name), weights=weights)
 
 
 def published(answer: Finished | Failed) -> CheckpointRef:
@@ -173,7 +195,7 @@ class Bench:
     def __init__(self, root: Path, env: Callable[[], Any]) -> None:
         self.root = root
         self.env = env
-        self.progress = CountingProgress()
+        self.progress = Counted()
         self.num_made = 0
         self.should_stop: Callable[[], bool] = lambda: False
 
@@ -192,10 +214,7 @@ class Bench:
         return published(worker.carry_out(train(None, agent_steps=0, policy=policy, seed=seed)))
 
     def frozen(self, checkpoint: CheckpointRef, name: str) -> Player:
-        return Player(
-            player=PlayerId(name),
-            weights=WeightsRef(digest=self.manifest(checkpoint).weights_digest, key=checkpoint.key),
-        )
+        return frozen(self.root, checkpoint, name)
 
     def manifest(self, checkpoint: CheckpointRef) -> Manifest:
         return load_checkpoint(self.root, checkpoint)[0]

@@ -42,7 +42,7 @@ from tests.arena.learners.stub import (
     setup,
 )
 from tests.arena.wire.examples import RUN
-from tests.support import next_epoch, wait_until
+from tests.support import wait_until
 
 TIMEOUT_S = 10.0
 NOBODY = LearnerId("nobody")
@@ -211,19 +211,6 @@ def test_whatever_goes_wrong_in_the_work_is_a_failed_and_the_learner_goes_on(
     assert controller.wait_for(Finished).assignment_id == 2
 
 
-def test_stop_ends_the_work_early_and_its_result_is_delivered(
-    controller: Controller, learner: InlineLearner
-) -> None:
-    controller.welcome()
-    controller.send(assignment(UNTIL_STOPPED))
-    controller.wait_for(Heartbeat, lambda beat: beat.progress > 0)
-    controller.send(Stop(grace_s=TIMEOUT_S))
-    controller.acknowledge(controller.wait_for(Finished))
-    controller.wait_for(Goodbye)
-    learner.join(TIMEOUT_S)
-    assert not learner.is_alive()
-
-
 def test_a_stop_does_not_end_the_next_assignment_of_a_new_attempt(
     controller: Controller, learner: InlineLearner
 ) -> None:
@@ -233,20 +220,6 @@ def test_a_stop_does_not_end_the_next_assignment_of_a_new_attempt(
     controller.send(assignment(UNTIL_STOPPED, attempt=2))
     beat = controller.wait_for(Heartbeat, lambda beat: beat.attempt == 2)
     controller.wait_for(Heartbeat, lambda later: later.progress > beat.progress + 5)
-
-
-def test_a_fenced_learner_ends(controller: Controller, learner: InlineLearner) -> None:
-    controller.welcome()
-    controller.send(assignment(UNTIL_STOPPED))
-    controller.wait_for(Heartbeat, lambda beat: beat.progress > 0)
-    next_epoch(controller.hub, 2)
-    wait_until(
-        lambda: controller.hub.controller.receive(0.02) == [] and not learner.is_alive(),
-        timeout_s=TIMEOUT_S,
-    )
-    assert {bad.reason for bad in controller.hub.controller.take_bad_messages()} == {
-        "fenced: epoch 1 is over, this is 2"
-    }
 
 
 def loop_with(hub: InMemoryHub, cut_off: Callable[[int], object] | None = None) -> LearnerLoop:
@@ -311,17 +284,6 @@ def test_a_worker_that_cannot_be_made_ends_the_learner_before_its_hello(
         loop.run()
     assert controller.hub.controller.receive(0.0) == []
     assert not controller.hub.controller.send(learner, Stop(grace_s=0.0))
-
-
-def test_progress_counts_over_assignments_and_agent_steps_within_one() -> None:
-    progress = Progress()
-    progress.advance(3)
-    progress.advance()
-    progress.advance(4)
-    assert (progress.progress, progress.agent_steps) == (3, 7)
-    progress.reset()
-    progress.advance(2)
-    assert (progress.progress, progress.agent_steps) == (4, 2)
 
 
 def test_ids_are_new_each_time_and_fit_the_wire() -> None:

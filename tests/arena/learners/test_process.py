@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -271,14 +269,3 @@ def test_another_that_changes_a_session_is_waited_for(
     monkeypatch.delenv(child.SESSION_NICE)
     child.give_way_alike()
     assert len(answers) == 1
-
-
-def test_spawning_and_being_refused_need_no_torch() -> None:
-    script = (
-        "import sys, arena.learners.spawn, arena.learners.process, arena.wire.in_memory;"
-        "print('torch' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "False"

@@ -17,7 +17,8 @@ from arena.envs.spaces.actions import ActionLayout
 from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
-from tests.layouts import branching, discrete, flat_observation, squashed
+from tests.arena.samples import make_ppo, make_rollout
+from tests.layouts import branching, discrete, squashed
 
 SIZE, NUM_DECISIONS, BETA1 = 5, 48, 0.9
 SPACES = {
@@ -36,20 +37,13 @@ HYPERPARAMETERS = PpoHyperparameters(
 )
 
 
-def make(action: ActionLayout, hyperparameters: PpoHyperparameters = HYPERPARAMETERS) -> Ppo:
-    return Ppo(
-        NetworkConfig(hidden_sizes=(8,), normalize_observations=False),
-        observation=flat_observation(SIZE),
-        action=action,
-        hyperparameters=hyperparameters,
-        settings=PpoSettings(normalize_returns=False),
-        device=torch.device("cpu"),
-        precision="float32",
-        seed=3,
-    )
+def make(action: ActionLayout, numbers: PpoHyperparameters = HYPERPARAMETERS) -> Ppo:
+    network = NetworkConfig(hidden_sizes=(8,), normalize_observations=False)
+    settings = PpoSettings(normalize_returns=False)
+    return make_ppo(network, size=SIZE, action=action, numbers=numbers, settings=settings, seed=3)
 
 
-def make_rollout(ppo: Ppo, action: ActionLayout) -> Rollout:
+def play(ppo: Ppo, action: ActionLayout) -> Rollout:
     generator = torch.Generator().manual_seed(1)
     observation = torch.randn(NUM_DECISIONS, SIZE, generator=generator)
     mask = None
@@ -58,19 +52,17 @@ def make_rollout(ppo: Ppo, action: ActionLayout) -> Rollout:
         for first in starts(action):
             mask[:, first] = True
     output = ppo.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
-    chosen, log_prob, value = output.action, output.log_prob, output.value
     # As if the policy had been another one, so that some ratios are clipped.
     noise = 0.4 * torch.randn(NUM_DECISIONS, generator=generator)
     advantage = torch.randn(NUM_DECISIONS, generator=generator)
-    return Rollout(
-        observation=observation,
+    return make_rollout(
+        observation,
         action_mask=mask,
-        action=chosen.clone(),
-        log_prob=log_prob + noise,
-        value=value + 0.3 * noise,
+        action=output.action.clone(),
+        log_prob=output.log_prob + noise,
+        value=output.value + 0.3 * noise,
         advantage=advantage,
-        return_=advantage + value,
-        agent_steps=NUM_DECISIONS,
+        return_=advantage + output.value,
     )
 
 
@@ -163,7 +155,7 @@ def test_an_update_follows_the_gradient_of_the_plain_loss(
     action = SPACES[space]
     hyperparameters = HYPERPARAMETERS.model_copy(update={"value_clip": value_clip})
     ppo = make(action, hyperparameters)
-    rollout = make_rollout(ppo, action)
+    rollout = play(ppo, action)
     expected = reference_gradient(ppo.weights(), rollout, action, hyperparameters)
     metrics = ppo.update(rollout, generator=torch.Generator())
     assert 0.1 < metrics["policy/clip_fraction"] < 0.9
@@ -181,6 +173,6 @@ def test_clipped_values_differ_from_unclipped_ones() -> None:
     for value_clip in (None, 0.05):
         hyperparameters = HYPERPARAMETERS.model_copy(update={"value_clip": value_clip})
         ppo = make(action, hyperparameters)
-        rollout = make_rollout(ppo, action)
+        rollout = play(ppo, action)
         gradients.append(reference_gradient(ppo.weights(), rollout, action, hyperparameters))
     assert not torch.allclose(gradients[0]["head.bias"], gradients[1]["head.bias"], rtol=0.01)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -15,9 +16,9 @@ from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.ppo_loss import explained_variance
 from arena.networks.frozen import FrozenPolicy
+from tests.arena.samples import CPU, make_ppo, make_rollout
 from tests.layouts import discrete, flat_observation
 
-CPU = torch.device("cpu")
 NETWORK = NetworkConfig(hidden_sizes=(16, 16))
 SIZE, NUM_ACTIONS = 6, 4
 
@@ -42,44 +43,27 @@ METRICS = {
 
 
 def make(
-    hyperparameters: PpoHyperparameters | None = None,
-    *,
-    network: NetworkConfig = NETWORK,
-    precision: str = "float32",
-    seed: int = 1,
-    settings: PpoSettings | None = None,
+    numbers: PpoHyperparameters | None = None, *, network: NetworkConfig = NETWORK, **options: Any
 ) -> Ppo:
-    return Ppo(
-        network,
-        observation=flat_observation(SIZE),
-        action=discrete(NUM_ACTIONS),
-        hyperparameters=hyperparameters or PpoHyperparameters(),
-        device=CPU,
-        precision=precision,
-        seed=seed,
-        settings=settings,
-    )
+    return make_ppo(network, size=SIZE, action=discrete(NUM_ACTIONS), numbers=numbers, **options)
 
 
-def make_rollout(ppo: Algorithm, *, num_decisions: int = 64, seed: int = 0) -> Rollout:
+def play(ppo: Algorithm, *, num_decisions: int = 64, seed: int = 0) -> Rollout:
     generator = torch.Generator().manual_seed(seed)
     observation = 2.0 * torch.randn(num_decisions, SIZE, generator=generator) + 1.0
     mask = torch.rand(num_decisions, NUM_ACTIONS, generator=generator) < 0.7
     mask[:, 1] = True
     output = ppo.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
-    action, log_prob, value = (
-        tensor.clone() for tensor in (output.action, output.log_prob, output.value)
-    )
+    value = output.value.clone()
     advantage = torch.randn(num_decisions, generator=generator)
-    return Rollout(
-        observation=observation,
+    return make_rollout(
+        observation,
         action_mask=mask,
-        action=action,
-        log_prob=log_prob,
+        action=output.action.clone(),
+        log_prob=output.log_prob.clone(),
         value=value,
         advantage=advantage,
         return_=advantage + value + 3.0,
-        agent_steps=num_decisions,
     )
 
 
@@ -87,7 +71,7 @@ def train(ppo: Algorithm, *, num_rollouts: int, first: int = 0) -> dict[str, flo
     generator = torch.Generator().manual_seed(99 + first)
     metrics: dict[str, float] = {}
     for k in range(first, first + num_rollouts):
-        metrics = ppo.update(make_rollout(ppo, seed=k), generator=generator)
+        metrics = ppo.update(play(ppo, seed=k), generator=generator)
     return metrics
 
 
@@ -133,7 +117,7 @@ def test_the_first_losses_by_a_second_implementation() -> None:
         num_epochs=1, num_minibatches=1, value_coef=0.7, entropy_coef=0.3
     )
     ppo = make(hyperparameters)
-    rollout = make_rollout(ppo)
+    rollout = play(ppo)
     weights = {name: tensor.double() for name, tensor in ppo.weights().items()}
     metrics = ppo.update(rollout, generator=torch.Generator())
     features = rollout.observation.double().clamp(-10, 10)  # a fresh normalizer is the identity
@@ -162,7 +146,7 @@ def test_extremes_are_those_of_advantages_as_collected_and_of_ratios_by_hand(
         PpoHyperparameters(num_epochs=1, num_minibatches=1),
         settings=PpoSettings.model_validate({"advantage_normalization": normalization}),
     )
-    rollout = make_rollout(ppo)
+    rollout = play(ppo)
     # The collecting policy gave one action an eighth of the current probability, another one twice.
     shift = torch.zeros(len(rollout))
     shift[5], shift[40] = math.log(8.0), -math.log(2.0)
@@ -177,14 +161,14 @@ def test_extremes_are_those_of_advantages_as_collected_and_of_ratios_by_hand(
 def test_act_and_value_are_in_units_of_reward_and_legal() -> None:
     ppo = make()
     train(ppo, num_rollouts=1)
-    rollout = make_rollout(ppo, seed=5)
+    rollout = play(ppo, seed=5)
     assert rollout.action_mask is not None
     assert rollout.action_mask.gather(1, rollout.action[:, None]).all()
     torch.testing.assert_close(
         ppo.value(ActorInput(observation=rollout.observation)), rollout.value
     )
     # Returns are around 3; a network near its initialisation predicts their mean.
-    returns = make_rollout(make(), seed=0).return_
+    returns = play(make(), seed=0).return_
     assert abs(float(rollout.value.mean() - returns.mean())) < 1.0
     frozen = FrozenPolicy.from_weights(
         NETWORK,
@@ -202,13 +186,13 @@ def test_values_learn_returns_of_any_scale() -> None:
     ppo = make(PpoHyperparameters(learning_rate=3e-3, entropy_coef=0.0))
     generator = torch.Generator().manual_seed(0)
     for k in range(60):
-        rollout = make_rollout(ppo, num_decisions=256, seed=k)
+        rollout = play(ppo, num_decisions=256, seed=k)
         return_ = 1000.0 * rollout.observation[:, 0] - 5000.0
         ppo.update(
             replace(rollout, return_=return_, advantage=return_ - rollout.value),
             generator=generator,
         )
-    rollout = make_rollout(ppo, num_decisions=256, seed=1000)
+    rollout = play(ppo, num_decisions=256, seed=1000)
     expected = 1000.0 * rollout.observation[:, 0] - 5000.0
     error = (
         (ppo.value(ActorInput(observation=rollout.observation)) - expected).square().mean().sqrt()
@@ -223,12 +207,12 @@ def test_a_clipped_value_learns_from_the_first_rollout() -> None:
         network=NETWORK.model_copy(update={"normalize_observations": False}),
     )
     generator = torch.Generator().manual_seed(0)
-    rollout = make_rollout(ppo, num_decisions=1024)
+    rollout = play(ppo, num_decisions=1024)
     # Far from what a network without statistics predicts.
     return_ = 3.0 * rollout.observation[:, 0] - 30.0
     first = replace(rollout, return_=return_, advantage=torch.zeros(1024))
     ppo.update(first, generator=generator)
-    test = make_rollout(ppo, num_decisions=1024, seed=1).observation
+    test = play(ppo, num_decisions=1024, seed=1).observation
     target = 3.0 * test[:, 0] - 30.0
     explained = explained_variance(ppo.value(ActorInput(observation=test)), target)
     assert explained is not None
@@ -244,7 +228,7 @@ def test_values_follow_returns_that_grow_tenfold() -> None:
     errors = {}
     for k in range(120):
         scale = 1.0 if k < 40 else 10.0
-        rollout = make_rollout(ppo, num_decisions=256, seed=k)
+        rollout = play(ppo, num_decisions=256, seed=k)
         return_ = scale * (rollout.observation[:, 0] + 5.0)
         errors[k] = (
             float(
@@ -309,7 +293,7 @@ def test_a_mutated_number_of_adam_works_after_a_restore(name: str, value: float)
     kept, explorer = make(), make(PpoHyperparameters.model_validate({name: value}))
     for ppo in (kept, explorer):
         ppo.load(donor.weights(), donor.optimizer_state(), learner_updates=0)
-        ppo.update(make_rollout(ppo), generator=torch.Generator().manual_seed(5))
+        ppo.update(play(ppo), generator=torch.Generator().manual_seed(5))
     bias = "trunk.0.bias"
     distance = (explorer.weights()[bias] - kept.weights()[bias]).abs().max().item()
     assert distance > 1e-5
@@ -357,9 +341,7 @@ def test_loading_is_strict_and_all_or_nothing() -> None:
 @pytest.mark.parametrize("num_decisions", [1, 2, 3, 5, 63])
 def test_few_decisions_never_make_an_empty_minibatch(num_decisions: int) -> None:
     ppo = make(PpoHyperparameters(num_epochs=2, num_minibatches=4))
-    metrics = ppo.update(
-        make_rollout(ppo, num_decisions=num_decisions), generator=torch.Generator()
-    )
+    metrics = ppo.update(play(ppo, num_decisions=num_decisions), generator=torch.Generator())
     assert ppo.learner_updates == 2 * min(4, num_decisions)
     assert all(math.isfinite(value) for value in metrics.values())
 
@@ -367,7 +349,7 @@ def test_few_decisions_never_make_an_empty_minibatch(num_decisions: int) -> None
 def test_an_empty_rollout_changes_nothing_and_says_nothing() -> None:
     ppo = make()
     before = digest(ppo.weights())
-    metrics = ppo.update(make_rollout(ppo, num_decisions=0), generator=torch.Generator())
+    metrics = ppo.update(play(ppo, num_decisions=0), generator=torch.Generator())
     assert metrics == {}
     assert (digest(ppo.weights()), ppo.learner_updates) == (before, 0)
 
@@ -386,7 +368,7 @@ def test_target_kl_stops_between_epochs() -> None:
 
 def test_statistics_move_with_what_was_trained_on() -> None:
     ppo = make()
-    rollout = make_rollout(ppo, num_decisions=500)
+    rollout = play(ppo, num_decisions=500)
     ppo.update(rollout, generator=torch.Generator())
     weights = ppo.weights()
     torch.testing.assert_close(weights["observation_normalizer.mean"], rollout.observation.mean(0))
@@ -404,14 +386,14 @@ def test_poisoned_rollouts_are_skipped_and_three_in_a_row_are_an_error(
     ppo = make(PpoHyperparameters(num_epochs=1, num_minibatches=1))
     before = digest({k: v for k, v in ppo.weights().items() if "normalizer" not in k})
     for k in range(2):
-        rollout = make_rollout(ppo, seed=k)
+        rollout = play(ppo, seed=k)
         getattr(rollout, field)[0] = poison if field != "log_prob" else math.nan
         metrics = ppo.update(rollout, generator=torch.Generator())
         assert metrics["gradient/skipped"] == 1.0
         # No step was done, so there is no loss, entropy or distance to speak of.
         assert {name for name in metrics if name.startswith(("loss/", "policy/"))} == set()
         assert all(math.isfinite(value) for value in metrics.values())
-    rollout = make_rollout(ppo, seed=2)
+    rollout = play(ppo, seed=2)
     getattr(rollout, field)[3] = math.nan
     with pytest.raises(NonFiniteError, match=r"3 updates in a row.*learning_rate 0.0003"):
         ppo.update(rollout, generator=torch.Generator())
@@ -423,7 +405,7 @@ def test_poisoned_rollouts_are_skipped_and_three_in_a_row_are_an_error(
 def test_a_good_update_forgives_earlier_skips() -> None:
     ppo = make(PpoHyperparameters(num_epochs=1, num_minibatches=1))
     for k in range(6):
-        rollout = make_rollout(ppo, seed=k)
+        rollout = play(ppo, seed=k)
         if k % 3 != 2:
             rollout.advantage[0] = math.nan
         ppo.update(rollout, generator=torch.Generator())

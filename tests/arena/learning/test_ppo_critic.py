@@ -23,6 +23,7 @@ from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.sequences import cut_into_sequences
 from arena.networks.frozen import FrozenPolicy
+from tests.arena.samples import CPU, make_ppo, make_rollout
 from tests.layouts import discrete, flat_observation
 
 SIZE, WIDE, NUM_ACTIONS, NUM_CHAINS, LENGTH, BETA1 = 5, 11, 3, 6, 8, 0.9
@@ -30,7 +31,6 @@ NUM_DECISIONS = NUM_CHAINS * LENGTH
 HYPERPARAMETERS = PpoHyperparameters(
     num_epochs=1, num_minibatches=1, entropy_coef=0.03, value_coef=0.7, max_grad_norm=0.4
 )
-CPU = torch.device("cpu")
 
 
 def network(core: Any = "none", **settings: Any) -> NetworkConfig:
@@ -41,18 +41,16 @@ def network(core: Any = "none", **settings: Any) -> NetworkConfig:
 
 def make(
     config: NetworkConfig,
-    hyperparameters: PpoHyperparameters = HYPERPARAMETERS,
+    numbers: PpoHyperparameters = HYPERPARAMETERS,
     settings: PpoSettings | None = None,
     seed: int = 3,
 ) -> Ppo:
-    return Ppo(
+    return make_ppo(
         config,
-        observation=flat_observation(SIZE),
+        size=SIZE,
         action=discrete(NUM_ACTIONS),
-        hyperparameters=hyperparameters,
+        numbers=numbers,
         settings=settings or PpoSettings(normalize_returns=False),
-        device=CPU,
-        precision="float32",
         seed=seed,
         critic_input=flat_observation(WIDE),
     )
@@ -86,15 +84,13 @@ def play(ppo: Ppo, seed: int = 1) -> Rollout:
     # As if the policy had been another one, so that some ratios are clipped.
     noise = 0.4 * torch.randn(NUM_DECISIONS, generator=generator)
     advantage = torch.randn(NUM_DECISIONS, generator=generator)
-    return Rollout(
-        observation=observation,
-        action_mask=None,
+    return make_rollout(
+        observation,
         action=action,
         log_prob=log_prob + noise,
         value=value,
         advantage=advantage,
         return_=advantage + value,
-        agent_steps=NUM_DECISIONS,
         transitions=Transitions(
             reward=torch.ones(NUM_DECISIONS),
             successor=successor,

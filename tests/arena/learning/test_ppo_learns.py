@@ -11,10 +11,11 @@ from arena.config import NetworkConfig
 from arena.core import ActorInput
 from arena.envs.base import Group, Turn
 from arena.experience import Rollout
-from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
+from arena.learning.hyperparameters import PpoSettings
 from arena.learning.ppo import Ppo
 from arena.rollout.buffer import RolloutBuffer
-from tests.layouts import discrete, flat_observation
+from tests.arena.samples import make_ppo, make_turn
+from tests.layouts import discrete
 
 NUM_SYMBOLS, NUM_ENVS = 3, 64
 NOBODY = torch.zeros(NUM_ENVS, 1, dtype=torch.bool)
@@ -50,14 +51,10 @@ class Recall:
         self.first_right, self.second = right, not over
         if over:
             self.begin()
-        return Turn(
-            groups={},
-            reward=reward[:, None],
+        return make_turn(
+            reward[:, None],
             terminated=NOBODY | over,
-            truncated=NOBODY,
-            final_observation={},
             episode_over=torch.full((NUM_ENVS,), over),
-            score=torch.empty(0),
         )
 
 
@@ -103,15 +100,13 @@ def collect(ppo: Ppo, task: Recall, *, generator: torch.Generator) -> Rollout:
 def test_learns_the_exact_answer_and_its_value(
     precision: str, normalize: bool, advantages: Literal["gae", "vtrace"]
 ) -> None:
-    ppo = Ppo(
+    ppo = make_ppo(
         NetworkConfig(hidden_sizes=(32,), normalize_observations=normalize),
-        observation=flat_observation(NUM_SYMBOLS + 1),
+        size=NUM_SYMBOLS + 1,
         action=discrete(NUM_SYMBOLS + 1),
-        hyperparameters=PpoHyperparameters(learning_rate=5e-3, rollout_length=8, gamma=0.8),
+        numbers={"learning_rate": 5e-3, "rollout_length": 8, "gamma": 0.8},
         settings=PpoSettings(advantages=advantages),
-        device=torch.device("cpu"),
         precision=precision,
-        seed=1,
     )
     generator = torch.Generator().manual_seed(2)
     task = Recall(generator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -17,8 +18,9 @@ from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.ppo_loss import Batch, PpoLoss, ppo_loss
 from arena.networks import distributions
-from arena.networks.actor_critic import make_actor_critic
+from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.distributions import Distribution
+from tests.arena.samples import make_ppo, make_rollout
 from tests.layouts import discrete, flat_observation
 
 SIZE, NUM_ACTIONS, NUM_DECISIONS = 4, 3, 40
@@ -29,23 +31,14 @@ ONE_STEP = {"num_epochs": 1, "num_minibatches": 1}
 BOTH = {"ema_decay": 0.9, "magnet_coef": 0.2}
 
 
-def make(
-    numbers: Mapping[str, float] | None = None,
-    *,
-    settings: PpoSettings | None = None,
-    seed: int = 1,
-) -> Ppo:
-    return Ppo(
-        NETWORK,
-        observation=flat_observation(SIZE),
-        action=discrete(NUM_ACTIONS),
-        hyperparameters=PpoHyperparameters.model_validate(
-            {"learning_rate": 3e-3, **(numbers or {})}
-        ),
-        settings=settings,
-        device=torch.device("cpu"),
-        precision="float32",
-        seed=seed,
+def make(numbers: Mapping[str, float] | None = None, **options: Any) -> Ppo:
+    numbers = {"learning_rate": 3e-3, **(numbers or {})}
+    return make_ppo(NETWORK, size=SIZE, action=discrete(NUM_ACTIONS), numbers=numbers, **options)
+
+
+def make_network(seed: int = 0) -> ActorCritic:
+    return make_actor_critic(
+        NETWORK, observation=flat_observation(SIZE), action=discrete(NUM_ACTIONS), seed=seed
     )
 
 
@@ -54,9 +47,7 @@ def play(ppo: Ppo, *, seed: int = 0, gamma: float = 0.9, gae_lambda: float = 1.0
     generator = torch.Generator().manual_seed(seed)
     observation = torch.randn(NUM_DECISIONS, SIZE, generator=generator)
     output = ppo.act(ActorInput(observation=observation), generator=generator)
-    action, log_prob, value = (
-        tensor.clone() for tensor in (output.action, output.log_prob, output.value)
-    )
+    value = output.value.clone()
     row = torch.arange(NUM_DECISIONS)
     successor = torch.where(row < NUM_DECISIONS - 10, row + 10, -1)
     transitions = Transitions(
@@ -73,15 +64,13 @@ def play(ppo: Ppo, *, seed: int = 0, gamma: float = 0.9, gae_lambda: float = 1.0
         gamma=gamma,
         gae_lambda=gae_lambda,
     )
-    return Rollout(
-        observation=observation,
-        action_mask=None,
-        action=action,
-        log_prob=log_prob,
+    return make_rollout(
+        observation,
+        action=output.action.clone(),
+        log_prob=output.log_prob.clone(),
         value=value,
         advantage=advantage,
         return_=return_,
-        agent_steps=NUM_DECISIONS,
         transitions=transitions,
     )
 
@@ -119,9 +108,7 @@ def test_vtrace_sees_a_rollout_of_an_older_policy_with_the_eyes_of_now() -> None
     for ppo in (old, now):
         learn(ppo, rollouts=8, first=100)
     rollout = play(old, gamma=0.9, gae_lambda=0.8)
-    network = make_actor_critic(
-        NETWORK, observation=flat_observation(SIZE), action=discrete(NUM_ACTIONS), seed=0
-    )
+    network = make_network()
     network.load_state_dict(now.weights())
     with torch.no_grad():
         log_probs = distributions.masked_log_probs(network.logits(rollout.observation), None)
@@ -144,10 +131,7 @@ def test_vtrace_sees_a_rollout_of_an_older_policy_with_the_eyes_of_now() -> None
 
 def test_vtrace_needs_to_know_what_followed() -> None:
     ppo = make(settings=PpoSettings(advantages="vtrace"))
-    rollout = play(ppo)
-    without = Rollout(
-        **{name: getattr(rollout, name) for name in Rollout.__slots__} | {"transitions": None}
-    )
+    without = replace(play(ppo), transitions=None)
     with pytest.raises(ValueError, match="the successor of each decision"):
         ppo.update(without, generator=torch.Generator())
 
@@ -185,9 +169,7 @@ def test_what_plays_is_the_average_and_what_learns_is_not() -> None:
 
 def test_the_magnet_is_a_slow_copy_and_pulls() -> None:
     free, held = make(), make({"magnet_coef": 20.0, "magnet_rate": 0.25})
-    first = make_actor_critic(
-        NETWORK, observation=flat_observation(SIZE), action=discrete(NUM_ACTIONS), seed=1
-    ).state_dict()
+    first = make_network(seed=1).state_dict()
     for ppo in (free, held):
         metrics = learn(ppo, rollouts=1)
         assert ("policy/magnet_kl" in metrics) == (ppo is held)
@@ -199,9 +181,7 @@ def test_the_magnet_is_a_slow_copy_and_pulls() -> None:
     distances = []
     for ppo in (free, held):
         learn(ppo, rollouts=10, first=1)
-        network = make_actor_critic(
-            NETWORK, observation=flat_observation(SIZE), action=discrete(NUM_ACTIONS), seed=0
-        )
+        network = make_network()
         network.load_state_dict(ppo.weights())
         probabilities = network.logits(observation).softmax(1).detach()
         distances.append(float((probabilities - 1 / 3).abs().mean()))

@@ -18,10 +18,11 @@ from arena.errors import ConfigError
 from arena.experience import Rollout, Sequences, Transitions
 from arena.learning.acting import product_dtype
 from arena.learning.algorithms import make_algorithm
-from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
+from arena.learning.hyperparameters import PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.ppo_loss import predict_all
 from arena.learning.sequences import cut_into_sequences
+from tests.arena.samples import make_ppo, make_rollout
 from tests.layouts import discrete, flat_observation
 
 SIZE, WIDTH, NUM_ACTIONS, NUM_CHAINS, LENGTH, BETA1 = 5, 6, 3, 4, 9, 0.9
@@ -30,16 +31,12 @@ Weights = dict[str, torch.Tensor]
 
 
 def make(core: Any, settings: PpoSettings | None = None, **numbers: float) -> Ppo:
-    return Ppo(
+    return make_ppo(
         NetworkConfig(hidden_sizes=(8,), core=core, core_size=WIDTH, normalize_observations=False),
-        observation=flat_observation(SIZE),
+        size=SIZE,
         action=discrete(NUM_ACTIONS),
-        hyperparameters=PpoHyperparameters.model_validate(
-            {"num_epochs": 1, "num_minibatches": 1, "adam_beta1": BETA1, **numbers}
-        ),
+        numbers={"num_epochs": 1, "num_minibatches": 1, "adam_beta1": BETA1, **numbers},
         settings=settings or PpoSettings(normalize_returns=False),
-        device=torch.device("cpu"),
-        precision="float32",
         seed=3,
     )
 
@@ -62,15 +59,13 @@ def play(ppo: Ppo, *, max_length: int | None) -> Rollout:
     successor = torch.where(row + NUM_CHAINS < NUM_DECISIONS, row + NUM_CHAINS, -1)
     rows = cut_into_sequences(successor, max_length=max_length)
     advantage = torch.randn(NUM_DECISIONS, generator=generator)
-    return Rollout(
-        observation=observation,
-        action_mask=None,
+    return make_rollout(
+        observation,
         action=action,
         log_prob=log_prob,
         value=value,
         advantage=advantage,
         return_=advantage + value,
-        agent_steps=NUM_DECISIONS,
         transitions=Transitions(
             reward=torch.ones(NUM_DECISIONS), successor=successor, next_value=torch.zeros(36)
         ),

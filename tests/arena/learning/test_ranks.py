@@ -16,7 +16,7 @@ from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.normalization import Exchange
 from tests.arena.learning import test_ppo_recurrent as recurrent
-from tests.arena.learning.test_ppo import digest, make, make_rollout
+from tests.arena.learning.test_ppo import digest, make, play
 from tests.arena.ranks import in_ranks
 
 NORMALIZED = NetworkConfig(hidden_sizes=(16, 16))
@@ -82,7 +82,7 @@ def test_ranks_learn_as_one_process_from_all_rows(
 
     alone, ranks = new(), [new() for _ in ends]
     for seed in range(2):
-        rollout = make_rollout(alone, seed=seed)
+        rollout = play(alone, seed=seed)
         expected = alone.update(rollout, generator=torch.Generator().manual_seed(seed))
         found = update_in_ranks(ranks, rollout, ends)
         for metrics in found:
@@ -96,7 +96,7 @@ def test_ranks_learn_as_one_process_from_all_rows(
 
 def test_a_rank_with_fewer_rows_than_minibatches_takes_as_many_steps() -> None:
     ranks = [make(PpoHyperparameters(num_minibatches=8, num_epochs=2)) for _ in range(2)]
-    found = update_in_ranks(ranks, make_rollout(ranks[0], num_decisions=23), (3, 23))
+    found = update_in_ranks(ranks, play(ranks[0], num_decisions=23), (3, 23))
     assert [one["optimizer/updates"] for one in found] == [16.0, 16.0]
     assert digest(state(ranks[0])) == digest(state(ranks[1]))
 
@@ -142,13 +142,13 @@ def test_sequences_are_divided_and_weigh_by_their_decisions(core: str) -> None:
 def test_no_rows_in_any_rank_change_nothing() -> None:
     ranks = [make(), make()]
     before = digest(state(ranks[0]))
-    assert update_in_ranks(ranks, make_rollout(ranks[0], num_decisions=4), (0, 0)) == [{}, {}]
+    assert update_in_ranks(ranks, play(ranks[0], num_decisions=4), (0, 0)) == [{}, {}]
     assert digest(state(ranks[0])) == before
 
 
 def test_numbers_that_are_not_finite_in_one_rank_skip_the_step_in_all() -> None:
     ranks = [make(PpoHyperparameters(**WHOLE)) for _ in range(2)]
-    rollout = make_rollout(ranks[0])
+    rollout = play(ranks[0])
     rollout.log_prob[60] = float("nan")
     before = {name: p.clone() for name, p in ranks[0]._network.named_parameters()}
     with pytest.raises(NonFiniteError, match="not finite in 3 updates in a row"):
@@ -159,7 +159,7 @@ def test_numbers_that_are_not_finite_in_one_rank_skip_the_step_in_all() -> None:
 
 def test_alone_again_an_update_is_that_of_one_process() -> None:
     one, other = make(), make()
-    rollout = make_rollout(one)
+    rollout = play(one)
     one.join(lambda values: values.unsqueeze(0))
     one.join(None)
     for ppo in (one, other):

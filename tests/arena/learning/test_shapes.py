@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from arena.experience import Rollout, Transitions
+from arena.experience import Transitions
 from arena.learning import ppo_loss
 from arena.learning.advantages import (
     Decisions,
@@ -20,6 +20,7 @@ from arena.learning.advantages import (
 )
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.networks.distributions import Categorical
+from tests.arena.samples import make_rollout
 
 ROWS, COLUMN = torch.ones(4), torch.ones(4, 1)
 
@@ -112,15 +113,12 @@ def test_vtrace_refuses_a_column_beside_rows(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["value", "log_prob"])
 def test_vtrace_targets_refuse_a_column_beside_rows(name: str) -> None:
-    rollout = Rollout(
-        observation=torch.zeros(4, 3),
-        action_mask=None,
-        action=torch.zeros(4, dtype=torch.int64),
+    rollout = make_rollout(
+        torch.zeros(4, 3),
         log_prob=ROWS,
         value=ROWS,
         advantage=ROWS,
         return_=ROWS,
-        agent_steps=4,
         transitions=transitions(),
     )
     given = {"value": ROWS, "log_prob": ROWS}

@@ -13,12 +13,9 @@ import pytest
 import torch
 from pettingzoo.classic import connect_four_v3
 
-from arena.config import EnvironmentConfig
 from arena.core import ActorInput
-from arena.environment_spec import AgentSpec, EnvironmentRequest
+from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
-from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
 from arena.matches.actors import BotActor, make_bot
@@ -27,12 +24,13 @@ from arena.matches.recurrent_state import RecurrentState
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
 from arena.types import Entrant, Tally
+from tests.arena.samples import facts_of, make_env
 
 BOARD = "classic/connect_four-v3"
 AGENTS = ("player_0", "player_1")
 SIDES = {agent: (agent,) for agent in AGENTS}
 SEATS = make_seats(agents=AGENTS, sides=SIDES, populations={"player": AGENTS})
-SPEC = environment_facts(EnvironmentRequest(BOARD, launch_directory="."))
+SPEC = facts_of(BOARD)
 FACTS = SPEC.agent_specs["player_0"]
 ACTIONS = ActionLayout.from_json(FACTS.action, continuous="squashed")
 
@@ -85,15 +83,8 @@ def watched(bot: object) -> BotActor:
 def play(
     *actors: BotActor, num_envs: int, num_matches: int, seed: int = 1, backend: str = "pettingzoo"
 ) -> tuple[Tally, ...]:
-    env = make_batched_env(
-        BatchRequest(
-            EnvironmentConfig.model_validate({"id": BOARD, "backend": backend}),
-            spec=SPEC,
-            sides=SIDES,
-            populations={"player": AGENTS},
-            num_envs=num_envs,
-            launch_directory=".",
-        )
+    env = make_env(
+        SPEC, num_envs=num_envs, populations={"player": AGENTS}, config={"backend": backend}
     )
     try:
         return play_matches(

@@ -19,6 +19,7 @@ from arena.matches.pair_scores import points
 from arena.matches.seating import make_seats
 from arena.matches.tournament import Contender, play_tournament
 from arena.types import Entrant, Tally
+from tests.arena.samples import Always, each_alone
 
 CPU = torch.device("cpu")
 GAMES = {
@@ -39,7 +40,7 @@ def batch(
         BatchRequest(
             EnvironmentConfig(id=name, outcome=outcome),
             spec=spec,
-            sides={agent: (agent,) for agent in spec.agents},
+            sides=each_alone(spec),
             populations={"player": spec.agents},
             num_envs=num_envs,
             launch_directory="",
@@ -86,7 +87,8 @@ class Watched:
 
 def random_tally(env: Any, spec: EnvironmentSpec, *, num_matches: int) -> Tally:
     """Matches of bot:random against itself."""
-    layouts = action_layouts(spec, populations={"player": spec.agents})
+    populations = {"player": spec.agents}
+    layouts, sides = action_layouts(spec, populations=populations), each_alone(spec)
     bot = make_bot(
         "bot:random",
         facts=spec.agent_specs[spec.agents[0]],
@@ -103,12 +105,8 @@ def random_tally(env: Any, spec: EnvironmentSpec, *, num_matches: int) -> Tally:
                 num_matches=num_matches,
             )
         ],
-        seats=make_seats(
-            agents=spec.agents,
-            sides={agent: (agent,) for agent in spec.agents},
-            populations={"player": spec.agents},
-        ),
-        sides={agent: (agent,) for agent in spec.agents},
+        seats=make_seats(agents=spec.agents, sides=sides, populations=populations),
+        sides=sides,
         seeds=range(env.num_envs),
         generator=torch.Generator().manual_seed(1),
     )
@@ -139,15 +137,6 @@ def test_chance_is_seen_in_what_seeds_change(name: str, expected: bool) -> None:
     assert has_chance(env, actions=layouts, num_steps=60) == expected
 
 
-class Bettor(Actor):
-    """Bets and calls, whatever it holds."""
-
-    reads_agent = False
-
-    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
-        return ActorOutput(action=torch.ones(len(inputs.observation), dtype=torch.int64))
-
-
 class Folder(Actor):
     """Checks; calls with the king, and in the first seat with the queen."""
 
@@ -171,13 +160,13 @@ def test_who_folds_wins_fewer_games_and_more_chips(outcome: Any, score: float) -
     Both seats together: 1/3 x 2 + 1/6 x 0 - 1/2 x 1 = 1/6 a game; won are 1/3 + 1/6 x 1/2 = 5/12.
     """
     env, spec = batch("openspiel:kuhn_poker", num_envs=1024, outcome=outcome)
-    sides = {agent: (agent,) for agent in spec.agents}
+    sides = each_alone(spec)
     seats = make_seats(agents=spec.agents, sides=sides, populations={"player": spec.agents})
     result = play_tournament(
         env,
         contenders=[
             Contender(name="folder", actors={"player": Folder()}),
-            Contender(name="bettor", actors={"player": Bettor()}),
+            Contender(name="bettor", actors={"player": Always(1)}),
         ],
         num_matches=6000,
         seats=seats,

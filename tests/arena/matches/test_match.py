@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,8 +17,7 @@ from arena.matches.match import MAX_ROUNDS, Block, Stopped, play_matches, share_
 from arena.matches.seating import make_seats
 from arena.types import Entrant, Tally
 
-DUEL_SIDES = {"a": ("a",), "b": ("b",)}
-DUEL = make_seats(agents=("a", "b"), sides=DUEL_SIDES, populations={"player": ("a", "b")})
+DUEL, TOGETHER = {"a": ("a",), "b": ("b",)}, {"all": ("a", "b")}
 
 
 class Fixed(Actor):
@@ -56,12 +56,14 @@ def block(home: Fixed, away: Fixed, names: str, *, num_envs: int, num_matches: i
     )
 
 
-def play(env: Any, *blocks: Block, **options: Any) -> tuple[Tally, ...]:
+def play(
+    env: Any, *blocks: Block, sides: Mapping[str, tuple[str, ...]] = DUEL, **options: Any
+) -> tuple[Tally, ...]:
     return play_matches(
         env,
         blocks=blocks,
-        seats=options.pop("seats", DUEL),
-        sides=options.pop("sides", DUEL_SIDES),
+        seats=make_seats(agents=env.agents, sides=sides, populations=env.populations),
+        sides=sides,
         seeds=range(env.num_envs),
         generator=torch.Generator().manual_seed(1),
         **options,
@@ -128,8 +130,6 @@ def test_blocks_have_their_own_players_and_spare_environments_stand_still(
 
 
 def test_in_cooperation_the_higher_return_on_the_same_seed_wins(scripted_env: Any) -> None:
-    sides = {"all": ("a", "b")}
-    seats = make_seats(agents=("a", "b"), sides=sides, populations={"player": ("a", "b")})
     passes: list[int] = []
 
     def reward(seed: int, episode: int, step: int, agent: int) -> float:
@@ -143,8 +143,7 @@ def test_in_cooperation_the_higher_return_on_the_same_seed_wins(scripted_env: An
     (tally,) = play(
         env,
         block(Fixed(1), Fixed(2), "AB", num_envs=3, num_matches=2),
-        seats=seats,
-        sides=sides,
+        sides=TOGETHER,
     )
     assert [row[:3] for row in env.decisions[: len(env.decisions) // 2]] == [
         row[:3] for row in env.decisions[len(env.decisions) // 2 :]
@@ -160,8 +159,6 @@ def test_in_cooperation_the_higher_return_on_the_same_seed_wins(scripted_env: An
 
 
 def test_in_cooperation_rounding_wins_nothing(scripted_env: Any) -> None:
-    sides = {"all": ("a", "b")}
-    seats = make_seats(agents=("a", "b"), sides=sides, populations={"player": ("a", "b")})
     passes: list[int] = []
 
     def reward(seed: int, episode: int, step: int, agent: int) -> float:
@@ -174,8 +171,7 @@ def test_in_cooperation_rounding_wins_nothing(scripted_env: Any) -> None:
     (tally,) = play(
         env,
         block(Fixed(1), Fixed(2), "AB", num_envs=3, num_matches=2),
-        seats=seats,
-        sides=sides,
+        sides=TOGETHER,
     )
     assert tally.return_sum[0] != tally.return_sum[1]
     assert [(p.wins, p.draws, p.losses) for p in tally.pairs] == [(0, 6, 0)]
@@ -184,7 +180,6 @@ def test_in_cooperation_rounding_wins_nothing(scripted_env: Any) -> None:
 def test_teams_of_two_populations_are_compared_by_the_mean_return_of_all(scripted_env: Any) -> None:
     sides = {"all": ("a", "b", "c")}
     populations = {"p": ("a", "c"), "q": ("b",)}
-    seats = make_seats(agents=("a", "b", "c"), sides=sides, populations=populations)
     passes: list[int] = []
 
     def reward(seed: int, episode: int, step: int, agent: int) -> float:
@@ -205,7 +200,7 @@ def test_teams_of_two_populations_are_compared_by_the_mean_return_of_all(scripte
     actors = (Fixed(1), Fixed(2), Fixed(2), Fixed(1))
     entrants = tuple(map(Entrant, ("p1", "q1", "p2", "q2")))
     blocks = Block(entrants=entrants, actors=actors, num_envs=2, num_matches=1)
-    (tally,) = play(env, blocks, seats=seats, sides=sides)
+    (tally,) = play(env, blocks, sides=sides)
     # Mean over all agents: 3 * (3 - 2) / 3 = 1 for away in environment 0, -1 in environment 1.
     assert [(p.first, p.second, p.wins, p.draws, p.losses) for p in tally.pairs] == [
         (0, 2, 1, 0, 1),
@@ -219,8 +214,6 @@ def test_teams_of_two_populations_are_compared_by_the_mean_return_of_all(scripte
 
 
 def test_in_cooperation_an_objective_goes_before_the_return(scripted_env: Any) -> None:
-    sides = {"all": ("a", "b")}
-    seats = make_seats(agents=("a", "b"), sides=sides, populations={"player": ("a", "b")})
     env = scripted_env(num_envs=3, num_sides=1, reward=lambda *where: 1.0)
     step, steps = env.step, 0
 
@@ -237,18 +230,15 @@ def test_in_cooperation_an_objective_goes_before_the_return(scripted_env: Any) -
     (tally,) = play(
         env,
         block(Fixed(1), Fixed(2), "AB", num_envs=3, num_matches=1),
-        seats=seats,
-        sides=sides,
+        sides=TOGETHER,
     )
     assert [(p.wins, p.draws, p.losses) for p in tally.pairs] == [(1, 1, 1)]
     assert tally.return_sum == (9.0, 9.0)
 
 
 def play_in_cooperation(env: Any) -> tuple[Tally, ...]:
-    sides = {"all": ("a", "b")}
-    seats = make_seats(agents=("a", "b"), sides=sides, populations={"player": ("a", "b")})
     both = block(Fixed(1), Fixed(2), "AB", num_envs=env.num_envs, num_matches=2)
-    return play(env, both, seats=seats, sides=sides)
+    return play(env, both, sides=TOGETHER)
 
 
 @pytest.mark.parametrize("num_rounds", [3, MAX_ROUNDS + 1])

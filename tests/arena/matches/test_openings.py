@@ -28,18 +28,7 @@ from arena.matches.openings import (
 from arena.matches.seating import make_seats
 from arena.types import Entrant, PairScore, SeatOpenings, Tally
 from tests.arena.matches.test_distinct import batch
-
-
-class Always(Actor):
-    """Plays one action, whatever it sees."""
-
-    reads_agent = False
-
-    def __init__(self, action: int) -> None:
-        self._action = action
-
-    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
-        return ActorOutput(action=torch.full((len(inputs.observation),), self._action))
+from tests.arena.samples import Always, each_alone
 
 
 class Drawn(Actor):
@@ -55,7 +44,7 @@ class Drawn(Actor):
 
 def tally_of(name: str, actors: tuple[Actor, Actor], *, watch: bool = False) -> tuple[Tally, Any]:
     env, spec = batch(name, num_envs=40)
-    sides = {agent: (agent,) for agent in spec.agents}
+    sides = each_alone(spec)
     watched = FirstSeen(env)
     (tally,) = play_matches(
         cast(Any, watched),

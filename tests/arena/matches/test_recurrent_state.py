@@ -11,6 +11,7 @@ from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
 from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
+from tests.arena.samples import make_turn
 from tests.layouts import discrete, flat_observation
 
 AGENTS = ("a", "b", "c")
@@ -31,18 +32,15 @@ def policy(core: str, *, seed: int, size: int = 6) -> FrozenPolicy:
     return FrozenPolicy(network, greedy=True)
 
 
-def turn_of(group: Group, *, rng: torch.Generator) -> Turn:
+def ends(*, rng: torch.Generator) -> Turn:
     def flags(share: float, *shape: int) -> torch.Tensor:
         return torch.rand(shape, generator=rng) < share
 
-    return Turn(
-        groups={"player": group},
-        reward=torch.zeros(NUM_ENVS, len(AGENTS)),
+    return make_turn(
+        torch.zeros(NUM_ENVS, len(AGENTS)),
         terminated=flags(0.05, NUM_ENVS, len(AGENTS)),
         truncated=flags(0.05, NUM_ENVS, len(AGENTS)),
-        final_observation={},
         episode_over=flags(0.1, NUM_ENVS),
-        score=torch.zeros(NUM_ENVS, 3),
     )
 
 
@@ -82,7 +80,7 @@ def test_every_agent_of_every_environment_has_a_memory_of_its_own() -> None:
                 assert (output.recurrent_state is None) == (player.state_size == 0)
                 assert action[env, slot] == chosen
                 answers.add(int(chosen))
-        turn = turn_of(group, rng=rng)
+        turn = ends(rng=rng)
         seated.recurrent_state.reset(turn)
         over = turn.terminated | turn.truncated | turn.episode_over[:, None]
         states = {place: state for place, state in states.items() if not over[place]}

@@ -6,6 +6,7 @@ from arena.envs.base import Turn
 from arena.matches.seating import make_seats
 from arena.matches.tally import OpenEpisodes, TallyBook, merge_tallies
 from arena.types import Entrant, PairScore, Tally
+from tests.arena.samples import make_turn
 
 DUEL = make_seats(
     agents=("x", "o"), sides={"x": ("x",), "o": ("o",)}, populations={"player": ("x", "o")}
@@ -20,16 +21,10 @@ TEAMS = make_seats(
 def turn(
     *, reward: list[list[float]], over: list[bool], score: list[list[float]] | None = None
 ) -> Turn:
-    num_envs, num_agents = len(reward), len(reward[0])
-    nothing = torch.zeros(num_envs, num_agents, dtype=torch.bool)
-    return Turn(
-        groups={},
-        reward=torch.tensor(reward),
-        terminated=nothing,
-        truncated=nothing,
-        final_observation={},
+    return make_turn(
+        torch.tensor(reward),
         episode_over=torch.tensor(over),
-        score=torch.full((num_envs, 2), torch.nan) if score is None else torch.tensor(score),
+        score=torch.full((len(reward), 2), torch.nan) if score is None else torch.tensor(score),
     )
 
 

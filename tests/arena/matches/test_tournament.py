@@ -7,29 +7,16 @@ from typing import Any
 import pytest
 import torch
 
-from arena.core import Actor, ActorInput, ActorOutput
 from arena.errors import ConfigError
 from arena.matches.seating import make_seats
 from arena.matches.tournament import Contender, TournamentResult, play_tournament
 from arena.types import Entrant
-
-
-class Strength(Actor):
-    """Its action is its strength."""
-
-    reads_agent = False
-
-    def __init__(self, action: int) -> None:
-        self.action = action
-
-    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
-        observation = inputs.observation
-        return ActorOutput(action=torch.full((len(observation),), self.action))
+from tests.arena.samples import Always
 
 
 def contender(name: str, action: int, *populations: str) -> Contender:
     return Contender(
-        name=name, actors={population: Strength(action) for population in populations or ("p",)}
+        name=name, actors={population: Always(action) for population in populations or ("p",)}
     )
 
 

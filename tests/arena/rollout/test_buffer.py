@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from arena.envs.base import Group, Turn
 from arena.experience import Rollout
 from arena.rollout.buffer import RolloutBuffer
+from tests.arena.samples import make_turn
 
 NUM_ACTIONS = 3
 
@@ -156,16 +157,18 @@ def make_group(step: Step, *, t: int, masked: bool) -> Group:
     )
 
 
-def make_turn(step: Step) -> Turn:
-    return Turn(
-        groups={},
-        reward=torch.from_numpy(step.reward),
+def turn_of(step: Step) -> Turn:
+    return make_turn(
+        torch.from_numpy(step.reward),
         terminated=torch.from_numpy(step.terminated),
         truncated=torch.from_numpy(step.truncated),
-        final_observation={},
         episode_over=torch.from_numpy(step.episode_over),
-        score=torch.empty(0),
     )
+
+
+def alone(agent: int, observation: float = 0.0) -> Group:
+    """A group of one environment that asks one agent; -1: nobody."""
+    return Group(torch.tensor([[agent]]), torch.full((1, 1, 1), observation), None)
 
 
 def play(
@@ -178,7 +181,7 @@ def play(
         action, log_prob = labels.long() % NUM_ACTIONS, -labels
         trained = torch.from_numpy(step.trained)
         buffer.store(t, group, action=action, log_prob=log_prob, value=value, trained=trained)
-        turn = make_turn(step)
+        turn = turn_of(step)
         buffer.store_result(t, turn, final_value=final_value)
         # Who stores copies: nothing of a turn may be needed later.
         for tensor in (group.observation, action, log_prob, group.agent_index, turn.reward):
@@ -278,33 +281,21 @@ def test_two_seats_of_one_policy_in_turn_by_hand() -> None:
     deciding, values = [0, 1, 0, 0], [0.5, 0.25, 0.75, 0.1]
     for t, (agent, value) in enumerate(zip(deciding, values, strict=True)):
         over = t == 2
-        group = Group(
-            agent_index=torch.tensor([[agent]]),
-            observation=torch.full((1, 1, 1), float(t)),
-            action_mask=None,
-        )
         buffer.store(
             t,
-            group,
+            alone(agent, float(t)),
             action=torch.tensor([[t]]),
             log_prob=torch.zeros(1, 1),
             value=torch.tensor([[value]]),
             trained=torch.ones(1, 1, dtype=torch.bool),
         )
-        turn = Turn(
-            groups={},
-            reward=torch.tensor([[1.0, -1.0]]) if over else torch.zeros(1, 2),
+        turn = make_turn(
+            torch.tensor([[1.0, -1.0]]) if over else torch.zeros(1, 2),
             terminated=torch.tensor([[over, over]]),
-            truncated=torch.zeros(1, 2, dtype=torch.bool),
-            final_observation={},
             episode_over=torch.tensor([over]),
-            score=torch.empty(0),
         )
         buffer.store_result(t, turn, final_value=torch.full((1, 2), torch.nan))
-    last = Group(
-        agent_index=torch.tensor([[1]]), observation=torch.zeros(1, 1, 1), action_mask=None
-    )
-    rollout = buffer.finish(group=last, value=torch.tensor([[0.9]]), gamma=0.9, gae_lambda=0.5)
+    rollout = buffer.finish(group=alone(1), value=torch.tensor([[0.9]]), gamma=0.9, gae_lambda=0.5)
     # A2 = 1 - .75 = .25; A1 = -1 - .25 = -1.25; A0 = .9 * .75 - .5 + .45 * .25 = .2875. The
     # decision at 3 has no known successor: agent 1 is on turn.
     assert rollout.action.tolist() == [0, 1, 2]
@@ -318,34 +309,22 @@ def play_alone(
 ) -> Rollout:
     """One agent beside another population's; its actions number the steps."""
     for t, (decides, is_done, is_over) in enumerate(zip(deciding, done, over, strict=True)):
-        group = Group(
-            agent_index=torch.tensor([[0 if decides else -1]]),
-            observation=torch.zeros(1, 1, 1),
-            action_mask=None,
-        )
         buffer.store(
             t,
-            group,
+            alone(0 if decides else -1),
             action=torch.tensor([[t]]),
             log_prob=torch.zeros(1, 1),
             value=torch.zeros(1, 1),
             trained=torch.tensor([[decides]]),
         )
-        turn = Turn(
-            groups={},
-            reward=torch.zeros(1, 2),
+        turn = make_turn(
+            torch.zeros(1, 2),
             terminated=torch.tensor([[is_done, False]]),
-            truncated=torch.zeros(1, 2, dtype=torch.bool),
-            final_observation={},
             episode_over=torch.tensor([is_over]),
-            score=torch.empty(0),
             void=torch.tensor([True]) if t == void else None,
         )
         buffer.store_result(t, turn, final_value=torch.zeros(1, 1))
-    last = Group(
-        agent_index=torch.tensor([[0]]), observation=torch.zeros(1, 1, 1), action_mask=None
-    )
-    return buffer.finish(group=last, value=torch.zeros(1, 1), gamma=0.9, gae_lambda=0.5)
+    return buffer.finish(group=alone(0), value=torch.zeros(1, 1), gamma=0.9, gae_lambda=0.5)
 
 
 def test_a_void_episode_is_dropped_from_its_first_step_and_no_other_is() -> None:
@@ -404,7 +383,7 @@ def test_misuse_is_refused() -> None:
     )
     buffer = RolloutBuffer(length=1, agents=torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="empty"):
-        buffer.store_result(0, make_turn(steps[0]), final_value=torch.zeros(2, 2))
+        buffer.store_result(0, turn_of(steps[0]), final_value=torch.zeros(2, 2))
     play(buffer, steps, masked=True, gamma=0.9, gae_lambda=0.9)
     zeros = torch.zeros(2, 2)
     with pytest.raises(ValueError, match="always or never"):

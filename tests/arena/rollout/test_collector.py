@@ -8,34 +8,27 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig, RandomOpenings
-from arena.core import Actor, ActorInput, ActorOutput, AlgorithmOutput
-from arena.envs.spaces.actions import ActionLayout
+from arena.core import ActorInput, AlgorithmOutput
 from arena.experience import Rollout
-from arena.matches.seating import make_seats
 from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.collector import Collector
 from arena.rollout.recorder import Learning, SeatedPlayer
-from arena.types import Entrant, PolicyId, Seat
-from tests.layouts import flat_observation
+from arena.types import PolicyId
+from tests.arena import samples
+from tests.arena.samples import Always, Counted, Inert, make_blocks
+from tests.layouts import discrete, flat_observation
 
-DUEL_SIDES = {"a": ("a",), "b": ("b",)}
-DUEL = make_seats(agents=("a", "b"), sides=DUEL_SIDES, populations={"player": ("a", "b")})
-THREE = ActionLayout.from_json({"kind": "Discrete", "n": 3, "start": 0}, continuous="squashed")
+DUEL = {"a": ("a",), "b": ("b",)}
 Where = tuple[float, ...]
 
 
-class EchoAlgorithm:
+class EchoAlgorithm(Inert):
     """Values and log-probabilities say which decision they belong to."""
 
-    state_size = 0
-    critic_size = 0
-    bptt_length = None
     rollout_length = 7
     gamma = 0.5
     gae_lambda = 0.0
-    needs_transitions = False
-    learner_updates = 0
 
     def __init__(self, action: int = 1) -> None:
         self.action = action
@@ -54,45 +47,6 @@ class EchoAlgorithm:
         seed, episode, step, agent = observation.unbind(1)
         return 1000 * seed + 100 * episode + 10 * step + agent
 
-    def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
-        return {}
-
-    def weights(self) -> dict[str, torch.Tensor]:
-        return {}
-
-    def optimizer_state(self) -> dict[str, torch.Tensor]:
-        return {}
-
-    def load(
-        self,
-        weights: Mapping[str, torch.Tensor],
-        optimizer_state: Mapping[str, torch.Tensor] | None,
-        *,
-        learner_updates: int,
-    ) -> None:
-        self.learner_updates = learner_updates
-
-
-class Fixed(Actor):
-    reads_agent = False
-
-    def __init__(self, action: int) -> None:
-        self.action = action
-
-    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
-        observation = inputs.observation
-        return ActorOutput(action=torch.full((len(observation),), self.action))
-
-
-class CountingProgress:
-    def __init__(self) -> None:
-        self.turns = 0
-        self.agent_steps = 0
-
-    def advance(self, agent_steps: int = 0) -> None:
-        self.turns += 1
-        self.agent_steps += agent_steps
-
 
 def learning(name: str = "player/p000", action: int = 1) -> Learning:
     return Learning(policy=PolicyId(name), algorithm=EchoAlgorithm(action))
@@ -102,7 +56,7 @@ def prefers(action: int) -> FrozenPolicy:
     network = make_actor_critic(
         NetworkConfig(hidden_sizes=(4,)),
         observation=flat_observation(4),
-        action=THREE,
+        action=discrete(3),
         seed=action,
     )
     network.head.bias.data[action] = 1000.0
@@ -112,29 +66,16 @@ def prefers(action: int) -> FrozenPolicy:
 def make_collector(
     env: Any,
     *blocks: Sequence[SeatedPlayer],
-    openings: RandomOpenings | None = None,
-    seats: tuple[Seat, ...] = DUEL,
-    sides: Sequence[str] = ("a", "b"),
-    progress: CountingProgress | None = None,
-    seed: int = 1,
+    sides: Mapping[str, tuple[str, ...]] = DUEL,
+    **options: Any,
 ) -> Collector:
-    return Collector(
+    return samples.make_collector(
         env,
-        seeds=range(env.num_envs),
-        blocks=[
-            TrainingBlock(
-                entrants=tuple(Entrant(f"block{index}-{s}") for s in range(len(players))),
-                players=tuple(players),
-            )
-            for index, players in enumerate(blocks)
-        ],
-        seats=seats,
+        make_blocks(*blocks),
         sides=sides,
         populations=env.populations,
-        actions=dict.fromkeys(env.populations, THREE),
-        openings=openings or RandomOpenings(),
-        generator=torch.Generator().manual_seed(seed),
-        progress=progress or CountingProgress(),
+        action=discrete(3),
+        **options,
     )
 
 
@@ -154,7 +95,7 @@ def test_in_mirror_play_every_decision_trains_exactly_once(
         num_envs=3, in_turns=in_turns, length=lambda seed, episode: 2 + seed + episode % 3
     )
     me = learning()
-    progress = CountingProgress()
+    progress = Counted()
     collector = make_collector(env, (me, me), progress=progress)
     rollouts = [rollout for _ in range(4) for _, rollout in collector.collect()]
 
@@ -187,11 +128,8 @@ def test_where_many_take_turns_a_rollout_is_longer(
     )
     me = learning()
     sides = {agent: (agent,) for agent in agents}
-    seats = make_seats(agents=agents, sides=sides, populations={"player": agents})
-    progress = CountingProgress()
-    collector = make_collector(
-        env, (me,) * num_agents, seats=seats, sides=agents, progress=progress
-    )
+    progress = Counted()
+    collector = make_collector(env, (me,) * num_agents, sides=sides, progress=progress)
     rollouts = [rollout for _ in range(6) for _, rollout in collector.collect()]
     assert progress.turns == 6 * calls
     assert progress.agent_steps == 6 * calls * 2 * (1 if in_turns else num_agents)
@@ -227,7 +165,7 @@ def test_stacked_opponents_decide_in_their_own_blocks(scripted_env: Any) -> None
 
 def test_frozen_players_decide_in_their_seats_and_are_not_stored(scripted_env: Any) -> None:
     env = scripted_env(num_envs=5, length=lambda seed, episode: 2 + (seed + episode) % 3)
-    me, ghost, bot = learning(action=1), Fixed(2), Fixed(2)
+    me, ghost, bot = learning(action=1), Always(2), Always(2)
     collector = make_collector(env, (me, ghost), (bot, me))
     rollouts = [rollout for _ in range(3) for _, rollout in collector.collect()]
     # Five environments in two blocks: three and two.
@@ -244,7 +182,7 @@ def test_frozen_players_decide_in_their_seats_and_are_not_stored(scripted_env: A
 def test_opponents_never_change_within_an_episode(scripted_env: Any) -> None:
     env = scripted_env(num_envs=8, length=lambda seed, episode: 5)
     me = learning(action=1)
-    ghosts = [Fixed(1), Fixed(2)]
+    ghosts = [Always(1), Always(2)]
     collector = make_collector(env, (me, ghosts[0]), (me, ghosts[1]))
     for _ in range(5):
         collector.collect()
@@ -262,7 +200,7 @@ def test_tallies_name_the_block_and_count_finished_episodes(scripted_env: Any) -
         length=lambda seed, episode: 3,
         reward=lambda seed, episode, step, agent: float(agent == 0),
     )
-    me, ghost = learning(), Fixed(2)
+    me, ghost = learning(), Always(2)
     collector = make_collector(env, (me, ghost), (ghost, me))
     collector.collect()
     # Seven steps: two whole episodes of three in each environment, one unfinished.
@@ -330,7 +268,7 @@ def test_truncation_bootstraps_from_the_last_observation(scripted_env: Any) -> N
         reward=lambda seed, episode, step, agent: 1.0,
     )
     me = learning()
-    ((_, rollout),) = make_collector(env, (me, Fixed(2))).collect()
+    ((_, rollout),) = make_collector(env, (me, Always(2))).collect()
     target = dict(zip(stored([rollout]), rollout.return_.tolist(), strict=True))
     # With lambda 0: r + gamma * V(next), and V = 1000 seed + 100 episode + 10 step + agent.
     assert target[1.0, 0.0, 0.0, 0.0] == 1 + 0.5 * 1010
@@ -341,7 +279,7 @@ def test_truncation_bootstraps_from_the_last_observation(scripted_env: Any) -> N
 def test_termination_does_not_bootstrap_and_the_end_of_a_rollout_does(scripted_env: Any) -> None:
     env = scripted_env(num_envs=1, in_turns=False, length=lambda seed, episode: 4)
     me = learning()
-    ((_, rollout),) = make_collector(env, (me, Fixed(2))).collect()
+    ((_, rollout),) = make_collector(env, (me, Always(2))).collect()
     target = dict(zip(stored([rollout]), rollout.return_.tolist(), strict=True))
     assert target[0.0, 0.0, 3.0, 0.0] == 0.0
     # The seventh step is step 2 of episode 1; next comes step 3.
@@ -350,9 +288,8 @@ def test_termination_does_not_bootstrap_and_the_end_of_a_rollout_does(scripted_e
 
 def test_two_populations_learn_at_once(scripted_env: Any) -> None:
     env = scripted_env(num_envs=3, in_turns=False, populations={"wolf": ("a",), "hare": ("b",)})
-    seats = make_seats(agents=("a", "b"), sides=DUEL_SIDES, populations=env.populations)
     wolf, hare = learning("wolf/p000", 1), learning("hare/p000", 2)
-    collector = make_collector(env, (wolf, hare), seats=seats)
+    collector = make_collector(env, (wolf, hare))
     rollouts = {who.policy: rollout for who, rollout in collector.collect()}
     assert {row[3] for row in stored([rollouts[wolf.policy]])} == {0.0}
     assert {row[3] for row in stored([rollouts[hare.policy]])} == {1.0}
@@ -378,10 +315,8 @@ def test_in_cooperation_the_policy_has_all_agents(scripted_env: Any) -> None:
         num_sides=1,
         reward=lambda seed, episode, step, agent: float(1 + agent),
     )
-    sides = {"all": ("a", "b")}
-    seats = make_seats(agents=("a", "b"), sides=sides, populations=env.populations)
     me = learning()
-    collector = make_collector(env, (me, me), seats=seats, sides=("all",))
+    collector = make_collector(env, (me, me), sides={"all": ("a", "b")})
     collector.collect()
     assert collector.agent_steps == {"player/p000": 2 * 2 * 7}
     (tally,) = collector.tallies()
@@ -399,11 +334,9 @@ def test_two_populations_that_cooperate_learn_in_the_same_episodes(scripted_env:
         populations=populations,
         reward=lambda seed, episode, step, agent: float(agent),
     )
-    seats = make_seats(agents=("a", "b", "c"), sides={"all": ("a", "b", "c")},
-                       populations=populations)  # fmt: skip
     speaker, listener = learning("speaker/p000", 1), learning("listener/p000", 2)
     collector = make_collector(
-        env, (speaker, listener, speaker, listener), seats=seats, sides=("all",)
+        env, (speaker, listener, speaker, listener), sides={"all": ("a", "b", "c")}
     )
     rollouts = {who.policy: rollout for who, rollout in collector.collect()}
     # Every decision of every agent is in exactly one buffer, once.
@@ -436,12 +369,12 @@ def test_the_same_seed_gives_the_same_rollout(scripted_env: Any) -> None:
 
 def test_somebody_must_learn(scripted_env: Any) -> None:
     with pytest.raises(ValueError, match="nobody learns"):
-        make_collector(scripted_env(num_envs=1), (Fixed(1), Fixed(1)))
+        make_collector(scripted_env(num_envs=1), (Always(1), Always(1)))
 
 
 def test_a_policy_cannot_sit_in_another_populations_seat(scripted_env: Any) -> None:
     with pytest.raises(ValueError, match="wolf/p000 cannot sit"):
-        make_collector(scripted_env(num_envs=1), (learning("wolf/p000"), Fixed(1)))
+        make_collector(scripted_env(num_envs=1), (learning("wolf/p000"), Always(1)))
 
 
 def test_more_blocks_than_environments_are_refused(scripted_env: Any) -> None:

@@ -10,42 +10,33 @@ from typing import Any
 import pytest
 import torch
 
-from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
+from arena.config import NetworkConfig
 from arena.core import ActorInput, AlgorithmOutput
-from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv
-from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.experience import Rollout
 from arena.matches.actors import RandomActor
-from arena.matches.seating import make_seats
-from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
-from arena.types import Entrant, PolicyId
-from tests.arena.rollout.test_payloads import AGENTS, ASSETS, LENGTH, NUM_ENVS, Silence
+from arena.types import PolicyId
+from tests.arena.rollout.test_payloads import AGENTS, LENGTH, NUM_ENVS, POPULATIONS
+from tests.arena.samples import Inert, facts_of, make_blocks, make_collector, make_env
 
 NUM_ROLLOUTS = 4
 SIDES = {"left": ("a", "c"), "right": ("b", "d")}
-POPULATIONS = {"player": AGENTS}
-SEATS = make_seats(agents=AGENTS, sides=SIDES, populations=POPULATIONS)
 POLICY = PolicyId("player/p000")
 
 Row = list[float]
 
 
-class Judge:
+class Judge(Inert):
     """Random actions, and values that tell from which row they were computed."""
 
     rollout_length = LENGTH
-    gamma = 1.0
     gae_lambda = 0.0
-    learner_updates = 0
-    needs_transitions = False
-    state_size = 0
-    bptt_length = None
+    critic_size: int = 0
 
     def __init__(self, actions: ActionLayout, *, critic_size: int) -> None:
         self.critic_size = critic_size
@@ -78,14 +69,7 @@ class Judge:
 
 
 def facts(name: str) -> EnvironmentSpec:
-    return environment_facts(
-        EnvironmentRequest(
-            f"payloads:{name}",
-            kwargs={"form": "discrete"},
-            launch_directory=ASSETS,
-            reads_state=True,
-        )
-    )
+    return facts_of(f"payloads:{name}", {"form": "discrete"}, reads_state=True)
 
 
 def make_critic(spec: EnvironmentSpec, kind: Any) -> CriticInput:
@@ -100,19 +84,11 @@ def make_critic(spec: EnvironmentSpec, kind: Any) -> CriticInput:
     return found
 
 
-def make_env(spec: EnvironmentSpec, *, reads_state: bool) -> tuple[BatchedEnv, list[Any]]:
+def made_env(spec: EnvironmentSpec, *, reads_state: bool) -> tuple[BatchedEnv, list[Any]]:
     made = importlib.import_module("payloads").MADE
     made.clear()
-    env = make_batched_env(
-        BatchRequest(
-            EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
-            spec=spec,
-            sides=SIDES,
-            populations=POPULATIONS,
-            num_envs=NUM_ENVS,
-            launch_directory=ASSETS,
-            reads_state=reads_state,
-        )
+    env = make_env(
+        spec, num_envs=NUM_ENVS, sides=SIDES, populations=POPULATIONS, reads_state=reads_state
     )
     return env, list(made)
 
@@ -125,24 +101,17 @@ def collect(
     Cut, each rollout is of an assignment of its own, and episodes go on.
     """
     actions = ActionLayout.from_json(spec.agent_specs["a"].action, continuous="squashed")
-    judge: Any = Judge(actions, critic_size=critic.layout.size)
+    judge = Judge(actions, critic_size=critic.layout.size)
     learning = Learning(policy=POLICY, algorithm=judge)
     others: tuple[SeatedPlayer, ...] = (learning, RandomActor(actions))
-    blocks = [
-        TrainingBlock(entrants=(Entrant(f"{b}one"), Entrant(f"{b}two")), players=(learning, other))
-        for b, other in enumerate(others)
-    ]
-    collector = Collector(
+    blocks = make_blocks(*((learning, other) for other in others))
+    collector = make_collector(
         env,
-        seeds=range(NUM_ENVS),
-        blocks=blocks,
-        seats=SEATS,
-        sides=tuple(SIDES),
+        blocks,
+        sides=SIDES,
         populations=POPULATIONS,
-        actions={"player": actions},
-        openings=RandomOpenings(),
-        generator=torch.Generator().manual_seed(5),
-        progress=Silence(),
+        action=actions,
+        seed=5,
         critics={"player": critic},
     )
 
@@ -234,7 +203,7 @@ def successor_value(
 def test_every_row_is_what_was_there_at_that_time(name: str, kind: str, is_cut: bool) -> None:
     spec = facts(name)
     critic = make_critic(spec, kind)
-    env, made = make_env(spec, reads_state=kind == "state")
+    env, made = made_env(spec, reads_state=kind == "state")
     judge, rollouts = collect(env, spec, critic, is_cut=is_cut)
     in_turn = name == "Turns"
 
@@ -280,32 +249,13 @@ def test_every_row_is_what_was_there_at_that_time(name: str, kind: str, is_cut: 
 def test_nothing_is_kept_where_nothing_is_asked_for() -> None:
     """Neither the state in turns nor rows in rollouts."""
     spec = facts("AtOnce")
-    env, _ = make_env(spec, reads_state=False)
+    env, _ = made_env(spec, reads_state=False)
     turn = env.reset(range(NUM_ENVS))
     assert turn.state is None
     assert turn.final_state is None
+    action = ActionLayout.from_json({"kind": "Discrete", "n": 5, "start": 2}, continuous="clipped")
+    learning = Learning(policy=POLICY, algorithm=Judge(action, critic_size=16))
+    blocks = make_blocks((learning, learning))
     with pytest.raises(ValueError, match="computed from 16 numbers of their own, there are none"):
-        Collector(
-            env,
-            seeds=range(NUM_ENVS),
-            blocks=[
-                TrainingBlock(
-                    entrants=(Entrant("one"), Entrant("two")),
-                    players=(learning := judging(), learning),
-                )
-            ],
-            seats=SEATS,
-            sides=tuple(SIDES),
-            populations=POPULATIONS,
-            actions={},
-            openings=RandomOpenings(),
-            generator=torch.Generator(),
-            progress=Silence(),
-        )
+        make_collector(env, blocks, sides=SIDES, populations=POPULATIONS, action=action)
     env.close()
-
-
-def judging() -> Learning:
-    actions = ActionLayout.from_json({"kind": "Discrete", "n": 5, "start": 2}, continuous="clipped")
-    judge: Any = Judge(actions, critic_size=16)
-    return Learning(policy=POLICY, algorithm=judge)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,89 +11,30 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arena.config import RandomOpenings
-from arena.core import Actor, ActorInput, ActorOutput, AlgorithmOutput
-from arena.envs.spaces.actions import ActionLayout
+from arena.core import ActorInput, AlgorithmOutput
 from arena.experience import Rollout
-from arena.matches.seating import make_seats
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.phases import Phases
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId
+from tests.arena.rollout.test_collector import EchoAlgorithm
+from tests.arena.samples import Always, make_collector
+from tests.layouts import discrete
 
-SIDES = {"a": ("a",), "b": ("b",)}
-SEATS = make_seats(agents=("a", "b"), sides=SIDES, populations={"player": ("a", "b")})
-THREE = ActionLayout.from_json({"kind": "Discrete", "n": 3, "start": 0}, continuous="squashed")
-ROLLOUT = 7
+ROLLOUT = EchoAlgorithm.rollout_length
 
 
-class Chance:
-    """Acts at random; its values and log-probabilities say which decision they belong to."""
-
-    state_size = 0
-    critic_size = 0
-    bptt_length = None
-    gamma = 0.5
-    gae_lambda = 0.0
-    needs_transitions = False
-    learner_updates = 0
-
-    def __init__(self, rollout_length: int = ROLLOUT) -> None:
-        self.rollout_length = rollout_length
+class Chance(EchoAlgorithm):
+    """Acts at random."""
 
     def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
-        observation = inputs.observation
-        action = torch.randint(1, 3, (len(observation),), generator=generator)
-        return AlgorithmOutput(
-            action=action, log_prob=-self.value(inputs), value=self.value(inputs)
-        )
-
-    def value(self, inputs: ActorInput) -> torch.Tensor:
-        observation = inputs.observation
-        seed, episode, step, agent = observation.unbind(1)
-        return 1000 * seed + 100 * episode + 10 * step + agent
-
-    def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
-        return {}
-
-    def weights(self) -> dict[str, torch.Tensor]:
-        return {}
-
-    def optimizer_state(self) -> dict[str, torch.Tensor]:
-        return {}
-
-    def load(
-        self,
-        weights: Mapping[str, torch.Tensor],
-        optimizer_state: Mapping[str, torch.Tensor] | None,
-        *,
-        learner_updates: int,
-    ) -> None:
-        raise AssertionError("nothing is loaded here")
+        action = torch.randint(1, 3, (len(inputs.observation),), generator=generator)
+        value = self.value(inputs)
+        return AlgorithmOutput(action=action, log_prob=-value, value=value)
 
 
-class Always(Actor):
-    """Plays one action, and counts its decisions."""
-
-    reads_agent = False
-
-    def __init__(self, action: int) -> None:
-        self.action = action
-        self.decisions = 0
-
-    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
-        observation = inputs.observation
-        self.decisions += len(observation)
-        return ActorOutput(action=torch.full((len(observation),), self.action))
-
-
-class NoProgress:
-    def advance(self, agent_steps: int = 0) -> None:
-        pass
-
-
-def trainee(rollout_length: int = ROLLOUT) -> Learning:
-    return Learning(policy=PolicyId("player/p000"), algorithm=Chance(rollout_length))
+def trainee() -> Learning:
+    return Learning(policy=PolicyId("player/p000"), algorithm=Chance())
 
 
 def block(name: str, *players: SeatedPlayer) -> TrainingBlock:
@@ -101,19 +42,14 @@ def block(name: str, *players: SeatedPlayer) -> TrainingBlock:
     return TrainingBlock(entrants=entrants, players=players)
 
 
-def collect(env: Any, *blocks: TrainingBlock, seed: int = 1, **settings: Any) -> Collector:
-    return Collector(
+def collect(env: Any, *blocks: TrainingBlock, **options: Any) -> Collector:
+    return make_collector(
         env,
-        seeds=range(env.num_envs),
-        blocks=blocks,
-        seats=SEATS,
-        sides=("a", "b"),
+        blocks,
+        sides={"a": ("a",), "b": ("b",)},
         populations=env.populations,
-        actions=dict.fromkeys(env.populations, THREE),
-        openings=RandomOpenings(),
-        generator=torch.Generator().manual_seed(seed),
-        progress=NoProgress(),
-        **settings,
+        action=discrete(3),
+        **options,
     )
 
 

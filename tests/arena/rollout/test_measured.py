@@ -21,20 +21,11 @@ from arena.rollout.measured import (
     observation_spread,
     with_successes,
 )
+from tests.arena.samples import make_rollout, make_turn
 
 
 def turn(reward: torch.Tensor, *figures: Report) -> Turn:
-    flags = torch.zeros(reward.shape, dtype=torch.bool)
-    return Turn(
-        groups={},
-        reward=reward,
-        terminated=flags,
-        truncated=flags,
-        final_observation={},
-        episode_over=flags[:, 0],
-        score=reward,
-        figures=figures,
-    )
+    return make_turn(reward, score=reward, figures=figures)
 
 
 def test_four_figures_of_many_numbers() -> None:
@@ -53,18 +44,7 @@ def test_four_figures_of_many_numbers() -> None:
 
 
 def rollout(*, trained: int, decisions: int) -> Rollout:
-    rows = torch.zeros(trained)
-    return Rollout(
-        observation=rows[:, None],
-        action_mask=None,
-        action=rows.long(),
-        log_prob=rows,
-        value=rows,
-        advantage=rows,
-        return_=rows,
-        agent_steps=trained,
-        num_decisions=decisions,
-    )
+    return make_rollout(torch.zeros(trained, 1), num_decisions=decisions)
 
 
 def test_the_trained_share_is_that_of_all_rollouts_together() -> None:

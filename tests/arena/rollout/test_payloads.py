@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from arena.config import EnvironmentConfig, RandomOpenings
 from arena.core import ActorInput, AlgorithmOutput
-from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
-from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.experience import Rollout
 from arena.matches.actors import RandomActor
 from arena.matches.seated import equal_blocks
-from arena.matches.seating import make_seats
-from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
-from arena.types import Entrant, PolicyId
+from arena.types import PolicyId
+from tests.arena.samples import Inert, facts_of, make_blocks, make_collector, make_env
 
-ASSETS = str(Path(__file__).parents[2] / "assets")
 AGENTS = ("a", "b", "c", "d")
 SIDES = {agent: (agent,) for agent in AGENTS}
 POPULATIONS = {"player": AGENTS}
-SEATS = make_seats(agents=AGENTS, sides=SIDES, populations=POPULATIONS)
 NUM_ENVS, LENGTH, NUM_ROLLOUTS = 4, 25, 4
 FIRST, SECOND = PolicyId("player/p000"), PolicyId("player/p001")
 
@@ -49,17 +41,12 @@ def log_prob_of(mark: Mark, policy: PolicyId) -> float:
     return -float(mark[1] * 8 + mark[2] * 2 + (policy == SECOND))
 
 
-class Scripted:
+class Scripted(Inert):
     """Legal actions, and log-probabilities and values that tell which decision it was."""
 
-    state_size = 0
-    critic_size = 0
-    bptt_length = None
     rollout_length = LENGTH
     gamma = 0.0
     gae_lambda = 0.0
-    learner_updates = 0
-    needs_transitions = False
 
     def __init__(self, policy: PolicyId, layout: ObservationLayout, actions: ActionLayout) -> None:
         self._policy, self._layout, self._actions = policy, layout, actions
@@ -78,21 +65,6 @@ class Scripted:
             action=rows, log_prob=log_prob, value=torch.tensor([float(mark[1]) for mark in marks])
         )
 
-    def value(self, inputs: ActorInput) -> torch.Tensor:
-        observation = inputs.observation
-        return torch.zeros(len(observation))
-
-
-class Silence:
-    def advance(self, agent_steps: int = 0) -> None:
-        return
-
-
-def facts_of(name: str, form: str) -> EnvironmentSpec:
-    return environment_facts(
-        EnvironmentRequest(f"payloads:{name}", kwargs={"form": form}, launch_directory=ASSETS)
-    )
-
 
 def plain(action: Any) -> Any:
     """An action that compares by value."""
@@ -105,44 +77,25 @@ def plain(action: Any) -> Any:
 @pytest.mark.parametrize("name", ["Turns", "AtOnce"])
 @pytest.mark.slow
 def test_every_decision_is_in_its_rollout_once(name: str, form: str) -> None:
-    spec = facts_of(name, form)
+    spec = facts_of(f"payloads:{name}", {"form": form})
     layout = ObservationLayout.from_json(spec.agent_specs["a"].observation)
     actions = ActionLayout.from_json(spec.agent_specs["a"].action, continuous="squashed")
     made = importlib.import_module("payloads").MADE
     made.clear()
-    env = make_batched_env(
-        BatchRequest(
-            EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
-            spec=spec,
-            sides=SIDES,
-            populations=POPULATIONS,
-            num_envs=NUM_ENVS,
-            launch_directory=ASSETS,
-        )
-    )
-    scripted: dict[PolicyId, Any] = {
-        policy: Scripted(policy, layout, actions) for policy in (FIRST, SECOND)
-    }
+    env = make_env(spec, num_envs=NUM_ENVS, sides=SIDES, populations=POPULATIONS)
     learning = {
-        policy: Learning(policy=policy, algorithm=algorithm)
-        for policy, algorithm in scripted.items()
+        policy: Learning(policy=policy, algorithm=Scripted(policy, layout, actions))
+        for policy in (FIRST, SECOND)
     }
     one, two, frozen = learning[FIRST], learning[SECOND], RandomActor(actions)
     players: list[tuple[SeatedPlayer, ...]] = [(one, two, frozen, one), (frozen, one, two, frozen)]
-    collector = Collector(
+    collector = make_collector(
         env,
-        seeds=range(NUM_ENVS),
-        blocks=[
-            TrainingBlock(entrants=tuple(Entrant(f"{b}{s}") for s in range(4)), players=seated)
-            for b, seated in enumerate(players)
-        ],
-        seats=SEATS,
-        sides=tuple(SIDES),
+        make_blocks(*players),
+        sides=SIDES,
         populations=POPULATIONS,
-        actions={"player": actions},
-        openings=RandomOpenings(),
-        generator=torch.Generator().manual_seed(5),
-        progress=Silence(),
+        action=actions,
+        seed=5,
     )
     block = equal_blocks(2, num_envs=NUM_ENVS).tolist()
     index_of = {env.index: b for b, env in enumerate(made)}

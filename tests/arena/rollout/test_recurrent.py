@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,8 @@ import pytest
 import torch
 
 from arena.checkpoints.tensors import serialize
-from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
+from arena.config import NetworkConfig, RandomOpenings
 from arena.core import ActorInput, AlgorithmOutput
-from arena.environment_spec import EnvironmentRequest
-from arena.envs.base import BatchedEnv
-from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
@@ -26,70 +21,49 @@ from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.sequences import pack
-from arena.matches.seating import make_seats
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.collector import Collector
 from arena.rollout.recorder import Learning, SeatedPlayer
-from arena.types import Entrant, PolicyId
+from arena.types import PolicyId
+from tests.arena.samples import (
+    CPU,
+    Inert,
+    each_alone,
+    facts_of,
+    make_blocks,
+    make_collector,
+    make_env,
+)
 
-ASSETS = str(Path(__file__).parents[2] / "assets")
-CPU = torch.device("cpu")
 FIRST, SECOND = PolicyId("player/p000"), PolicyId("player/p001")
 
 Mark = tuple[int, int]
 """Environment and step; with the agent, a decision."""
 
 
-class Silence:
-    def advance(self, agent_steps: int = 0) -> None:
-        return
-
-
 class World:
     """An environment of the tests and its layouts."""
 
     def __init__(self, reference: str, *, num_envs: int, **kwargs: Any) -> None:
-        spec = environment_facts(
-            EnvironmentRequest(reference, kwargs=kwargs, launch_directory=ASSETS)
-        )
+        spec = facts_of(reference, kwargs)
         self.agents = spec.agents
         self.populations = {"player": spec.agents}
-        self.sides = {agent: (agent,) for agent in spec.agents}
+        self.sides = each_alone(spec)
         agent_spec = spec.agent_specs[spec.agents[0]]
         self.layout = ObservationLayout.from_json(agent_spec.observation)
         self.actions = ActionLayout.from_json(agent_spec.action, continuous="squashed")
-        self.env: BatchedEnv = make_batched_env(
-            BatchRequest(
-                EnvironmentConfig(id=spec.id, kwargs=kwargs),
-                spec=spec,
-                sides=self.sides,
-                populations=self.populations,
-                num_envs=num_envs,
-                launch_directory=ASSETS,
-            )
-        )
+        self.env = make_env(spec, num_envs=num_envs, sides=self.sides, populations=self.populations)
 
-    def collector(
-        self, *blocks: Sequence[SeatedPlayer], openings: RandomOpenings | None = None
-    ) -> Collector:
-        self.blocks = [
-            TrainingBlock(
-                entrants=tuple(Entrant(f"{b}-{s}") for s in range(len(players))),
-                players=tuple(players),
-            )
-            for b, players in enumerate(blocks)
-        ]
-        return Collector(
+    def collector(self, *blocks: Sequence[SeatedPlayer], **options: Any) -> Collector:
+        self.blocks = make_blocks(*blocks)
+        return make_collector(
             self.env,
-            seeds=range(self.env.num_envs),
-            blocks=self.blocks,
-            seats=make_seats(agents=self.agents, sides=self.sides, populations=self.populations),
-            sides=tuple(self.sides),
+            self.blocks,
+            sides=self.sides,
             populations=self.populations,
-            actions={"player": self.actions},
-            openings=openings or RandomOpenings(),
-            generator=torch.Generator().manual_seed(5),
-            progress=Silence(),
+            action=self.actions,
+            seed=5,
+            **options,
         )
 
     def collect(self, collector: Collector, number: int, *, is_cut: bool) -> list[Any]:
@@ -107,17 +81,14 @@ class World:
         return found
 
 
-class Diary:
+class Diary(Inert):
     """An algorithm and an actor whose state is the mark of its agent's last decision."""
 
     rollout_length = 20
     gamma = 0.0
     gae_lambda = 0.0
-    learner_updates = 0
-    needs_transitions = False
     state_size = 3
     bptt_length = 1
-    critic_size = 0
     reads_agent = False
     reads_games = False
 
@@ -161,10 +132,9 @@ def test_every_decision_comes_with_what_its_agent_remembers(name: str, is_cut: b
     world = World(f"payloads:{name}", num_envs=4, form="discrete")
     made = importlib.import_module("payloads").MADE[-4:]
     diaries = [Diary(world.layout, world.actions) for _ in range(3)]
-    algorithms: list[Any] = diaries[:2]
     one, two = (
         Learning(policy=policy, algorithm=algorithm)
-        for policy, algorithm in zip((FIRST, SECOND), algorithms, strict=True)
+        for policy, algorithm in zip((FIRST, SECOND), diaries, strict=False)
     )
     ghost: Any = diaries[2]
     collector = world.collector((one, two, ghost, one), (ghost, one, two, ghost))

@@ -110,18 +110,6 @@ def test_bad_messages_are_reported_answered_and_otherwise_ignored(
         assert_works(controller)
 
 
-def test_a_peer_of_another_run_is_told_so(controller: ZmqControllerTransport) -> None:
-    stranger = ZmqLearnerTransport(controller.endpoint, run="another", learner=LEARNER)
-    try:
-        wait_until(lambda: stranger.send(HELLO, epoch=0), timeout_s=TIMEOUT_S)
-        assert "not of another" in reasons(controller)[0]
-        answer = stranger.receive(TIMEOUT_S)
-        assert answer is not None
-        assert isinstance(answer[1], Refuse)
-    finally:
-        stranger.close(linger_s=0.0)
-
-
 def test_a_learner_of_an_older_release_hears_a_version_it_can_name(directory: Path) -> None:
     """The controller of a later version answers; this release's learner says both numbers."""
     with zmq.Context() as context, context.socket(zmq.ROUTER) as later:

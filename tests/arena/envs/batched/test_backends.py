@@ -1,25 +1,22 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 import pytest
 import torch
 
-from arena.config import EnvironmentConfig, InfoOutcome, Outcome
+from arena.config import InfoOutcome, Outcome
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.cards import unroll
-from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.pettingzoo.batch import PettingZooBatch
 from arena.envs.registry import TWINS
 from arena.errors import ConfigError
 from arena.processes.settings import SETTINGS
+from tests.arena.samples import ASSETS, facts_of, make_env
 
-ASSETS = str(Path(__file__).parents[3] / "assets")
 TICTACTOE = "classic/tictactoe-v3"
 
 Backend = Literal["auto", "pettingzoo", "batched"]
@@ -32,19 +29,9 @@ def made(
     outcome: Outcome = "return",
     kwargs: dict[str, object] | None = None,
 ) -> BatchedEnv:
-    spec = environment_facts(
-        EnvironmentRequest(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
-    )
-    return make_batched_env(
-        BatchRequest(
-            EnvironmentConfig(id=environment, backend=backend, outcome=outcome),
-            spec=spec,
-            sides={agent: (agent,) for agent in spec.agents},
-            populations={"all": spec.agents},
-            num_envs=2,
-            launch_directory=ASSETS,
-        )
-    )
+    spec = facts_of(environment, kwargs)
+    config = {"backend": backend, "outcome": outcome}
+    return make_env(spec, num_envs=2, populations={"all": spec.agents}, config=config)
 
 
 def test_a_twin_is_used_unless_it_is_told_not_to() -> None:

@@ -3,26 +3,22 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.config import EnvironmentConfig, InfoOutcome, Outcome, ThresholdOutcome
-from arena.environment_spec import EnvironmentRequest
+from arena.config import InfoOutcome, Outcome, ThresholdOutcome
 from arena.envs.base import Turn
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.scoring import make_batched_score
 from arena.envs.chance import episode_seed, uniform
-from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
 from arena.envs.outcome import make_outcome
 from arena.errors import ConfigError, EnvironmentFault
 from arena.processes.settings import SETTINGS
+from tests.arena.samples import ASSETS, facts_of, make_env
 
-ASSETS = str(Path(__file__).parents[3] / "assets")
 HUNT = "batched_games:Hunt"
 TURNS = "batched_games:TakesTurns"
 CPU = torch.device("cpu")
@@ -38,18 +34,12 @@ def make(
     kwargs: dict[str, object] | None = None,
     sides: Mapping[str, tuple[str, ...]] | None = None,
 ) -> GameBatch:
-    spec = environment_facts(
-        EnvironmentRequest(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
-    )
-    env = make_batched_env(
-        BatchRequest(
-            EnvironmentConfig(id=environment, outcome=outcome),
-            spec=spec,
-            sides=sides or {agent: (agent,) for agent in spec.agents},
-            populations=populations,
-            num_envs=num_envs,
-            launch_directory=ASSETS,
-        )
+    env = make_env(
+        facts_of(environment, kwargs),
+        num_envs=num_envs,
+        sides=sides,
+        populations=populations,
+        config={"outcome": outcome},
     )
     assert isinstance(env, GameBatch)
     return env
@@ -201,18 +191,10 @@ def test_resumed_games_begin_an_episode_and_count_from_its_start() -> None:
 
 @pytest.mark.parametrize("backend", ["pettingzoo", "batched"])
 def test_an_episode_that_was_halted_begins_again_with_its_seed(backend: str) -> None:
-    spec = environment_facts(EnvironmentRequest("openspiel:kuhn_poker", launch_directory=""))
+    spec = facts_of("openspiel:kuhn_poker")
     everything = torch.ones(16, dtype=torch.bool)
-    env = make_batched_env(
-        BatchRequest(
-            EnvironmentConfig(id=spec.id, backend=backend),
-            spec=spec,
-            sides={agent: (agent,) for agent in spec.agents},
-            populations={"player": spec.agents},
-            num_envs=16,
-            launch_directory="",
-        )
-    )
+    populations = {"player": spec.agents}
+    env = make_env(spec, num_envs=16, populations=populations, config={"backend": backend})
     turn = env.reset(range(16))
     first = turn.groups["player"].observation.clone()
     env.halt(everything)

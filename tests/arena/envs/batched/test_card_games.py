@@ -2,24 +2,19 @@
 
 import itertools
 import math
-from typing import Any
 
-import numpy as np
-import pyspiel
 import pytest
 import torch
 
 from arena.envs.batched.cards import CardGame
 from arena.envs.batched.kuhn_poker import KuhnPoker
 from arena.envs.batched.leduc_poker import LeducPoker
-from arena.envs.chance import first_uniforms, uniform, uniforms
+from arena.envs.chance import first_uniforms, uniforms
 from arena.errors import ConfigError
 
 CPU = torch.device("cpu")
-NUM_GAMES = 400
 
 Poker = type[KuhnPoker] | type[LeducPoker]
-BOTH = [(KuhnPoker, "kuhn_poker"), (LeducPoker, "leduc_poker")]
 
 
 def keys(num_games: int, *, seed: int = 0) -> torch.Tensor:
@@ -30,70 +25,6 @@ def started(poker: Poker, num_games: int) -> CardGame:
     game = poker(num_games, device=CPU)
     game.reset(torch.ones(num_games, dtype=torch.bool), key=keys(num_games))
     return game
-
-
-class Original:
-    """OpenSpiel's game, with the chance that the batched ones have."""
-
-    def __init__(self, name: str, *, key: int) -> None:
-        self.state: Any = pyspiel.load_game(name).new_initial_state()
-        self._key = key
-        self._num_draws = 0
-        self._deal()
-
-    def step(self, action: int) -> None:
-        self.state.apply_action(action)
-        self._deal()
-
-    def _deal(self) -> None:
-        while self.state.is_chance_node():
-            outcomes = self.state.chance_outcomes()
-            assert [p for _, p in outcomes] == [1 / len(outcomes)] * len(outcomes)
-            at = math.floor(uniform(self._key, draw=self._num_draws) * len(outcomes))
-            self._num_draws += 1
-            self.state.apply_action(outcomes[at][0])
-
-
-@pytest.mark.parametrize(("poker", "name"), BOTH)
-def test_random_games_go_as_the_originals_do(poker: Poker, name: str) -> None:
-    rng = np.random.default_rng(0)
-    game = started(poker, NUM_GAMES)
-    originals = [Original(name, key=key) for key in keys(NUM_GAMES).tolist()]
-    playing = set(range(NUM_GAMES))
-    num_decisions = 0
-    while playing:
-        (group,) = game.decisions()
-        assert group.action_mask is not None
-        actions = torch.zeros(NUM_GAMES, 1, dtype=torch.int64)
-        for b in playing:
-            state = originals[b].state
-            agent = state.current_player()
-            assert int(group.agent_index[b, 0]) == agent
-            assert group.observation[b, 0].tolist() == state.information_state_tensor(agent)
-            assert group.action_mask[b, 0].tolist() == [bool(x) for x in state.legal_actions_mask()]
-            actions[b] = int(rng.choice(state.legal_actions()))
-            originals[b].step(int(actions[b]))
-            num_decisions += 1
-        result = game.step([actions])
-        for b in list(playing):
-            state = originals[b].state
-            assert result.reward[b].tolist() == state.rewards()
-            assert result.terminated[b].tolist() == [state.is_terminal()] * 2
-            if state.is_terminal():
-                playing.remove(b)
-    assert num_decisions > 2 * NUM_GAMES
-
-
-@pytest.mark.parametrize(("poker", "name"), BOTH)
-def test_its_specs_have_the_originals_sizes(poker: Poker, name: str) -> None:
-    original = pyspiel.load_game(name)
-    game = started(poker, 1)
-    (size,) = original.information_state_tensor_shape()
-    assert set(game.agent_specs) == set(game.agents) == {"player_0", "player_1"}
-    for spec in game.agent_specs.values():
-        assert spec.observation["shape"] == [size]
-        assert spec.action == {"kind": "Discrete", "n": original.num_distinct_actions(), "start": 0}
-        assert spec.mask == "observation"
 
 
 @pytest.mark.parametrize(

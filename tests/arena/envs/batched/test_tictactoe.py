@@ -1,17 +1,10 @@
-from typing import Any
-
-import numpy as np
 import pytest
 import torch
 
-from arena.environment_spec import EnvironmentRequest
 from arena.envs.batched.tictactoe import TicTacToe
-from arena.envs.describe import environment_facts
-from arena.envs.registry import make_environment
 from arena.errors import ConfigError
 
 CPU = torch.device("cpu")
-NUM_GAMES = 150
 
 
 def started(num_games: int) -> TicTacToe:
@@ -25,50 +18,6 @@ def play(game: TicTacToe, *moves: int) -> tuple[list[float], list[bool]]:
     for move in moves:
         result = game.step([torch.full((len(game.decisions()[0].agent_index), 1), move)])
     return result.reward[0].tolist(), result.terminated[0].tolist()
-
-
-def test_its_specs_are_the_originals_facts(assets: str) -> None:
-    facts = environment_facts(EnvironmentRequest("classic/tictactoe-v3", launch_directory=assets))
-    game = started(1)
-    assert game.agents == facts.agents
-    assert game.agent_specs == facts.agent_specs
-    assert game.api == facts.api
-    assert game.groups == (facts.agents,)
-
-
-def test_random_games_go_as_the_originals_do(assets: str) -> None:
-    rng = np.random.default_rng(0)
-    game = started(NUM_GAMES)
-    originals: list[Any] = [
-        make_environment("classic/tictactoe-v3", kwargs={}, api="aec", launch_directory=assets)
-        for _ in range(NUM_GAMES)
-    ]
-    for original in originals:
-        original.reset(seed=0)
-    playing = set(range(NUM_GAMES))
-    outcomes = set()
-    while playing:
-        (group,) = game.decisions()
-        actions = torch.zeros(NUM_GAMES, 1, dtype=torch.int64)
-        for b in playing:
-            agent = originals[b].agent_selection
-            seen = originals[b].observe(agent)
-            assert game.agents[int(group.agent_index[b, 0])] == agent
-            assert group.observation[b, 0].tolist() == seen["observation"].flatten().tolist()
-            assert group.action_mask is not None
-            assert group.action_mask[b, 0].tolist() == seen["action_mask"].astype(bool).tolist()
-            actions[b] = int(rng.choice(seen["action_mask"].nonzero()[0]))
-            originals[b].step(int(actions[b]))
-        result = game.step([actions])
-        for b in list(playing):
-            rewards = [float(originals[b].rewards[agent]) for agent in game.agents]
-            terminated = [originals[b].terminations[agent] for agent in game.agents]
-            assert result.reward[b].tolist() == rewards
-            assert result.terminated[b].tolist() == terminated
-            if any(terminated):
-                playing.remove(b)
-                outcomes.add(rewards[0])
-    assert outcomes == {-1.0, 0.0, 1.0}
 
 
 def test_shapes_and_dtypes() -> None:

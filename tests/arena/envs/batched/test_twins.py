@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
@@ -13,11 +10,10 @@ from arena.envs.openspiel.game import canonical_game_id, is_openspiel, openspiel
 from arena.envs.registry import TWINS, canonical_id
 from arena.envs.spaces.observations import describe
 
-NUM_GAMES = 300
+NUM_GAMES = 150
 
 
 @pytest.mark.parametrize("environment_id", TWINS)
-@pytest.mark.slow
 def test_the_twin_is_the_same_game(environment_id: str, assets: str) -> None:
     report = check_against(
         EnvironmentRequest(environment_id, launch_directory=assets),
@@ -45,7 +41,8 @@ def test_the_twin_is_the_same_game_for_long(environment_id: str, assets: str) ->
 
 
 @pytest.mark.parametrize(
-    "kwargs", [{"num_actions": 5, "max_cycles": 4}, {"max_cycles": 1}, {"num_actions": 7}]
+    "kwargs",
+    [{"num_actions": 5, "max_cycles": 4}, {"max_cycles": 0}, {"max_cycles": 1}, {"num_actions": 7}],
 )
 def test_twins_of_rock_paper_scissors_s_kin(kwargs: dict[str, object], assets: str) -> None:
     report = check_against(
@@ -68,8 +65,3 @@ def test_what_openspiel_s_agents_see_and_do() -> None:
     assert spec.observation == describe(Box(-np.inf, np.inf, (30,), np.float32))
     assert spec.action == describe(Discrete(3))
     assert spec.mask == "observation"
-
-
-def test_to_list_twins_needs_no_torch() -> None:
-    code = "import sys, arena.envs.openspiel.game; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

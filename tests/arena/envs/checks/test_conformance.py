@@ -20,7 +20,7 @@ from arena.envs.describe import environment_facts
 from arena.envs.random_play import populations_of
 from arena.envs.registry import TWINS, make_environment
 from arena.errors import ConfigError
-from tests.arena.envs.conftest import make_by_spec
+from tests.arena.samples import make_env
 
 CONNECT_FOUR = "classic/connect_four-v3"
 RPS_TWIN = TWINS["classic/rps-v2"]
@@ -199,7 +199,7 @@ def test_seeds_decide_what_is_played(assets: str) -> None:
 def test_what_cannot_be_compared(assets: str) -> None:
     spec = environment_facts(EnvironmentRequest(RPS_TWIN, launch_directory=assets))
     populations = populations_of(spec)
-    three, four = make_by_spec(spec, assets, num_envs=3), make_by_spec(spec, assets)
+    three, four = make_env(spec, num_envs=3), make_env(spec, num_envs=4)
     with pytest.raises(ValueError, match="equally many environments, at least one, got 3 and 4"):
         compare_environments(three, four, populations=populations, actions={}, num_games=1, seed=1)
     with pytest.raises(ValueError, match="num_games must be at least 1, got 0"):

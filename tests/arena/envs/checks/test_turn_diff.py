@@ -18,7 +18,7 @@ from arena.envs.describe import environment_facts
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.registry import TWINS
 from arena.envs.spaces.actions import ActionLayout
-from tests.arena.envs.conftest import make_by_spec
+from tests.arena.samples import make_env
 
 
 def discrete(n: int) -> ActionLayout:
@@ -54,8 +54,8 @@ def compared(
     spec = environment_facts(EnvironmentRequest(environment_id, launch_directory=assets))
     populations = populations_of(spec)
     return compare_environments(
-        make_by_spec(spec, assets),
-        Tampered(make_by_spec(spec, assets), at_call=at_call, change=change),
+        make_env(spec, num_envs=4),
+        Tampered(make_env(spec, num_envs=4), at_call=at_call, change=change),
         populations=populations,
         actions=action_layouts(spec, populations=populations),
         num_games=num_games,
@@ -185,8 +185,8 @@ def test_who_is_not_asked_may_see_anything(assets: str) -> None:
         return dataclasses.replace(turn, groups=groups)
 
     report = compare_environments(
-        make_by_spec(spec, assets, populations=populations),
-        Tampered(make_by_spec(spec, assets, populations=populations), at_call=0, change=scramble),
+        make_env(spec, num_envs=4, populations=populations),
+        Tampered(make_env(spec, num_envs=4, populations=populations), at_call=0, change=scramble),
         populations=populations,
         actions={"first": discrete(2), "second": discrete(2)},
         num_games=20,
@@ -231,7 +231,7 @@ def test_a_mask_that_is_missing(assets: str) -> None:
 
 def test_random_play_is_legal_and_uniform(assets: str) -> None:
     spec = environment_facts(EnvironmentRequest(TICTACTOE_TWIN, launch_directory=assets))
-    env = make_by_spec(spec, assets, num_envs=2000)
+    env = make_env(spec, num_envs=2000)
     generator = torch.Generator().manual_seed(5)
     turn = env.reset(range(2000))
     first = random_legal_actions(turn, actions={"player_1": discrete(9)}, generator=generator)

@@ -10,23 +10,16 @@ import torch
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from arena.config import EnvironmentConfig, NetworkConfig
-from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
-from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.config import NetworkConfig
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.pettingzoo.states import describe_state
 from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.envs.spaces.observations import is_agent_id
 from arena.errors import ConfigError, EnvironmentFault
+from tests.arena.samples import each_alone, facts_of, make_env
 
 SPREAD, DUET = "mpe2/simple_spread_v3", "mpe2/simple_speaker_listener_v4"
 JOINT, STATE = NetworkConfig(critic="joint"), NetworkConfig(critic="state")
-
-
-def facts(environment_id: str, *, reads_state: bool = False, assets: str = "") -> EnvironmentSpec:
-    return environment_facts(
-        EnvironmentRequest(environment_id, launch_directory=assets, reads_state=reads_state)
-    )
 
 
 def of(
@@ -46,7 +39,7 @@ def of(
 
 def test_a_team_side_by_side_and_who_decides() -> None:
     pytest.importorskip("mpe2")
-    spec = facts(SPREAD)
+    spec = facts_of(SPREAD)
     agents = spec.agents
     critic = of(
         JOINT,
@@ -66,7 +59,7 @@ def test_a_team_side_by_side_and_who_decides() -> None:
 
 def test_who_is_alone_in_its_population_is_not_told_who_decides() -> None:
     pytest.importorskip("mpe2")
-    spec = facts(DUET)
+    spec = facts_of(DUET)
     critic = of(
         JOINT,
         spec,
@@ -79,30 +72,32 @@ def test_who_is_alone_in_its_population_is_not_told_who_decides() -> None:
 
 
 def test_values_that_see_what_the_policy_sees_need_nothing() -> None:
-    spec = facts("classic/rps-v2")
+    spec = facts_of("classic/rps-v2")
     agents = {"player": spec.agents}
     own = NetworkConfig()
-    sides = {agent: (agent,) for agent in spec.agents}
     assert (
-        critic_input(own, population="player", populations=agents, sides=sides, spec=spec) is None
+        critic_input(
+            own, population="player", populations=agents, sides=each_alone(spec), spec=spec
+        )
+        is None
     )
 
 
 def test_a_side_of_one_agent_has_nothing_to_join() -> None:
-    spec = facts("classic/rps-v2")
+    spec = facts_of("classic/rps-v2")
     with pytest.raises(ConfigError, match=r"needs a side with several agents.*player_0, player_1"):
         of(
             JOINT,
             spec,
             population="player",
             populations={"player": spec.agents},
-            sides={agent: (agent,) for agent in spec.agents},
+            sides=each_alone(spec),
         )
 
 
 def test_sides_that_see_different_things_have_no_row_in_common() -> None:
     pytest.importorskip("mpe2")
-    spec = facts("mpe2/simple_tag_v3")
+    spec = facts_of("mpe2/simple_tag_v3")
     adversaries, good = spec.agents[:3], spec.agents[3:]
     sides = {"one": (*adversaries[:2], *good), "two": adversaries[2:]}
     with pytest.raises(ConfigError, match="sides whose agents see the same"):
@@ -117,7 +112,7 @@ def test_sides_that_see_different_things_have_no_row_in_common() -> None:
 
 def test_the_state_is_a_fact_where_it_is_read() -> None:
     pytest.importorskip("mpe2")
-    spec, plain = facts(SPREAD, reads_state=True), facts(SPREAD)
+    spec, plain = facts_of(SPREAD, reads_state=True), facts_of(SPREAD)
     assert plain.state is None
     # Players of runs with and without meet.
     assert spec.digest == plain.digest
@@ -138,11 +133,11 @@ def test_the_state_is_a_fact_where_it_is_read() -> None:
     "environment_id",
     ["classic/rps-v2", "environments:Noisy", "batched_games:Hunt", "openspiel:kuhn_poker"],
 )
-def test_an_environment_without_a_state_is_refused(environment_id: str, assets: str) -> None:
+def test_an_environment_without_a_state_is_refused(environment_id: str) -> None:
     if environment_id.startswith("openspiel"):
         pytest.importorskip("pyspiel")
     with pytest.raises(ConfigError, match=r"network.critic state needs an environment with state"):
-        facts(environment_id, reads_state=True, assets=assets)
+        facts_of(environment_id, reads_state=True)
 
 
 class Told(ParallelEnv):  # type: ignore[misc]
@@ -196,19 +191,9 @@ def test_what_no_network_reads_is_refused(given: Any) -> None:
 def test_the_state_of_each_turn_and_at_the_end() -> None:
     """Simple Spread's state is what its agents see, side by side."""
     pytest.importorskip("mpe2")
-    spec = facts(SPREAD, reads_state=True)
-    agents = spec.agents
-    env = make_batched_env(
-        BatchRequest(
-            EnvironmentConfig(id=SPREAD),
-            spec=spec,
-            sides={"team": agents},
-            populations={"agent": agents},
-            num_envs=2,
-            launch_directory="",
-            reads_state=True,
-        )
-    )
+    spec = facts_of(SPREAD, reads_state=True)
+    team = {"agent": spec.agents}
+    env = make_env(spec, num_envs=2, sides=team, populations=team, reads_state=True)
     turn = env.reset([1, 2])
     assert turn.state is not None
     generator = torch.Generator().manual_seed(0)
@@ -237,35 +222,15 @@ def test_a_state_that_changes_its_shape_is_the_environments_fault(
     pytest.importorskip("mpe2")
     from mpe2._mpe_utils.simple_env import SimpleEnv
 
-    spec = facts(SPREAD, reads_state=True)
+    spec = facts_of(SPREAD, reads_state=True)
     monkeypatch.setattr(SimpleEnv, "state", lambda _: np.zeros(5, np.float32))
-    env = make_batched_env(
-        BatchRequest(
-            EnvironmentConfig(id=SPREAD),
-            spec=spec,
-            sides={"team": spec.agents},
-            populations={"agent": spec.agents},
-            num_envs=1,
-            launch_directory="",
-            reads_state=True,
-        )
-    )
+    env = make_env(spec, num_envs=1, sides={"team": spec.agents}, reads_state=True)
     with pytest.raises(EnvironmentFault, match=r"state\(\)"):
         env.reset([1])
     env.close()
 
 
 def test_a_batched_game_has_no_state() -> None:
-    spec = facts("classic/tictactoe-v3")
+    spec = facts_of("classic/tictactoe-v3")
     with pytest.raises(ConfigError, match=r"environment.backend batched"):
-        make_batched_env(
-            BatchRequest(
-                EnvironmentConfig(id=spec.id, backend="batched"),
-                spec=spec,
-                sides={agent: (agent,) for agent in spec.agents},
-                populations={"player": spec.agents},
-                num_envs=1,
-                launch_directory="",
-                reads_state=True,
-            )
-        )
+        make_env(spec, num_envs=1, config={"backend": "batched"}, reads_state=True)

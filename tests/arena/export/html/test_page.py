@@ -1,13 +1,19 @@
-"""A page as people meet it: whole games by touch and by keys, offline, for everybody."""
+"""A page as people meet it: whole games by touch and by keys, offline, for everybody.
+
+Its rules are compared with those of the batched games.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from msgspec import structs
@@ -17,6 +23,7 @@ from arena.environment_spec import EnvironmentSpec
 from arena.errors import ConfigError
 from arena.export.html.page import page_game
 from tests.arena.export.html.conftest import CONNECT_FOUR, IDS, Make
+from tests.arena.export.html.random_games import Played, random_games
 from tests.tools.web.browsing import mistakes_of
 
 if TYPE_CHECKING:
@@ -211,3 +218,43 @@ def test_what_a_page_cannot_play_is_refused_by_name(champion: Make) -> None:
     assert "without network.core, got gru" in refused(core="gru")
     assert "without network.agent_id" in refused(agent_id=True)
     assert "residual_cnn, got mine:Encoder" in refused(encoder="mine:Encoder")
+
+
+REPLAY = """(games) => games.map(({ cards, actions }) => {
+  let position = GAME.start(cards);
+  return actions.map((action) => {
+    const bits = (row) => row.map(Number).join("");
+    const seen = [position.turn, bits(GAME.legal(position)), bits(GAME.observe(position))];
+    position = GAME.step(position, action);
+    return [...seen, JSON.stringify(position.outcome)].join(" ");
+  });
+})"""
+"""What a page sees of games: in each step agent, legal actions, observation, and outcome."""
+
+
+def lines(game: Played) -> list[str]:
+    return [
+        f"{agent} {bits(mask)} {bits(seen)} {json.dumps(outcome, separators=(',', ':'))}"
+        for agent, mask, seen, outcome in game.steps
+    ]
+
+
+def bits(row: npt.NDArray[Any]) -> str:
+    assert np.isin(row, (0, 1)).all()
+    return (row.astype(np.uint8) + ord("0")).tobytes().decode()
+
+
+@pytest.mark.parametrize("environment", IDS)
+@pytest.mark.parametrize("num_games", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_a_page_has_the_rules_of_the_batched_game(
+    page_file: Callable[..., Path], browser: Browser, environment: str, num_games: int
+) -> None:
+    page = browser.new_page()
+    page.goto(page_file(environment).as_uri())
+    games = random_games(environment, num_games, seed=num_games)
+    # A few at a time: what is told is some hundred bytes a step.
+    for at in range(0, num_games, 500):
+        some = games[at : at + 500]
+        told = page.evaluate(REPLAY, [{"cards": one.cards, "actions": one.actions} for one in some])
+        assert told == [lines(one) for one in some]
+    page.close()

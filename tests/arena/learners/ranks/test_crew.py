@@ -20,7 +20,6 @@ from arena.learners.work.worker import Worker
 from arena.types import CheckpointRef, Seating
 from arena.wire.messages import Finished
 from tests.arena.learners.conftest import (
-    CountingProgress,
     evaluate,
     failed,
     finished,
@@ -29,6 +28,7 @@ from tests.arena.learners.conftest import (
     published,
     train,
 )
+from tests.arena.samples import Counted
 from tests.faults.workers import RANDOM, first_checkpoint, make_worker
 from tests.support import wait_until
 
@@ -209,7 +209,7 @@ def test_the_time_in_which_others_load_is_no_standstill(
     worker = make()
     crew, progress = worker._crew, worker._progress
     assert crew is not None
-    assert isinstance(progress, CountingProgress)
+    assert isinstance(progress, Counted)
     (pid,) = crew.pids
     # It imports torch: seconds.
     os.kill(pid, signal.SIGSTOP)

@@ -9,59 +9,17 @@ from typing import Any
 import pytest
 
 from arena.checkpoints.tensors import load_checkpoint
-from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
-from arena.environment_spec import EnvironmentRequest
-from arena.envs.inspect import inspect_environment
-from arena.learners.work.worker import Worker
-from arena.matches.seating import make_seats
-from arena.types import AssignmentId, Player, Seating
-from arena.wire.messages import Evaluate, Pairing
+from arena.config import NetworkConfig
+from tests.arena.learners.conftest import evaluate, finished, frozen
 from tests.arena.learners.work.test_worker_on_pettingzoo import (
     RANDOM,
-    NoProgress,
-    finished,
-    frozen,
     live,
+    make_worker,
     start,
     train,
 )
 
 SPEAKER, LISTENER = ("speaker_0",), ("listener_0",)
-
-
-def make_worker(
-    root: Path, environment: str, *, populations: dict[str, NetworkConfig], agents: Any
-) -> Worker:
-    spec = inspect_environment(
-        EnvironmentRequest(environment, launch_directory=str(root), reads_state=True)
-    )
-    sides = {"team": spec.agents}
-    setup = LearnerSetup(
-        run="test",
-        root=str(root),
-        launch_directory=str(root),
-        environment=EnvironmentConfig(id=environment, num_envs=2),
-        spec=spec,
-        sides=sides,
-        seats=make_seats(agents=spec.agents, sides=sides, populations=agents),
-        populations={
-            name: PopulationSetup(agents=agents[name], network=network)
-            for name, network in populations.items()
-        },
-        device="cpu",
-        precision="float32",
-    )
-    return Worker(setup, progress=NoProgress(), should_stop=lambda: False)
-
-
-def _against_random(home: list[Player], *, num_matches: int) -> Evaluate:
-    away = (RANDOM,) * len(home)
-    return Evaluate(
-        assignment_id=AssignmentId(2),
-        attempt=1,
-        pairings=(Pairing(seating=Seating(players=(*home, *away)), num_matches=num_matches),),
-        seed=4,
-    )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -84,14 +42,19 @@ def test_two_populations_learn_together(
         "speaker": NetworkConfig.model_validate({**common, **speaker}),
         "listener": NetworkConfig.model_validate({**common, **listener}),
     }
-    agents = {"speaker": SPEAKER, "listener": LISTENER}
     names = ("speaker/p000", "listener/p000")
     results = []
     for attempt in ("one", "other"):
         root = tmp_path / attempt
         root.mkdir()
         worker = make_worker(
-            root, "mpe2/simple_speaker_listener_v4", populations=networks, agents=agents
+            root,
+            "mpe2/simple_speaker_listener_v4",
+            num_envs=2,
+            sides={"team": SPEAKER + LISTENER},
+            populations={"speaker": SPEAKER, "listener": LISTENER},
+            networks=networks,
+            reads_state=True,
         )
         first = [start(worker, name) for name in names]
         # What a seating calls a team is two seats at home and two away.
@@ -102,7 +65,8 @@ def test_two_populations_learn_together(
         home = [
             frozen(root, published.checkpoint, published.policy) for published in answer.checkpoints
         ]
-        (matches,) = finished(worker.carry_out(_against_random(home, num_matches=2))).tallies
+        players = (*home, RANDOM, RANDOM)
+        (matches,) = finished(worker.carry_out(evaluate((*players, 2)))).tallies
         assert matches.matches == 2
         worker.close()
         results.append((answer.checkpoints, answer.tallies, matches))

@@ -10,51 +10,35 @@ import pytest
 import torch
 
 from arena.checkpoints.tensors import load_checkpoint
-from arena.config import (
-    EnvironmentConfig,
-    LearnerSetup,
-    NetworkConfig,
-    PopulationSetup,
-    RandomOpenings,
-)
 from arena.core import ActorInput, AlgorithmOutput
-from arena.environment_spec import EnvironmentRequest
-from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
-from arena.envs.spaces.actions import ActionLayout
-from arena.experience import Rollout
 from arena.learners.work.worker import Worker
 from arena.learning.hyperparameters import policy_reward_weights
-from arena.matches.seating import make_seats
-from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning
-from arena.types import AssignmentId, Entrant, Player, PlayerId, PolicyId, Seating, Tally
-from arena.wire.messages import Finished, Train, Trainee
+from arena.types import PolicyId, Tally
+from arena.wire.messages import Finished
+from tests.arena.learners.conftest import finished, mirror, setup_of, train
+from tests.arena.samples import (
+    ASSETS,
+    Counted,
+    Inert,
+    facts_of,
+    make_blocks,
+    make_collector,
+    make_env,
+)
+from tests.layouts import discrete
 
-ASSETS = str(Path(__file__).parents[3] / "assets")
 POLICY = PolicyId("player/p000")
 PPO: dict[str, float] = {"rollout_length": 8, "num_epochs": 2, "num_minibatches": 2}
 AGENTS = ("a", "b")
-TWO = ActionLayout.from_json({"kind": "Discrete", "n": 2, "start": 0}, continuous="squashed")
 SIDES = {"a": ("a",), "b": ("b",)}
-SEATS = make_seats(agents=AGENTS, sides=SIDES, populations={"player": AGENTS})
 
 
-class NoProgress:
-    def advance(self, agent_steps: int = 0) -> None:
-        pass
-
-
-class AlwaysOneForA:
+class AlwaysOneForA(Inert):
     """Agent a chooses 1 and b chooses 0; with gamma 0 a return is what was stored as reward."""
 
-    state_size = 0
-    critic_size = 0
-    bptt_length = None
     gamma = 0.0
     gae_lambda = 0.0
-    needs_transitions = False
-    learner_updates = 0
 
     def __init__(self, rollout_length: int) -> None:
         self.rollout_length = rollout_length
@@ -64,61 +48,29 @@ class AlwaysOneForA:
         zeros = torch.zeros(len(observation))
         return AlgorithmOutput(action=(observation[:, 1] == 0).long(), log_prob=zeros, value=zeros)
 
-    def value(self, inputs: ActorInput) -> torch.Tensor:
-        observation = inputs.observation
-        return torch.zeros(len(observation))
-
-    def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
-        return {}
-
-    def weights(self) -> dict[str, torch.Tensor]:
-        return {}
-
-    def optimizer_state(self) -> dict[str, torch.Tensor]:
-        return {}
-
-    def load(
-        self,
-        weights: Mapping[str, torch.Tensor],
-        optimizer_state: Mapping[str, torch.Tensor] | None,
-        *,
-        learner_updates: int,
-    ) -> None:
-        pass
-
 
 def collect(
     name: str, *, components: dict[str, float], weights: tuple[float, ...] | None, num_steps: int
 ) -> tuple[dict[str, list[float]], tuple[Tally, ...]]:
     """Rewards of each agent's decisions in order, and the tallies."""
-    environment = EnvironmentConfig(id=f"reward_parts:{name}", reward_weights=components)
-    spec = environment_facts(EnvironmentRequest(environment.id, launch_directory=ASSETS))
-    env = make_batched_env(
-        BatchRequest(
-            environment,
-            spec=spec,
-            sides=SIDES,
-            populations={"player": AGENTS},
-            num_envs=1,
-            launch_directory=ASSETS,
-        )
+    populations = {"player": AGENTS}
+    env = make_env(
+        facts_of(f"reward_parts:{name}"),
+        num_envs=1,
+        populations=populations,
+        config={"reward_weights": components},
     )
     learning = Learning(
         policy=POLICY,
         algorithm=AlwaysOneForA(num_steps),
         reward_weights=None if weights is None else torch.tensor(weights),
     )
-    collector = Collector(
+    collector = make_collector(
         env,
-        seeds=[1],
-        blocks=[TrainingBlock(entrants=(Entrant("x"), Entrant("x")), players=(learning, learning))],
-        seats=SEATS,
-        sides=("a", "b"),
-        populations={"player": AGENTS},
-        actions={"player": TWO},
-        openings=RandomOpenings(),
-        generator=torch.Generator().manual_seed(1),
-        progress=NoProgress(),
+        make_blocks((learning, learning)),
+        sides=SIDES,
+        populations=populations,
+        action=discrete(2),
     )
     ((_, rollout),) = collector.collect()
     env.close()
@@ -174,45 +126,19 @@ def train_once(
 ) -> tuple[Finished, dict[str, float]]:
     """A short assignment from fresh weights: the answer, and the hyperparameters recorded."""
     root.mkdir()
-    environment_id = f"reward_parts:{name}"
-    setup = LearnerSetup(
-        run="test",
-        root=str(root),
+    setup = setup_of(
+        root,
+        facts_of(f"reward_parts:{name}"),
+        environment={"num_envs": 4, "reward_weights": components},
         launch_directory=ASSETS,
-        environment=EnvironmentConfig(id=environment_id, num_envs=4, reward_weights=components),
-        spec=environment_facts(EnvironmentRequest(environment_id, launch_directory=ASSETS)),
-        sides=SIDES,
-        seats=SEATS,
-        populations={
-            "player": PopulationSetup(agents=AGENTS, network=NetworkConfig(hidden_sizes=(8,)))
-        },
-        device="cpu",
-        precision="float32",
     )
-    worker = Worker(setup, progress=NoProgress(), should_stop=lambda: False)
-    me = Player(player=PlayerId(POLICY))
-    answer = worker.carry_out(
-        Train(
-            assignment_id=AssignmentId(1),
-            attempt=1,
-            trainees=(
-                Trainee(
-                    policy=POLICY,
-                    generation=0,
-                    agent_steps=0,
-                    learner_updates=0,
-                    checkpoint=None,
-                    hyperparameters=dict(hyperparameters),
-                ),
-            ),
-            opponents=(Seating(players=(me, me)),),
-            agent_steps=200,
-            seed=4,
-            may_stop_early=False,
+    worker = Worker(setup, progress=Counted(), should_stop=lambda: False)
+    answer = finished(
+        worker.carry_out(
+            train(None, mirror(), agent_steps=200, seed=4, hyperparameters=hyperparameters)
         )
     )
     worker.close()
-    assert isinstance(answer, Finished), answer
     manifest = load_checkpoint(root, answer.checkpoints[0].checkpoint)[0]
     return answer, dict(manifest.hyperparameters)
 

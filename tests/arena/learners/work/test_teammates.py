@@ -11,15 +11,16 @@ from arena.checkpoints.manifest import Manifest
 from arena.checkpoints.tensors import load_checkpoint
 from arena.learners.work.worker import Worker
 from arena.matches.teammates import seats_per_agent
-from arena.types import CheckpointRef, Entrant, Player, PlayerId, Seating, WeightsRef
+from arena.types import CheckpointRef, Entrant, Player, PlayerId, Seating
 from arena.wire.messages import Finished
+from tests.arena.learners.conftest import finished, frozen
 from tests.arena.learners.work.test_worker_on_pettingzoo import (
     HYPERPARAMETERS,
-    NoProgress,
-    finished,
     make_setup,
+    start,
     train,
 )
+from tests.arena.samples import Counted
 
 GAME = "experiments.leagues.teammates:parallel_env"
 ROOT = Path(__file__).parents[4]
@@ -38,22 +39,15 @@ def worker(tmp_path: Path) -> Worker:
         launch_directory=str(ROOT),
     )
     setup = setup.model_copy(update={"agent_seats": seats_per_agent(setup.seats)})
-    return Worker(setup, progress=NoProgress(), should_stop=lambda: False)
-
-
-def start(worker: Worker, policy: str) -> CheckpointRef:
-    answer = finished(worker.carry_out(train((policy, None), seatings=(), agent_steps=0)))
-    return answer.checkpoints[0].checkpoint
+    return Worker(setup, progress=Counted(), should_stop=lambda: False)
 
 
 def manifest(root: Path, checkpoint: CheckpointRef) -> Manifest:
     return load_checkpoint(root, checkpoint)[0]
 
 
-def frozen(root: Path, worker: Worker, policy: str) -> Player:
-    checkpoint = start(worker, policy)
-    weights = WeightsRef(digest=manifest(root, checkpoint).weights_digest, key=checkpoint.key)
-    return Player(player=PlayerId(f"{policy}@000000000000"), weights=weights)
+def partner_of(root: Path, worker: Worker, policy: str) -> Player:
+    return frozen(root, start(worker, policy), f"{policy}@000000000000")
 
 
 def steps(root: Path, answer: Finished) -> int:
@@ -62,8 +56,8 @@ def steps(root: Path, answer: Finished) -> int:
 
 @pytest.mark.slow
 def test_only_the_trainees_own_seat_trains_and_counts(worker: Worker, tmp_path: Path) -> None:
-    partner = frozen(tmp_path, worker, "player/p001")
-    rival = frozen(tmp_path, worker, "player/p002")
+    partner = partner_of(tmp_path, worker, "player/p001")
+    rival = partner_of(tmp_path, worker, "player/p002")
     first = start(worker, POLICY)
     # One decision of the trainee, of four, in each step of each environment.
     seatings = [(TRAINEE, partner, rival, partner), (rival, partner, TRAINEE, partner)]
@@ -86,12 +80,9 @@ def test_only_the_trainees_own_seat_trains_and_counts(worker: Worker, tmp_path: 
 def test_a_trainee_that_is_its_own_rival_learns_on_both_sides(
     worker: Worker, tmp_path: Path
 ) -> None:
-    partner = frozen(tmp_path, worker, "player/p001")
+    partner = partner_of(tmp_path, worker, "player/p001")
     first = start(worker, POLICY)
-    itself = Player(
-        player=PlayerId(POLICY),
-        weights=WeightsRef(digest=manifest(tmp_path, first).weights_digest, key=first.key),
-    )
+    itself = frozen(tmp_path, first, POLICY)
     # Beside its own latest checkpoint, which is frozen: that seat does not learn.
     seatings = [(partner, TRAINEE, itself, TRAINEE)]
     answer = finished(worker.carry_out(train((POLICY, first), seatings=seatings, agent_steps=1)))
@@ -103,7 +94,7 @@ def test_a_trainee_that_is_its_own_rival_learns_on_both_sides(
 def test_episodes_in_flight_keep_their_partners_in_the_next_assignment(
     worker: Worker, tmp_path: Path
 ) -> None:
-    one, other = (frozen(tmp_path, worker, f"player/p00{index}") for index in (1, 2))
+    one, other = (partner_of(tmp_path, worker, f"player/p00{index}") for index in (1, 2))
     first = start(worker, POLICY)
     # Rollouts of 10 steps end within the episodes of 16.
     message = train((POLICY, first), seatings=[(TRAINEE, one, other, one)], agent_steps=1)

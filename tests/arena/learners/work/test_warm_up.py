@@ -14,16 +14,15 @@ from arena.checkpoints.tensors import load_checkpoint
 from arena.config import NormalizerWarmUp
 from arena.learners.work.worker import Worker
 from arena.wire.messages import Failed
+from tests.arena.learners.conftest import finished
 from tests.arena.learners.work.test_worker_on_pettingzoo import (
-    ASSETS,
     RANDOM,
-    NoProgress,
-    finished,
     live,
     make_setup,
     start,
     train,
 )
+from tests.arena.samples import ASSETS, Counted
 
 
 def make(
@@ -40,13 +39,9 @@ def make(
         sides=sides,
         kwargs={"length": 4},
         lessons=[{"length": 2}, {"length": 4}],
+        population={"normalizer_warm_up": warm_up, **changes},
     )
-    (name,) = setup.populations
-    population = setup.populations[name].model_copy(
-        update={"normalizer_warm_up": warm_up, **changes}
-    )
-    setup = setup.model_copy(update={"populations": {name: population}})
-    return Worker(setup, progress=NoProgress(), should_stop=lambda: False)
+    return Worker(setup, progress=Counted(), should_stop=lambda: False)
 
 
 def first_weights(root: Path, worker: Worker) -> Mapping[str, torch.Tensor]:

@@ -10,23 +10,20 @@ import torch
 from safetensors.torch import load_file
 
 from arena.checkpoints.manifest import WEIGHTS
-from arena.config import EnvironmentConfig, NetworkConfig, PopulationSetup
-from arena.environment_spec import EnvironmentRequest
-from arena.envs.describe import environment_facts
+from arena.config import NetworkConfig
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import EnvironmentFault
 from arena.learners.loop import carry_out
 from arena.learners.work.faults import MAX_REASON
 from arena.learners.work.worker import Worker
-from arena.matches.seating import make_seats
 from arena.types import CheckpointRef, Player, PlayerId, PolicyId, Seating
-from tests.arena.learners.conftest import CountingProgress, evaluate, failed, make_setup
+from tests.arena.learners.conftest import evaluate, failed, setup_of
+from tests.arena.samples import ASSETS, Counted, facts_of
 
 if TYPE_CHECKING:
     from tests.arena.learners.conftest import Bench
 
 POLICY = PolicyId("player/p000")
-ASSETS = str(Path(__file__).parents[3] / "assets")
 RANDOM = Player(player=PlayerId("bot:random"))
 
 
@@ -170,24 +167,13 @@ def no_winner(returns: object, infos: object) -> dict[str, float]:
 
 
 def test_an_outcome_that_raises_in_a_batched_game_is_users_code(tmp_path: Path) -> None:
-    spec = environment_facts(
-        EnvironmentRequest("batched_games:TakesTurns", kwargs={}, launch_directory=ASSETS)
+    setup = setup_of(
+        tmp_path,
+        facts_of("batched_games:TakesTurns"),
+        environment={"outcome": f"{__name__}:no_winner"},
+        launch_directory=ASSETS,
     )
-    sides = {agent: (agent,) for agent in spec.agents}
-    populations = {"player": spec.agents}
-    setup = make_setup(tmp_path).model_copy(
-        update={
-            "launch_directory": ASSETS,
-            "environment": EnvironmentConfig(
-                id=spec.id, outcome=f"{__name__}:no_winner", num_envs=6
-            ),
-            "spec": spec,
-            "sides": sides,
-            "seats": make_seats(agents=spec.agents, sides=sides, populations=populations),
-            "populations": {"player": PopulationSetup(agents=spec.agents, network=NetworkConfig())},
-        }
-    )
-    worker = Worker(setup, progress=CountingProgress(), should_stop=lambda: False)
+    worker = Worker(setup, progress=Counted(), should_stop=lambda: False)
     answer = failed(worker.carry_out(evaluate((RANDOM, RANDOM, 6))))
     worker.close()
     assert answer.kind == "code"
