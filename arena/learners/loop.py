@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -35,13 +35,9 @@ from arena.learners.state import (
     LearnerState,
     Patience,
     Received,
-    Send,
     SendHeartbeat,
-    Started,
-    StartWork,
     StopRequested,
     StopWork,
-    Ticked,
 )
 from arena.learners.work.faults import fault_of
 from arena.types import LearnerId, Tally, canonical_digest
@@ -51,12 +47,15 @@ from arena.wire.messages import (
     PROTOCOL_VERSION,
     Acknowledge,
     Assignment,
+    Evaluate,
     Failed,
     Finished,
     FromController,
+    FromLearner,
     Header,
     Heartbeat,
     Hello,
+    Train,
 )
 from arena.wire.transport import LearnerTransport
 
@@ -273,15 +272,15 @@ class LearnerLoop:
 
     def _converse(self, state: LearnerState) -> Exit:
         # Before a stop that was requested while the worker was made.
-        self._events.appendleft(Started())
-        while True:
-            # Ticked is last: it sees what the others have settled.
-            for event in [*self._take_events(), Ticked()]:
-                for command in state.handle(event, now_s=time.monotonic()):
-                    if isinstance(command, Exit):
-                        return command
-                    self._carry_out(command, epoch=state.epoch)
+        self._carry_out(state.greet(now_s=time.monotonic()), epoch=state.epoch)
+        while self._exit is None:
             self._receive(state)
+            while self._events:
+                event = self._events.popleft()
+                self._carry_out(state.handle(event, now_s=time.monotonic()), epoch=state.epoch)
+            # Last: it sees what the others have settled.
+            self._carry_out(state.tick(now_s=time.monotonic()), epoch=state.epoch)
+        return self._exit
 
     def _receive(self, state: LearnerState) -> None:
         wait_s = min(max(state.due_s() - time.monotonic(), 0.0), MAX_WAIT_S)
@@ -294,32 +293,31 @@ class LearnerLoop:
             if isinstance(message, FromController):
                 self._events.append(Received(message=message, epoch=header.epoch))
 
-    def _take_events(self) -> list[Event]:
-        taken = []
-        while self._events:
-            taken.append(self._events.popleft())
-        return taken
+    def _carry_out(self, commands: Iterable[Command], *, epoch: int) -> None:
+        for command in commands:
+            match command:
+                case Train() | Evaluate():
+                    self._progress.reset()
+                    # Before put: a stop of the assignment before must not end this one.
+                    self._stop_work.clear()
+                    self._assignments.put(command)
+                case StopWork():
+                    self._stop_work.set()
+                case Exit():
+                    self._exit = command
+                case _:
+                    self._transport.send(self._message(command), epoch=epoch)
 
-    def _carry_out(self, command: Command, *, epoch: int) -> None:
-        match command:
-            case Send(message=Hello() as hello):
-                # Looked up each time: what is mounted may have changed.
-                seen = replace(hello, store=store_digest(Path(self._setup.root)))
-                self._transport.send(seen, epoch=epoch)
-            case Send():
-                if isinstance(command.message, Finished) and self._ack_log is not None:
-                    # Before it is sent: no result may be acknowledged that the log does not know.
-                    self._ack_log.sent(command.message)
-                self._transport.send(command.message, epoch=epoch)
-            case SendHeartbeat():
-                self._transport.send(self._heartbeat(command), epoch=epoch)
-            case StartWork():
-                self._progress.reset()
-                # Before put: a stop of the assignment before must not end this one.
-                self._stop_work.clear()
-                self._assignments.put(command.assignment)
-            case StopWork():
-                self._stop_work.set()
+    def _message(self, command: FromLearner | SendHeartbeat) -> FromLearner:
+        if isinstance(command, SendHeartbeat):
+            return self._heartbeat(command)
+        if isinstance(command, Hello):
+            # Looked up each time: what is mounted may have changed.
+            return replace(command, store=store_digest(Path(self._setup.root)))
+        if isinstance(command, Finished) and self._ack_log is not None:
+            # Before it is sent: no result may be acknowledged that the log does not know.
+            self._ack_log.sent(command)
+        return command
 
     def _heartbeat(self, command: SendHeartbeat) -> Heartbeat:
         is_idle = command.assignment_id is None

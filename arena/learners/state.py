@@ -50,11 +50,6 @@ Lease = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """The worker is ready. First event of a process."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
     """The controller said something.
 
@@ -74,20 +69,8 @@ class StopRequested:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticked:
-    """Time has passed."""
-
-
-Event = Started | Received | Finished | Failed | StopRequested | Ticked
+Event = Received | Finished | Failed | StopRequested
 """A result is that of the worker, which has finished its assignment."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
-    """Send a message of the current epoch; it may be lost."""
-
-    message: FromLearner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,13 +84,6 @@ class SendHeartbeat:
 
     assignment_id: AssignmentId | None
     attempt: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartWork:
-    """Let the worker carry out an assignment; it is idle."""
-
-    assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +104,10 @@ class Exit:
     reason: str
 
 
-Command = Send | SendHeartbeat | StartWork | StopWork | Exit
+Command = FromLearner | SendHeartbeat | Assignment | StopWork | Exit
+"""A message is sent in the current epoch, and may be lost; an assignment is given to the worker,
+which is idle.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,17 +197,17 @@ class LearnerState:
         if self.is_over:
             return []
         match event:
-            case Started():
-                commands = self._greet(now_s)
             case Received():
                 commands = self._receive(event, now_s)
             case Finished() | Failed():
                 commands = self._finish(event, now_s)
             case StopRequested():
                 commands = self._stop_locally(event.reason, now_s)
-            case Ticked():
-                commands = self._tick(now_s)
         return commands + self._end_if_stopped(now_s)
+
+    def tick(self, *, now_s: float) -> list[Command]:
+        """Let time pass and return the commands to carry out, in order."""
+        return [] if self.is_over else self._tick(now_s) + self._end_if_stopped(now_s)
 
     def due_s(self) -> float:
         """Return the latest time of the next tick, if no event comes."""
@@ -241,10 +220,11 @@ class LearnerState:
             times_s.append(self._stop_at_s)
         return min(times_s, default=0.0)
 
-    def _greet(self, now_s: float) -> list[Command]:
+    def greet(self, *, now_s: float) -> list[Command]:
+        """Say Hello: first of all, once the worker is ready, and to a silent controller."""
         self._heard_s = now_s
         self._greeting = Repeated.begin(self.patience.hello_s, now_s=now_s)
-        return [Send(message=self.hello)]
+        return [self.hello]
 
     def _receive(self, event: Received, now_s: float) -> list[Command]:
         message, epoch = event.message, event.epoch
@@ -335,7 +315,7 @@ class LearnerState:
         self.running = self.queued.popleft()
         self.abandoned = False
         # The controller's deadline runs from the first heartbeat, so it comes at once.
-        return [StartWork(assignment=self.running), *self._heartbeat(now_s)]
+        return [self.running, *self._heartbeat(now_s)]
 
     def _finish(self, result: Finished | Failed, now_s: float) -> list[Command]:
         commands: list[Command] = []
@@ -348,7 +328,7 @@ class LearnerState:
     def _answer(self, result: Finished | Failed, now_s: float) -> list[Command]:
         self.results[lease_of(result)] = result
         self._resends[lease_of(result)] = Repeated.begin(self.patience.resend_s, now_s=now_s)
-        return [Send(message=result)]
+        return [result]
 
     def _heartbeat(self, now_s: float) -> list[Command]:
         self._heartbeat_due_s = now_s + self.heartbeat_s
@@ -363,14 +343,14 @@ class LearnerState:
         # Not before the first Welcome, and no second greeting while one is repeated.
         if self._greeting is None and self.epoch:
             if now_s >= self._heard_s + self.patience.liveness_s:
-                commands += self._greet(now_s)
+                commands += self.greet(now_s=now_s)
         elif self._greeting is not None and now_s >= self._greeting.due_s:
             self._greeting.again(now_s=now_s)
-            commands.append(Send(message=self.hello))
+            commands.append(self.hello)
         for lease, repeated in self._resends.items():
             if now_s >= repeated.due_s:
                 repeated.again(now_s=now_s)
-                commands.append(Send(message=self.results[lease]))
+                commands.append(self.results[lease])
         if self.epoch and now_s >= self._heartbeat_due_s:
             commands += self._heartbeat(now_s)
         return commands
@@ -404,7 +384,7 @@ class LearnerState:
 
     def _leave(self, reason: str) -> list[Command]:
         # Without a Welcome no controller knows it.
-        farewell: list[Command] = [Send(message=Goodbye(reason=reason))] if self.epoch else []
+        farewell: list[Command] = [Goodbye(reason=reason)] if self.epoch else []
         return farewell + self._exit(EXIT_DONE, reason)
 
     def _exit(self, code: int, reason: str) -> list[Command]:

@@ -10,13 +10,9 @@ from arena.learners.state import (
     LearnerState,
     Patience,
     Received,
-    Send,
     SendHeartbeat,
-    Started,
-    StartWork,
     StopRequested,
     StopWork,
-    Ticked,
 )
 from arena.types import AssignmentId
 from arena.wire.messages import (
@@ -55,8 +51,11 @@ class Learner:
         self.state = LearnerState(hello=HELLO, patience=PATIENCE)
         self.now_s = BEGIN_S
         if epoch:
-            assert self.tell(Started()) == [Send(message=HELLO)]
+            assert self.greet() == [HELLO]
             assert self.hear(Welcome(heartbeat_s=10.0), epoch=epoch) == [IDLE]
+
+    def greet(self) -> list[Command]:
+        return self.state.greet(now_s=self.now_s)
 
     def tell(self, event: Event) -> list[Command]:
         return self.state.handle(event, now_s=self.now_s)
@@ -66,7 +65,7 @@ class Learner:
 
     def wait(self, duration_s: float) -> list[Command]:
         self.now_s += duration_s
-        return self.tell(Ticked())
+        return self.state.tick(now_s=self.now_s)
 
     def times_of(self, command: Command, *, duration_s: float) -> list[float]:
         """When a command came, in seconds since the test began."""
@@ -79,7 +78,7 @@ class Learner:
 
     def start(self, assignment: Assignment = TRAIN) -> None:
         commands = self.hear(assignment)
-        assert commands == [StartWork(assignment=assignment), beat(assignment)]
+        assert commands == [assignment, beat(assignment)]
 
 
 def beat(assignment: Assignment) -> SendHeartbeat:
@@ -101,8 +100,8 @@ def learner() -> Learner:
 
 def test_hello_is_said_with_growing_pauses_until_welcome() -> None:
     learner = Learner()
-    assert learner.tell(Started()) == [Send(message=HELLO)]
-    assert learner.times_of(Send(message=HELLO), duration_s=20.0) == [
+    assert learner.greet() == [HELLO]
+    assert learner.times_of(HELLO, duration_s=20.0) == [
         1.0,
         3.0,
         7.0,
@@ -126,7 +125,7 @@ def test_heartbeats_come_with_the_period_of_the_welcome(learner: Learner) -> Non
 
 def test_nothing_is_taken_before_the_welcome_or_from_another_epoch() -> None:
     learner = Learner()
-    learner.tell(Started())
+    learner.greet()
     assert learner.hear(TRAIN, epoch=0) == []
     assert learner.hear(TRAIN, epoch=1) == []
     learner = Learner(epoch=2)
@@ -140,8 +139,8 @@ def test_one_assignment_runs_and_one_waits(learner: Learner) -> None:
     learner.start()
     assert learner.hear(NEXT) == []
     assert learner.tell(FINISHED) == [
-        Send(message=FINISHED),
-        StartWork(assignment=NEXT),
+        FINISHED,
+        NEXT,
         beat(NEXT),
     ]
 
@@ -152,9 +151,8 @@ def test_a_third_assignment_takes_the_place_of_the_second_which_is_given_back(
     learner.start()
     learner.hear(NEXT)
     (command,) = learner.hear(THIRD)
-    assert isinstance(command, Send)
-    assert isinstance(command.message, Failed)
-    assert (command.message.assignment_id, command.message.kind) == (13, "stopped")
+    assert isinstance(command, Failed)
+    assert (command.assignment_id, command.kind) == (13, "stopped")
     assert list(learner.state.queued) == [THIRD]
 
 
@@ -168,7 +166,7 @@ def test_repeated_and_older_attempts_are_ignored(learner: Learner) -> None:
     learner.hear(acknowledge(result_of(second)))
     assert learner.hear(second) == []
     assert learner.hear(replace(TRAIN, attempt=3)) == [
-        StartWork(assignment=replace(TRAIN, attempt=3)),
+        replace(TRAIN, attempt=3),
         beat(replace(TRAIN, attempt=3)),
     ]
 
@@ -179,14 +177,14 @@ def test_a_newer_attempt_replaces_what_runs(learner: Learner) -> None:
     assert learner.hear(second) == [StopWork()]
     assert learner.wait(10.0) == [IDLE]
     # The result of the first attempt is nobody's any more.
-    assert learner.tell(FINISHED) == [StartWork(assignment=second), beat(second)]
-    assert learner.tell(result_of(second)) == [Send(message=result_of(second))]
+    assert learner.tell(FINISHED) == [second, beat(second)]
+    assert learner.tell(result_of(second)) == [result_of(second)]
 
 
 def test_results_are_sent_with_growing_pauses_until_acknowledged(learner: Learner) -> None:
     learner.start()
-    assert learner.tell(FINISHED) == [Send(message=FINISHED)]
-    assert learner.times_of(Send(message=FINISHED), duration_s=30.0) == [
+    assert learner.tell(FINISHED) == [FINISHED]
+    assert learner.times_of(FINISHED, duration_s=30.0) == [
         2.0,
         6.0,
         12.0,
@@ -196,15 +194,15 @@ def test_results_are_sent_with_growing_pauses_until_acknowledged(learner: Learne
     ]
     assert learner.hear(acknowledge(FINISHED)) == []
     assert learner.hear(acknowledge(FINISHED)) == []
-    assert Send(message=FINISHED) not in learner.wait(60.0)
+    assert FINISHED not in learner.wait(60.0)
 
 
 def test_the_next_assignment_does_not_wait_for_the_acknowledgement(learner: Learner) -> None:
     learner.start()
     learner.tell(FINISHED)
     learner.start(NEXT)
-    assert learner.wait(2.0) == [Send(message=FINISHED)]
-    assert learner.tell(result_of(NEXT)) == [Send(message=result_of(NEXT))]
+    assert learner.wait(2.0) == [FINISHED]
+    assert learner.tell(result_of(NEXT)) == [result_of(NEXT)]
     learner.hear(acknowledge(FINISHED))
     assert set(learner.state.results) == {(13, 1)}
 
@@ -236,7 +234,7 @@ def test_the_last_word_of_an_earlier_controller_does_not_count() -> None:
 def test_an_idle_learner_that_is_stopped_leaves_at_once(learner: Learner) -> None:
     reason = "the controller said so"
     assert learner.hear(Stop(grace_s=5.0)) == [
-        Send(message=Goodbye(reason=reason)),
+        Goodbye(reason=reason),
         Exit(code=0, reason=reason),
     ]
 
@@ -246,11 +244,11 @@ def test_a_stopped_learner_finishes_is_acknowledged_and_leaves(learner: Learner)
     learner.hear(NEXT)
     assert learner.hear(Stop(grace_s=20.0)) == [StopWork()]
     assert learner.hear(THIRD) == []
-    assert learner.tell(FINISHED) == [Send(message=FINISHED)]
-    assert learner.wait(2.0) == [Send(message=FINISHED)]
+    assert learner.tell(FINISHED) == [FINISHED]
+    assert learner.wait(2.0) == [FINISHED]
     reason = "the controller said so"
     assert learner.hear(acknowledge(FINISHED)) == [
-        Send(message=Goodbye(reason=reason)),
+        Goodbye(reason=reason),
         Exit(code=0, reason=reason),
     ]
 
@@ -266,7 +264,7 @@ def test_a_stopped_learner_does_not_wait_longer_than_it_was_told(
     assert not any(isinstance(command, Exit) for command in learner.wait(19.9))
     reason = "the controller said so; the time to finish is over"
     assert learner.wait(0.1)[-2:] == [
-        Send(message=Goodbye(reason=reason)),
+        Goodbye(reason=reason),
         Exit(code=0, reason=reason),
     ]
 
@@ -283,22 +281,22 @@ def test_a_signal_stops_gently_and_a_second_one_at_once(learner: Learner) -> Non
     learner.start()
     assert learner.tell(StopRequested(reason="SIGTERM")) == [StopWork()]
     assert learner.tell(StopRequested(reason="SIGTERM")) == [
-        Send(message=Goodbye(reason="SIGTERM, twice")),
+        Goodbye(reason="SIGTERM, twice"),
         Exit(code=0, reason="SIGTERM, twice"),
     ]
 
 
 def test_who_was_never_welcomed_says_no_goodbye() -> None:
     learner = Learner()
-    learner.tell(Started())
+    learner.greet()
     assert learner.tell(StopRequested(reason="SIGINT")) == [Exit(code=0, reason="SIGINT")]
 
 
 def test_a_silent_controller_is_asked_again_and_work_goes_on(learner: Learner) -> None:
     learner.start()
-    assert learner.times_of(Send(message=HELLO), duration_s=108.0) == [100.0, 101.0, 103.0, 107.0]
+    assert learner.times_of(HELLO, duration_s=108.0) == [100.0, 101.0, 103.0, 107.0]
     assert learner.hear(Welcome(heartbeat_s=10.0)) == [beat(TRAIN)]
-    assert Send(message=HELLO) not in learner.wait(99.0)
+    assert HELLO not in learner.wait(99.0)
 
 
 def test_a_new_epoch_takes_nothing_over_from_the_old_one(learner: Learner) -> None:
@@ -312,7 +310,7 @@ def test_a_new_epoch_takes_nothing_over_from_the_old_one(learner: Learner) -> No
     again = replace(TRAIN, attempt=2)
     assert learner.hear(again, epoch=2) == []
     assert learner.tell(result_of(NEXT)) == [
-        StartWork(assignment=again),
+        again,
         beat(again),
     ]
 
@@ -332,7 +330,7 @@ def test_a_heartbeat_period_of_zero_does_not_flood() -> None:
 
 def test_the_next_tick_is_due_when_something_is() -> None:
     learner = Learner()
-    learner.tell(Started())
+    learner.greet()
     assert learner.state.due_s() == 1001.0
     learner.hear(Welcome(heartbeat_s=10.0), epoch=1)
     assert learner.state.due_s() == 1010.0
