@@ -24,7 +24,7 @@ from arena.learning.algorithms import make_algorithm
 from arena.learning.ppo import LIVE, without_prefix
 from arena.matches.actors import make_bot
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
-from arena.matches.tournament import Contender, play_tournament
+from arena.matches.tournament import play_tournament
 from arena.networks.frozen import FrozenPolicy
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning
@@ -182,10 +182,7 @@ class MirrorLearner:
         contenders = {"policy": self._frozen(greedy=greedy), "bot": self._bot(bot)}
         result = play_tournament(
             self.evaluation_env,
-            contenders=[
-                Contender(name=name, actors={self._population: actor})
-                for name, actor in contenders.items()
-            ],
+            contenders={name: {self._population: actor} for name, actor in contenders.items()},
             num_matches=matches,
             seats=self._setup.seats,
             sides=self._setup.sides,

@@ -26,7 +26,7 @@ from arena.envs.batched.find import game_facts
 from arena.envs.make import BatchRequest, make_game_batch
 from arena.envs.registry import make_environment
 from arena.matches.seating import make_seats
-from arena.matches.tournament import Contender, TournamentResult, play_tournament
+from arena.matches.tournament import TournamentResult, play_tournament
 from experiments.speed.stacking import random_policy, say
 
 ENVIRONMENT = "classic/connect_four-v3"
@@ -57,10 +57,7 @@ def tournament(
     started = time.process_time()
     result = play_tournament(
         env,
-        contenders=[
-            Contender(name=str(index), actors={"player": player})
-            for index, player in enumerate(players)
-        ],
+        contenders={str(index): {"player": player} for index, player in enumerate(players)},
         num_matches=num_matches,
         seats=make_seats(agents=AGENTS, sides=SIDES, populations=POPULATIONS),
         sides=SIDES,

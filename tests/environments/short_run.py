@@ -29,7 +29,7 @@ from arena.export.write import write_export
 from arena.learners.spawn import spawn_learner
 from arena.matches.actors import RandomActor
 from arena.matches.seeds import seed_everything
-from arena.matches.tournament import Contender, TournamentResult, play_tournament
+from arena.matches.tournament import TournamentResult, play_tournament
 from arena.rollout.calls import rollout_calls
 from arena.types import (
     RANDOM_BOT,
@@ -352,13 +352,10 @@ def play_exports(setup: LearnerSetup, exports: dict[str, Path]) -> TournamentRes
     try:
         return play_tournament(
             env,
-            contenders=[
-                Contender(
-                    name="exports",
-                    actors={name: ExportedActor(path) for name, path in exports.items()},
-                ),
-                Contender(name=str(RANDOM_BOT), actors=randoms),
-            ],
+            contenders={
+                "exports": {name: ExportedActor(path) for name, path in exports.items()},
+                str(RANDOM_BOT): randoms,
+            },
             num_matches=1,
             seats=setup.seats,
             sides=setup.sides,

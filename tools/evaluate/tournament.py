@@ -63,15 +63,11 @@ def play(
         ConfigError: If there are too few players, or they cannot meet.
     """
     from arena.errors import ConfigError
-    from arena.matches.tournament import Contender
 
     if len(players) < 2:
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
     game, resolved = resolve_players(players, environment=environment, trust=trust)
-    contenders = [
-        Contender(name=player.name, actors=player.make_actors(game, greedy=greedy))
-        for player in resolved
-    ]
+    contenders = {one.name: one.make_actors(game, greedy=greedy) for one in resolved}
     # n (n - 1) ordered pairs
     num_envs = game.batch_size(len(players) * (len(players) - 1) * num_matches)
     with (

@@ -210,7 +210,7 @@ class Game:
     def play(
         self,
         env: BatchedEnv,
-        contenders: Sequence[Contender],
+        contenders: Mapping[str, Contender],
         *,
         num_matches: int,
         seed: int,
@@ -220,7 +220,7 @@ class Game:
 
         Args:
             env: Environments by `make_env`.
-            contenders: Participants with distinct names.
+            contenders: Participants by their names in results.
             num_matches: Matches per ordered pair.
             seed: Seed of episodes and actions.
             progress: Counter of steps.

@@ -17,7 +17,7 @@ from arena.matches.actors import make_bot
 from arena.matches.match import Block, play_matches
 from arena.matches.pair_scores import points
 from arena.matches.seating import make_seats
-from arena.matches.tournament import Contender, play_tournament
+from arena.matches.tournament import play_tournament
 from arena.types import Entrant, Tally
 
 CPU = torch.device("cpu")
@@ -175,10 +175,7 @@ def test_who_folds_wins_fewer_games_and_more_chips(outcome: Any, score: float) -
     seats = make_seats(agents=spec.agents, sides=sides, populations={"player": spec.agents})
     result = play_tournament(
         env,
-        contenders=[
-            Contender(name="folder", actors={"player": Folder()}),
-            Contender(name="bettor", actors={"player": Bettor()}),
-        ],
+        contenders={"folder": {"player": Folder()}, "bettor": {"player": Bettor()}},
         num_matches=6000,
         seats=seats,
         sides=sides,
