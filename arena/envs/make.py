@@ -184,19 +184,23 @@ def make_game_batch(request: BatchRequest, game_class: BatchedGameClass) -> Game
 def _make_one_by_one(request: BatchRequest) -> BatchedEnv:
     envs: Envs
     if request.workers is None:
-        rows = make_rows(request)
+        buffers, states = make_rows(request)
         envs = make_one_by_one(
-            request, rows, faults=ToleratedFaults(request.on_fault), on_step=request.on_step
+            request,
+            buffers,
+            states,
+            faults=ToleratedFaults(request.on_fault),
+            on_step=request.on_step,
         )
     else:
         in_workers = request.workers.make(
             request, on_fault=request.on_fault, on_step=request.on_step
         )
-        envs, rows = in_workers, in_workers.rows
-    batch = PettingZooBatch(envs, buffers=rows.buffers, device=request.device)
-    if rows.states is None:
+        envs, buffers, states = in_workers, in_workers.buffers, in_workers.states
+    batch = PettingZooBatch(envs, buffers=buffers, device=request.device)
+    if states is None:
         return batch
-    return GlobalStateWrapper(batch, states=rows.states, device=request.device)
+    return GlobalStateWrapper(batch, states=states, device=request.device)
 
 
 class GlobalStateWrapper(TurnWrapper):

@@ -83,7 +83,6 @@ class CardEnvironment(_Part, frozen=True, kw_only=True):
     seats: tuple[Seat, ...]
     outcome: object
     populations: dict[str, tuple[str, ...]]
-    # Cards of earlier releases have no such key.
     continuous_actions: ContinuousActions = "squashed"
     possible_agents: list[str] | None = None
 
@@ -317,8 +316,7 @@ class Card(AnyCard, frozen=True, kw_only=True):
     Attributes:
         kind: Not a mixture.
         network: Architecture of the network.
-        value: Whether the graph has the output ``value``: not with a centralized critic, nor in
-            exports of earlier releases.
+        value: Whether the graph has the output ``value``: not with a centralized critic.
         agent_steps: Player's agent steps.
         learner_updates: Player's optimizer steps.
         generation: Player's generation.

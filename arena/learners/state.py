@@ -50,30 +50,6 @@ Lease = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
-    """The controller said something.
-
-    Attributes:
-        message: Message of the controller.
-        epoch: Epoch of the controller, from the header.
-    """
-
-    message: FromController
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
-    """This side wants the learner to end: a signal, a debugger."""
-
-    reason: str
-
-
-Event = Received | Finished | Failed | StopRequested
-"""A result is that of the worker, which has finished its assignment."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SendHeartbeat:
     """Send a Heartbeat with current figures.
 
@@ -156,6 +132,9 @@ def lease_of(message: Train | Evaluate | Finished | Failed | Acknowledge) -> Lea
 class LearnerState:
     """The state of a learner's conversation with the controller.
 
+    Its methods take an event and its time on this process's monotonic clock, and return the
+    commands to carry out, in order.
+
     Attributes:
         hello: Description of the learner.
         patience: Waiting times.
@@ -187,26 +166,24 @@ class LearnerState:
     _stop_at_s: float = 0.0
     _stopped_locally: Literal[0, 1] = 0
 
-    def handle(self, event: Event, *, now_s: float) -> list[Command]:
-        """Handle one event and return the commands to carry out, in order.
-
-        Args:
-            event: Event to handle.
-            now_s: Time of it on this process's monotonic clock.
-        """
+    def receive(self, message: FromController, *, epoch: int, now_s: float) -> list[Command]:
+        """Hear a controller, whose epoch is in the header."""
         if self.is_over:
             return []
-        match event:
-            case Received():
-                commands = self._receive(event, now_s)
-            case Finished() | Failed():
-                commands = self._finish(event, now_s)
-            case StopRequested():
-                commands = self._stop_locally(event.reason, now_s)
-        return commands + self._end_if_stopped(now_s)
+        return self._receive(message, epoch, now_s) + self._end_if_stopped(now_s)
+
+    def finish(self, result: Finished | Failed, *, now_s: float) -> list[Command]:
+        """Take the result of the worker, which has finished its assignment."""
+        return [] if self.is_over else self._finish(result, now_s) + self._end_if_stopped(now_s)
+
+    def stop(self, reason: str, *, now_s: float) -> list[Command]:
+        """Begin to end, as this side wants it: a signal, a debugger."""
+        return (
+            [] if self.is_over else self._stop_locally(reason, now_s) + self._end_if_stopped(now_s)
+        )
 
     def tick(self, *, now_s: float) -> list[Command]:
-        """Let time pass and return the commands to carry out, in order."""
+        """Let time pass."""
         return [] if self.is_over else self._tick(now_s) + self._end_if_stopped(now_s)
 
     def due_s(self) -> float:
@@ -226,8 +203,7 @@ class LearnerState:
         self._greeting = Repeated.begin(self.patience.hello_s, now_s=now_s)
         return [self.hello]
 
-    def _receive(self, event: Received, now_s: float) -> list[Command]:
-        message, epoch = event.message, event.epoch
+    def _receive(self, message: FromController, epoch: int, now_s: float) -> list[Command]:
         if isinstance(message, Refuse):
             # From the past: some earlier controller's last word to a learner that has moved on.
             return [] if 0 < epoch < self.epoch else self._refused(message)

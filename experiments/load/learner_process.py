@@ -35,7 +35,6 @@ from arena.learners.state import (
     Command,
     Exit,
     LearnerState,
-    Received,
     SendHeartbeat,
     StopWork,
 )
@@ -222,7 +221,7 @@ class Swarm:
             _, _, member, message = heapq.heappop(self._work)
             finished, _ = self._learner.carry_out(message)
             member.num_done += 1
-            self._carry_out(member, member.state.handle(finished, now_s=now_s), finished)
+            self._carry_out(member, member.state.finish(finished, now_s=now_s), finished)
         while self._ticks and self._ticks[0][0] <= now_s:
             _, _, member = heapq.heappop(self._ticks)
             if not member.state.is_over:
@@ -244,8 +243,9 @@ class Swarm:
                 continue
             if isinstance(message, Train | Evaluate):
                 self._note_given(member)
-            event = Received(message=message, epoch=header.epoch)
-            self._carry_out(member, member.state.handle(event, now_s=time.monotonic()))
+            now_s = time.monotonic()
+            commands = member.state.receive(message, epoch=header.epoch, now_s=now_s)
+            self._carry_out(member, commands)
 
     def _note_given(self, member: Member) -> None:
         now_s = time.monotonic()

@@ -24,7 +24,7 @@ from .pages.pages import PAGES
 from .render import static_files, static_version
 from .runs import NotYet, csv_text
 from .security import Access, Guard
-from .site import Address, Site
+from .site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -119,9 +119,13 @@ class Answers:
             for key in (page.filters if page else ())
             if key in request.query_params
         }
-        address = Address(name=name, number=_number(request), query=query)
-        key = (run.slug, name, address.number, *query.items())
-        return self._sent(request, key, tag, lambda: self._site.page(run.slug, address))
+        number = _number(request)
+        return self._sent(
+            request,
+            (run.slug, name, number, *query.items()),
+            tag,
+            lambda: self._site.page(run.slug, name, number=number, query=query),
+        )
 
     def csv(self, request: Request) -> Response:
         """Send all rows of a view, or of a list that is drawn."""

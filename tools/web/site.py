@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from arena.errors import ArenaError
@@ -48,15 +49,6 @@ UNMADE_POLL_S = 1.0
 MAX_QUERY = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Address of a page: its name, its part, and the filters."""
-
-    name: str
-    number: int = 1
-    query: Mapping[str, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """Pages of runs.
@@ -89,7 +81,7 @@ class Site:
         """Return the first page: of the only run, or the list of runs."""
         if len(self.runs) == 1:
             (slug,) = self.runs
-            html = self.page(slug, Address(name="index"), root="", base=f"{slug}/")
+            html = self.page(slug, "index", root="", base=f"{slug}/")
             assert html is not None, "every run has an overview"
             return html
         rows = [self._run_row(run) for run in self.runs.values()]
@@ -130,19 +122,40 @@ class Site:
             "rating": best.get("rating"),
         }
 
-    def page(self, slug: str, address: Address, *, root: str = "../", base: str = "") -> str | None:
+    def page(
+        self,
+        slug: str,
+        name: str,
+        *,
+        number: int = 1,
+        query: Mapping[str, str] = MappingProxyType({}),
+        root: str = "../",
+        base: str = "",
+    ) -> str | None:
         """Return a run's page; None: there is none of this name.
 
         Args:
             slug: Name of the run.
-            address: Page of the run.
+            name: Name of the page.
+            number: Part of it.
+            query: Filters of its rows.
             root: Way from the page to the folder of all runs.
             base: Way from the page to the run's folder.
         """
         run = self.runs[slug]
-        views = self.views(run, address.name)
+        views = self.views(run, name)
         documents = run.documents(views)
-        content = self._content(run, address, documents, base=base)
+        medium = Hypertext(
+            links=Links(
+                base=base,
+                is_static=self.is_static,
+                games=self.games.get(run.slug, ()) if self.is_static else None,
+            ),
+            page=name,
+            number=number,
+            query={key: value[:MAX_QUERY] for key, value in query.items()},
+        )
+        content = self._content(run, medium, documents)
         if content is None:
             return None
         try:
@@ -151,29 +164,20 @@ class Site:
         except ArenaError:
             # The frame says less; the overview says why.
             status = None
-        frame = self._frame(run, status, address.name, root=root, base=base)
+        frame = self._frame(run, status, name, root=root, base=base)
         # The run has ended, and a document that is not due yet is of before.
         if not frame.poll_s and not self.is_static and not run.is_current(views):
             frame = replace(frame, poll_s=POLL_S)
         return render(content, frame)
 
     def _content(
-        self, run: Run, address: Address, documents: Mapping[str, Document], *, base: str
+        self, run: Run, medium: Hypertext, documents: Mapping[str, Document]
     ) -> Content | None:
         """Return what a page has below its frame; None: there is no such page."""
+        page_name, base = medium.page, medium.links.base
         others = {f"{base}{name}.html": other.slug for name, other in run.diffs.items()}
-        medium = Hypertext(
-            links=Links(
-                base=base,
-                is_static=self.is_static,
-                games=self.games.get(run.slug, ()) if self.is_static else None,
-            ),
-            page=address.name,
-            number=address.number,
-            query={key: value[:MAX_QUERY] for key, value in address.query.items()},
-        )
-        if (other := run.diffs.get(address.name)) is not None:
-            first, second = (_policies(documents[address.name], side) for side in SIDES)
+        if (other := run.diffs.get(page_name)) is not None:
+            first, second = (_policies(documents[page_name], side) for side in SIDES)
             links = Links(base=f"{base}../{other.slug}/", names=second)
             medium = replace(medium, links=replace(medium.links, names=first), second=links)
             asked = Asked(documents=documents, medium=medium, others=others)
@@ -184,15 +188,15 @@ class Site:
                 parts={name: href for href, name in others.items()} if len(others) > 1 else {},
                 part=other.slug,
             )
-        if run.view_of(address.name) == "game":
+        if run.view_of(page_name) == "game":
             # Of their own moment: a game does not change, and the standings do.
             told, documents = documents, run.documents(["standings"])
         try:
             standings = documents["standings"]
         except ArenaError as error:
             # The overview has parts without them; all other pages are about players.
-            if address.name != "index":
-                title = address.name.capitalize()
+            if page_name != "index":
+                title = page_name.capitalize()
                 return Content(title=short(title), blocks=[failed("Standings", error)])
             standings = {"populations": {}}
         names = names_of(standings)
@@ -202,15 +206,15 @@ class Site:
         asked = Asked(
             documents=documents, medium=medium, others=others, colours=colours_of(standings)
         )
-        if run.view_of(address.name) == "game":
-            blocks = guarded("Game", lambda: medium.blocks(game(told[address.name])))
+        if run.view_of(page_name) == "game":
+            blocks = guarded("Game", lambda: medium.blocks(game(told[page_name])))
             return Content(title="Game", blocks=blocks)
-        page = PAGES.get(address.name)
+        page = PAGES.get(page_name)
         if page is not None:
             blocks = guarded(page.title, lambda: page.make(asked))
             divided = {} if _fails(blocks) else self._divided(asked)
             return Content(title=page.title, blocks=blocks, **divided)
-        player = find_player(address.name, names)
+        player = find_player(page_name, names)
         if player is None:
             return None
         return Content(

@@ -5,13 +5,10 @@ from msgspec.structs import replace
 
 from arena.learners.state import (
     Command,
-    Event,
     Exit,
     LearnerState,
     Patience,
-    Received,
     SendHeartbeat,
-    StopRequested,
     StopWork,
 )
 from arena.types import AssignmentId
@@ -57,11 +54,11 @@ class Learner:
     def greet(self) -> list[Command]:
         return self.state.greet(now_s=self.now_s)
 
-    def tell(self, event: Event) -> list[Command]:
-        return self.state.handle(event, now_s=self.now_s)
+    def finish(self, result: Finished | Failed) -> list[Command]:
+        return self.state.finish(result, now_s=self.now_s)
 
     def hear(self, message: FromController, *, epoch: int = 1) -> list[Command]:
-        return self.tell(Received(message=message, epoch=epoch))
+        return self.state.receive(message, epoch=epoch, now_s=self.now_s)
 
     def wait(self, duration_s: float) -> list[Command]:
         self.now_s += duration_s
@@ -138,7 +135,7 @@ def test_nothing_is_taken_before_the_welcome_or_from_another_epoch() -> None:
 def test_one_assignment_runs_and_one_waits(learner: Learner) -> None:
     learner.start()
     assert learner.hear(NEXT) == []
-    assert learner.tell(FINISHED) == [
+    assert learner.finish(FINISHED) == [
         FINISHED,
         NEXT,
         beat(NEXT),
@@ -161,7 +158,7 @@ def test_repeated_and_older_attempts_are_ignored(learner: Learner) -> None:
     learner.start(second)
     assert learner.hear(second) == []
     assert learner.hear(TRAIN) == []
-    learner.tell(result_of(second))
+    learner.finish(result_of(second))
     assert learner.hear(second) == []
     learner.hear(acknowledge(result_of(second)))
     assert learner.hear(second) == []
@@ -177,13 +174,13 @@ def test_a_newer_attempt_replaces_what_runs(learner: Learner) -> None:
     assert learner.hear(second) == [StopWork()]
     assert learner.wait(10.0) == [IDLE]
     # The result of the first attempt is nobody's any more.
-    assert learner.tell(FINISHED) == [second, beat(second)]
-    assert learner.tell(result_of(second)) == [result_of(second)]
+    assert learner.finish(FINISHED) == [second, beat(second)]
+    assert learner.finish(result_of(second)) == [result_of(second)]
 
 
 def test_results_are_sent_with_growing_pauses_until_acknowledged(learner: Learner) -> None:
     learner.start()
-    assert learner.tell(FINISHED) == [FINISHED]
+    assert learner.finish(FINISHED) == [FINISHED]
     assert learner.times_of(FINISHED, duration_s=30.0) == [
         2.0,
         6.0,
@@ -199,10 +196,10 @@ def test_results_are_sent_with_growing_pauses_until_acknowledged(learner: Learne
 
 def test_the_next_assignment_does_not_wait_for_the_acknowledgement(learner: Learner) -> None:
     learner.start()
-    learner.tell(FINISHED)
+    learner.finish(FINISHED)
     learner.start(NEXT)
     assert learner.wait(2.0) == [FINISHED]
-    assert learner.tell(result_of(NEXT)) == [result_of(NEXT)]
+    assert learner.finish(result_of(NEXT)) == [result_of(NEXT)]
     learner.hear(acknowledge(FINISHED))
     assert set(learner.state.results) == {(13, 1)}
 
@@ -244,7 +241,7 @@ def test_a_stopped_learner_finishes_is_acknowledged_and_leaves(learner: Learner)
     learner.hear(NEXT)
     assert learner.hear(Stop(grace_s=20.0)) == [StopWork()]
     assert learner.hear(THIRD) == []
-    assert learner.tell(FINISHED) == [FINISHED]
+    assert learner.finish(FINISHED) == [FINISHED]
     assert learner.wait(2.0) == [FINISHED]
     reason = "the controller said so"
     assert learner.hear(acknowledge(FINISHED)) == [
@@ -260,7 +257,7 @@ def test_a_stopped_learner_does_not_wait_longer_than_it_was_told(
     learner.start()
     learner.hear(Stop(grace_s=20.0))
     if has_result:
-        learner.tell(FINISHED)
+        learner.finish(FINISHED)
     assert not any(isinstance(command, Exit) for command in learner.wait(19.9))
     reason = "the controller said so; the time to finish is over"
     assert learner.wait(0.1)[-2:] == [
@@ -279,8 +276,8 @@ def test_a_second_stop_can_only_shorten_the_time(learner: Learner) -> None:
 
 def test_a_signal_stops_gently_and_a_second_one_at_once(learner: Learner) -> None:
     learner.start()
-    assert learner.tell(StopRequested(reason="SIGTERM")) == [StopWork()]
-    assert learner.tell(StopRequested(reason="SIGTERM")) == [
+    assert learner.state.stop("SIGTERM", now_s=learner.now_s) == [StopWork()]
+    assert learner.state.stop("SIGTERM", now_s=learner.now_s) == [
         Goodbye(reason="SIGTERM, twice"),
         Exit(code=0, reason="SIGTERM, twice"),
     ]
@@ -289,7 +286,7 @@ def test_a_signal_stops_gently_and_a_second_one_at_once(learner: Learner) -> Non
 def test_who_was_never_welcomed_says_no_goodbye() -> None:
     learner = Learner()
     learner.greet()
-    assert learner.tell(StopRequested(reason="SIGINT")) == [Exit(code=0, reason="SIGINT")]
+    assert learner.state.stop("SIGINT", now_s=learner.now_s) == [Exit(code=0, reason="SIGINT")]
 
 
 def test_a_silent_controller_is_asked_again_and_work_goes_on(learner: Learner) -> None:
@@ -301,7 +298,7 @@ def test_a_silent_controller_is_asked_again_and_work_goes_on(learner: Learner) -
 
 def test_a_new_epoch_takes_nothing_over_from_the_old_one(learner: Learner) -> None:
     learner.start()
-    learner.tell(FINISHED)
+    learner.finish(FINISHED)
     learner.start(NEXT)
     learner.hear(THIRD)
     assert learner.hear(Welcome(heartbeat_s=10.0), epoch=2) == [StopWork(), IDLE]
@@ -309,7 +306,7 @@ def test_a_new_epoch_takes_nothing_over_from_the_old_one(learner: Learner) -> No
     # The same assignment, given out again, waits until the worker is free.
     again = replace(TRAIN, attempt=2)
     assert learner.hear(again, epoch=2) == []
-    assert learner.tell(result_of(NEXT)) == [
+    assert learner.finish(result_of(NEXT)) == [
         again,
         beat(again),
     ]
@@ -335,7 +332,7 @@ def test_the_next_tick_is_due_when_something_is() -> None:
     learner.hear(Welcome(heartbeat_s=10.0), epoch=1)
     assert learner.state.due_s() == 1010.0
     learner.start()
-    learner.tell(FINISHED)
+    learner.finish(FINISHED)
     assert learner.state.due_s() == 1002.0
     learner.hear(Stop(grace_s=0.5))
     assert learner.state.due_s() == 1000.5

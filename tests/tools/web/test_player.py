@@ -19,7 +19,7 @@ from populations.storage.journal import Journal
 from tests.tools.web.conftest import Client
 from tools.league.documents import view_document
 from tools.web.runs import named_runs
-from tools.web.site import Address, Site
+from tools.web.site import Site
 
 GHOST = "player/p000@000000060000"
 
@@ -170,7 +170,7 @@ def test_each_result_of_two_players_is_a_line_to_copy(
     assert f'data-line="{line}"' in board_client.get("/board/player-p000.html").text
     # A cell of the map leads to the line where games cannot be chosen.
     site = Site(named_runs([board_run]), is_static=True)
-    payoff = site.page("board", Address(name="payoff"))
+    payoff = site.page("board", "payoff")
     assert payoff
     assert '"href": "player-p000.html#vs-bot-random"' in payoff
     assert 'id="vs-bot-random"' in board_client.get("/board/player-p000.html").text
