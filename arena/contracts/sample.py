@@ -16,7 +16,7 @@ from arena.core import ActorInput
 from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env, plain_request
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
@@ -58,9 +58,7 @@ class SampleGame:
     def make(self, *, num_envs: int) -> BatchedEnv:
         """Make B environments."""
         return make_batched_env(
-            BatchRequest.of_spec(
-                self.spec, num_envs=num_envs, launch_directory=self.launch_directory
-            )
+            plain_request(self.spec, num_envs=num_envs, launch_directory=self.launch_directory)
         )
 
     def rows(self, population: str, *, number: int) -> ActorInput:

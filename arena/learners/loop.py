@@ -33,7 +33,6 @@ from arena.learners.state import (
     Exit,
     LearnerState,
     Patience,
-    SendHeartbeat,
     StopWork,
 )
 from arena.learners.work.faults import fault_of
@@ -308,9 +307,16 @@ class LearnerLoop:
                 case _:
                     self._transport.send(self._message(command), epoch=state.epoch)
 
-    def _message(self, command: FromLearner | SendHeartbeat) -> FromLearner:
-        if isinstance(command, SendHeartbeat):
-            return self._heartbeat(command)
+    def _message(self, command: FromLearner) -> FromLearner:
+        if isinstance(command, Heartbeat):
+            is_idle = command.assignment_id is None
+            return replace(
+                command,
+                progress=self._progress.progress,
+                # The counter still stands at the last assignment's until the next one begins.
+                agent_steps=0 if is_idle else self._progress.agent_steps,
+                rss_bytes=self._process.memory_info().rss,
+            )
         if isinstance(command, Hello):
             # Looked up each time: what is mounted may have changed.
             return replace(command, store=store_digest(Path(self._setup.root)))
@@ -318,17 +324,6 @@ class LearnerLoop:
             # Before it is sent: no result may be acknowledged that the log does not know.
             self._ack_log.sent(command)
         return command
-
-    def _heartbeat(self, command: SendHeartbeat) -> Heartbeat:
-        is_idle = command.assignment_id is None
-        return Heartbeat(
-            assignment_id=command.assignment_id,
-            attempt=command.attempt,
-            progress=self._progress.progress,
-            # The counter still stands at the last assignment's until the next one begins.
-            agent_steps=0 if is_idle else self._progress.agent_steps,
-            rss_bytes=self._process.memory_info().rss,
-        )
 
 
 def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:

@@ -24,6 +24,7 @@ from arena.wire.messages import (
     FromController,
     FromLearner,
     Goodbye,
+    Heartbeat,
     Hello,
     Refuse,
     Stop,
@@ -45,21 +46,8 @@ MAX_QUEUED = 1
 
 MAX_REMEMBERED = 64
 
-Lease = tuple[int, int]
+Lease = tuple[AssignmentId, int]
 """(assignment_id, attempt)"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendHeartbeat:
-    """Send a Heartbeat with current figures.
-
-    Attributes:
-        assignment_id: Assignment that runs, or None.
-        attempt: Attempt at it; 0 when idle.
-    """
-
-    assignment_id: AssignmentId | None
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +68,9 @@ class Exit:
     reason: str
 
 
-Command = FromLearner | SendHeartbeat | Assignment | StopWork | Exit
-"""A message is sent in the current epoch, and may be lost; an assignment is given to the worker,
-which is idle.
+Command = FromLearner | Assignment | StopWork | Exit
+"""A message is sent in the current epoch, and may be lost, a Heartbeat with the figures of its
+time; an assignment is given to the worker, which is idle.
 """
 
 
@@ -309,10 +297,12 @@ class LearnerState:
     def _heartbeat(self, now_s: float) -> list[Command]:
         self._heartbeat_due_s = now_s + self.heartbeat_s
         # Work on a lease that was given to others is no work for the controller.
-        if self.running is None or self.abandoned:
-            return [SendHeartbeat(assignment_id=None, attempt=0)]
-        running = self.running
-        return [SendHeartbeat(assignment_id=running.assignment_id, attempt=running.attempt)]
+        lease = (None, 0) if self.running is None or self.abandoned else lease_of(self.running)
+        return [
+            Heartbeat(
+                assignment_id=lease[0], attempt=lease[1], progress=0, agent_steps=0, rss_bytes=0
+            )
+        ]
 
     def _tick(self, now_s: float) -> list[Command]:
         commands: list[Command] = []

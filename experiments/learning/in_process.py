@@ -17,7 +17,7 @@ from arena.core import Actor, Algorithm
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import learner_request, make_batched_env
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.algorithms import make_algorithm
@@ -134,7 +134,7 @@ class MirrorLearner:
         )
 
     def _make_env(self, num_envs: int) -> BatchedEnv:
-        asked = BatchRequest.of_setup(self._setup, spec=self._setup.spec, device=CPU)
+        asked = learner_request(self._setup, spec=self._setup.spec, device=CPU)
         return make_batched_env(replace(asked, num_envs=num_envs))
 
     def _make_collector(self) -> Collector:

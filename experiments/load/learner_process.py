@@ -28,6 +28,7 @@ from unittest.mock import patch
 
 import numpy as np
 import zmq
+from msgspec.structs import replace
 
 from arena.checkpoints.files import store_digest
 from arena.config import LearnerSetup
@@ -35,7 +36,6 @@ from arena.learners.state import (
     Command,
     Exit,
     LearnerState,
-    SendHeartbeat,
     StopWork,
 )
 from arena.types import LearnerId
@@ -263,15 +263,8 @@ class Swarm:
         now_s = time.monotonic()
         for command in commands:
             match command:
-                case SendHeartbeat():
-                    beat = Heartbeat(
-                        assignment_id=command.assignment_id,
-                        attempt=command.attempt,
-                        progress=member.num_done,
-                        agent_steps=0,
-                        rss_bytes=0,
-                    )
-                    self._send(member, beat)
+                case Heartbeat():
+                    self._send(member, replace(command, progress=member.num_done))
                 case Train() | Evaluate():
                     share = 1.0 + SPREAD * (2.0 * float(self._rng.random()) - 1.0)
                     self._plan_work(member, command, now_s + share * self._mean_s)

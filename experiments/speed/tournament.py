@@ -23,7 +23,8 @@ from arena.config import EnvironmentConfig
 from arena.core import Actor, ActorInput
 from arena.envs.batched.connect_four import ConnectFour
 from arena.envs.batched.find import game_facts
-from arena.envs.make import BatchRequest, make_game_batch
+from arena.envs.make import make_game_batch
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.registry import make_environment
 from arena.matches.seating import make_seats
 from arena.matches.tournament import TournamentResult, play_tournament
@@ -43,14 +44,13 @@ def tournament(
 ) -> tuple[TournamentResult, float]:
     """Let every ordered pair play ``num_matches``; return the result and seconds."""
     env = make_game_batch(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=ENVIRONMENT),
             spec=game_facts(ENVIRONMENT, ConnectFour, kwargs={}),
             sides=SIDES,
             populations=POPULATIONS,
             num_envs=num_envs,
             launch_directory="",
-            device=torch.device("cpu"),
         ),
         ConnectFour,
     )

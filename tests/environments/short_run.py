@@ -21,7 +21,8 @@ from arena.checkpoints.tensors import load_weights
 from arena.config import LearnerSetup
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import action_layouts
 from arena.export.actor import ExportedActor
 from arena.export.card import Card, CardAction, CardEnvironment, CardObservation, CardRating
@@ -338,7 +339,7 @@ def play_exports(setup: LearnerSetup, exports: dict[str, Path]) -> TournamentRes
     """A match between what was exported and random play."""
     populations = setup.agents_of
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             setup.environment,
             spec=setup.spec,
             sides=setup.sides,

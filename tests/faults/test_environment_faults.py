@@ -17,8 +17,9 @@ from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.checks.check import check_environment
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
 from arena.envs.one_by_one.envs import FREE_FAULTS
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.errors import EnvironmentFault
 from arena.learners.work.worker import Worker
 from arena.matches.match import Block, play_matches
@@ -65,15 +66,15 @@ def make_batch(
     spec = facts(environment, kwargs)
     sides = {"all": spec.agents} if cooperation else {agent: (agent,) for agent in spec.agents}
     return make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=environment, kwargs=dict(kwargs)),
             spec=spec,
             sides=sides,
             populations={"player": spec.agents},
             num_envs=NUM_ENVS,
             launch_directory=str(ASSETS),
-            on_fault=None if faults is None else faults.append,
-        )
+        ),
+        on_fault=None if faults is None else faults.append,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,11 +96,13 @@ def bench(
 
 def _show(table: Table, *, stored: Table | None, as_json: bool) -> None:
     """Print a table, and what fell below the stored one, if there is one."""
+    from arena.codec import plain
+
     from .guard import falls
 
     fallen = None if stored is None else falls(stored, table)
     if as_json:
-        document = asdict(table)
+        document = plain(table)
         if fallen is not None:
             # No key without a comparison; an empty list says that nothing fell.
             document["fell"] = [fall.as_json() for fall in fallen]
@@ -176,7 +177,7 @@ def _measure(
     return Table(
         machine=machine_facts(subject.device),
         settings=subject.settings,
-        measurements=found,
+        measurements=tuple(found),
         stages=stages.shares,
     )
 

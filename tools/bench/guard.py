@@ -6,36 +6,37 @@ that happens by chance in one of 252 comparisons of equal speeds: the exact rank
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Literal
 
-from arena.errors import ConfigError
+from arena.codec import from_json, to_json
+from arena.errors import ConfigError, DecodeError
+from arena.types import Document, Finite
 from populations.errors import StorageError
 
-from ..terminal.output import SCHEMA, document_text
 from .measure import Measurement
 
 BASELINE = "baseline.json"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Findings of one ``arena bench``: the document of ``--json``, without its schema.
+class Table(Document, frozen=True, kw_only=True):
+    """Findings of one ``arena bench``: the document of ``--json``.
 
     Attributes:
+        schema: Version of its form.
         machine: Facts about the machine.
         settings: Facts about what was measured.
         measurements: Measurements, in the order they were made.
         stages: Share of each stage in the time, by whole-learner measurement.
     """
 
-    machine: Mapping[str, object]
-    settings: Mapping[str, object]
-    measurements: Sequence[Measurement]
-    stages: Mapping[str, Mapping[str, float]]
+    schema: Literal[1] = 1
+    machine: dict[str, object]
+    settings: dict[str, object]
+    measurements: tuple[Measurement, ...]
+    stages: dict[str, dict[str, Finite]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ def save_table(table: Table, path: Path) -> None:
         StorageError: If the disk refuses.
     """
     try:
-        path.write_text(f"{document_text(asdict(table), indent=2)}\n", encoding="utf8")
+        path.write_text(f"{to_json(table, indent=2)}\n", encoding="utf8")
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error.strerror}") from error
 
@@ -125,24 +126,8 @@ def load_table(path: Path | None) -> Table:
     # A resource, because an installed package need not lie in a directory.
     source = resources.files(__package__) / BASELINE if path is None else path
     try:
-        return _parse(json.loads(source.read_text(encoding="utf8")))
+        return from_json(source.read_bytes(), Table)
     except OSError as error:
         raise ConfigError(f"cannot read {source}: {error.strerror}") from error
-    # JSON's and Unicode's errors are ValueErrors, as are those of `_parse`.
-    except ValueError as error:
+    except DecodeError as error:
         raise ConfigError(f"{source} is no table of arena bench: {error}") from error
-
-
-def _parse(document: object) -> Table:
-    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise ValueError(f"schema must be {SCHEMA}")
-    kinds = {"machine": dict, "settings": dict, "measurements": list, "stages": dict}
-    for key, kind in kinds.items():
-        if not isinstance(document.get(key), kind):
-            raise ValueError(f"{key} must be there, and a {kind.__name__}")
-    return Table(
-        machine=document["machine"],
-        settings=document["settings"],
-        measurements=[Measurement.from_json(each) for each in document["measurements"]],
-        stages=document["stages"],
-    )

@@ -53,6 +53,8 @@ class EnvsRequest:
         num_envs: B.
         launch_directory: Directory put first on ``sys.path``.
         reads_state: Whether turns contain the environment's state.
+        device: Device of the turns.
+        agent_ids: Populations whose observations end with a one-hot agent id.
     """
 
     environment: EnvironmentConfig
@@ -63,6 +65,8 @@ class EnvsRequest:
     num_envs: int
     launch_directory: str
     reads_state: bool = False
+    device: str = "cpu"
+    agent_ids: tuple[str, ...] = ()
 
 
 def make_rows(

@@ -220,16 +220,7 @@ class WorkerEnvs:
         commands = [
             Make(
                 batch=self._batch,
-                # Only what is plain data, which a request of the whole batch is not.
-                request=EnvsRequest(
-                    request.environment,
-                    spec=request.spec,
-                    sides=request.sides,
-                    populations=request.populations,
-                    num_envs=len(share),
-                    launch_directory=request.launch_directory,
-                    reads_state=request.reads_state,
-                ),
+                request=replace(request, num_envs=len(share)),
                 first=share.start,
                 num_envs=request.num_envs,
             )

@@ -11,7 +11,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import learner_request, make_batched_env
 from arena.envs.workers.envs import EnvWorkers
 from arena.envs.workers.shares import shares_of
 from arena.errors import (
@@ -182,19 +182,17 @@ class Worker:
     def _make_env(self, lesson: int | None) -> BatchedEnv:
         setup = self._setup
         spec = setup.spec.of_matches if lesson is None else setup.spec.in_lesson(lesson)
-        request = BatchRequest.of_setup(setup, spec=spec, device=self.device)
-        # A batch steps its games one by one: slow ones show progress within a step.
-        on_step = self._progress.advance
-        request = replace(
-            request,
-            # Matches are played by one rank.
-            num_envs=setup.num_envs if lesson is None else self._num_envs,
-            on_fault=self._record_fault,
-            on_step=on_step,
-            workers=self._env_workers,
-        )
+        request = learner_request(setup, spec=spec, device=self.device)
+        # Matches are played by one rank.
+        number = setup.num_envs if lesson is None else self._num_envs
         try:
-            made = make_batched_env(request)
+            made = make_batched_env(
+                replace(request, num_envs=number),
+                on_fault=self._record_fault,
+                # Environments step one by one: slow ones show progress within a step.
+                on_step=self._progress.advance,
+                workers=self._env_workers,
+            )
             # What the constructors changed.
             self._settings.restore()
             return made

@@ -13,7 +13,8 @@ from gymnasium import spaces
 from arena.config import EnvironmentConfig
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.describe import agent_spec, environment_facts, named_agents
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
@@ -62,7 +63,7 @@ def test_agents_made_as_the_game_goes(name: str) -> None:
     populations = populations_of(spec)
     (population,) = populations
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             environment,
             spec=spec,
             sides={"all": spec.agents},
@@ -123,7 +124,7 @@ def test_who_is_not_listed_must_not_appear() -> None:
         )
     )
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             environment,
             spec=spec,
             sides={"all": spec.agents},

@@ -399,7 +399,8 @@ def test_another_environment_than_inspected_is_refused(make: Make, assets: str) 
     from dataclasses import replace
 
     from arena.config import EnvironmentConfig
-    from arena.envs.make import BatchRequest, make_batched_env
+    from arena.envs.make import make_batched_env
+    from arena.envs.one_by_one.steppers import EnvsRequest
 
     spec = make("mpe2/simple_spread_v3", kwargs={"N": 2}).spec
     agents = {"agent": spec.agents}
@@ -410,7 +411,7 @@ def test_another_environment_than_inspected_is_refused(make: Make, assets: str) 
     ):
         with pytest.raises(ConfigError, match=text):
             make_batched_env(
-                BatchRequest(
+                EnvsRequest(
                     EnvironmentConfig(id=spec.id),
                     spec=changed,
                     sides=agents,
@@ -423,13 +424,14 @@ def test_another_environment_than_inspected_is_refused(make: Make, assets: str) 
 
 def test_populations_must_have_every_agent_once(make: Make, assets: str) -> None:
     from arena.config import EnvironmentConfig
-    from arena.envs.make import BatchRequest, make_batched_env
+    from arena.envs.make import make_batched_env
+    from arena.envs.one_by_one.steppers import EnvsRequest
 
     spec = make("classic/rps-v2").spec
     for populations in ({"p": ("player_0",)}, {"p": spec.agents, "q": ("player_1",)}):
         with pytest.raises(ConfigError, match="populations must have every agent"):
             make_batched_env(
-                BatchRequest(
+                EnvsRequest(
                     EnvironmentConfig(id=spec.id),
                     spec=spec,
                     sides={agent: (agent,) for agent in spec.agents},

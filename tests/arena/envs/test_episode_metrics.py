@@ -13,7 +13,8 @@ from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
 from arena.envs.episode_metrics import MAX_NAMES, EpisodeFigures, Report
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 
 Make = Callable[..., BatchedEnv]
 
@@ -29,7 +30,7 @@ def make_env(assets: str) -> Iterator[Make]:
         )
         made.append(
             make_batched_env(
-                BatchRequest(
+                EnvsRequest(
                     EnvironmentConfig(id=environment_id),
                     spec=spec,
                     sides={agent: (agent,) for agent in spec.agents},

@@ -8,7 +8,6 @@ from arena.learners.state import (
     Exit,
     LearnerState,
     Patience,
-    SendHeartbeat,
     StopWork,
 )
 from arena.types import AssignmentId
@@ -20,6 +19,7 @@ from arena.wire.messages import (
     Finished,
     FromController,
     Goodbye,
+    Heartbeat,
     Refuse,
     Stop,
     Welcome,
@@ -28,7 +28,7 @@ from tests.arena.wire.examples import HELLO, TRAIN
 
 BEGIN_S = 1000.0
 PATIENCE = Patience(hello_s=(1.0, 4.0), resend_s=(2.0, 6.0), liveness_s=100.0, grace_s=30.0)
-IDLE = SendHeartbeat(assignment_id=None, attempt=0)
+IDLE = Heartbeat(assignment_id=None, attempt=0, progress=0, agent_steps=0, rss_bytes=0)
 FINISHED = Finished(
     assignment_id=TRAIN.assignment_id,
     attempt=TRAIN.attempt,
@@ -78,8 +78,8 @@ class Learner:
         assert commands == [assignment, beat(assignment)]
 
 
-def beat(assignment: Assignment) -> SendHeartbeat:
-    return SendHeartbeat(assignment_id=assignment.assignment_id, attempt=assignment.attempt)
+def beat(assignment: Assignment) -> Heartbeat:
+    return replace(IDLE, assignment_id=assignment.assignment_id, attempt=assignment.attempt)
 
 
 def acknowledge(message: Finished | Failed) -> Acknowledge:

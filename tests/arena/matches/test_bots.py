@@ -18,7 +18,8 @@ from arena.core import ActorInput
 from arena.environment_spec import AgentSpec, EnvironmentRequest
 from arena.envs.base import Group
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
 from arena.matches.actors import BotActor, make_bot
@@ -86,7 +87,7 @@ def play(
     *actors: BotActor, num_envs: int, num_matches: int, seed: int = 1, backend: str = "pettingzoo"
 ) -> tuple[Tally, ...]:
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig.model_validate({"id": BOARD, "backend": backend}),
             spec=SPEC,
             sides=SIDES,

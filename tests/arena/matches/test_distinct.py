@@ -10,7 +10,8 @@ from arena.core import Actor, ActorInput, ActorOutput
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.batched.find import find_game, game_facts
-from arena.envs.make import BatchRequest, make_game_batch
+from arena.envs.make import make_game_batch
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.probe.chance import has_chance
 from arena.envs.random_play import action_layouts
 from arena.matches.actors import make_bot
@@ -36,14 +37,13 @@ def batch(
     assert kind is not None
     spec = game_facts(name, kind, kwargs={})
     env = make_game_batch(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=name, outcome=outcome),
             spec=spec,
             sides={agent: (agent,) for agent in spec.agents},
             populations={"player": spec.agents},
             num_envs=num_envs,
             launch_directory="",
-            device=CPU,
         ),
         kind,
     )

@@ -15,7 +15,8 @@ from arena.core import ActorInput, AlgorithmOutput
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput, critic_input
@@ -104,7 +105,7 @@ def make_env(spec: EnvironmentSpec, *, reads_state: bool) -> tuple[BatchedEnv, l
     made = importlib.import_module("payloads").MADE
     made.clear()
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
             spec=spec,
             sides=SIDES,

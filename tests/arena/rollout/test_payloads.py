@@ -15,7 +15,8 @@ from arena.config import EnvironmentConfig, RandomOpenings
 from arena.core import ActorInput, AlgorithmOutput
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
@@ -111,7 +112,7 @@ def test_every_decision_is_in_its_rollout_once(name: str, form: str) -> None:
     made = importlib.import_module("payloads").MADE
     made.clear()
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
             spec=spec,
             sides=SIDES,

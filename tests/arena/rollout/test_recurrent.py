@@ -18,7 +18,8 @@ from arena.core import ActorInput, AlgorithmOutput
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
@@ -59,7 +60,7 @@ class World:
         self.layout = ObservationLayout.from_json(agent_spec.observation)
         self.actions = ActionLayout.from_json(agent_spec.action, continuous="squashed")
         self.env: BatchedEnv = make_batched_env(
-            BatchRequest(
+            EnvsRequest(
                 EnvironmentConfig(id=spec.id, kwargs=kwargs),
                 spec=spec,
                 sides=self.sides,

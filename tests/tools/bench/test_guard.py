@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from arena.codec import plain
 from arena.errors import ConfigError
 from populations.errors import StorageError
 from tools.bench.guard import Table, falls, load_table, save_table
@@ -33,7 +34,7 @@ def table(*measurements: Measurement, settings: dict[str, object] | None = None)
     return Table(
         machine={"cpu": "a"},
         settings=SETTINGS if settings is None else settings,
-        measurements=list(measurements),
+        measurements=measurements,
         stages={"learner/self_play": {"update": 1.0}},
     )
 
@@ -84,11 +85,11 @@ def test_tables_of_other_settings_cannot_be_compared() -> None:
 
 
 def test_a_stored_table_is_read_again(tmp_path: Path) -> None:
-    stored = table(measured("a", 0.1, 0.2, 0.3))
-    save_table(stored, tmp_path / "table.json")
+    saved = table(measured("a", 0.1, 0.2, 0.3))
+    save_table(saved, tmp_path / "table.json")
     assert json.loads((tmp_path / "table.json").read_text())["schema"] == 1
     loaded = load_table(tmp_path / "table.json")
-    assert loaded == stored
+    assert loaded == saved
 
 
 def test_the_packaged_table_is_one() -> None:
@@ -96,17 +97,23 @@ def test_the_packaged_table_is_one() -> None:
     assert {"environment", "update/float32", "learner/self_play"} <= names
 
 
+def stored(changes: dict[str, object]) -> str:
+    """A table whose only measurement has these changes."""
+    document = plain(table(measured("a", 1, 1, 1)))
+    (measurement,) = document["measurements"]
+    return json.dumps({**document, "measurements": [{**measurement, **changes}]})
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
         ("{", "no table"),
-        ("[]", "schema must be 1"),
-        ('{"schema": 2}', "schema must be 1"),
-        ('{"schema": 1, "machine": {}, "settings": {}, "stages": {}}', "measurements must be"),
-        (
-            '{"schema": 1, "machine": {}, "settings": {}, "stages": {}, "measurements": [{}]}',
-            "must have the keys",
-        ),
+        ("[]", "must be a map"),
+        ('{"schema": 2}', "schema"),
+        ('{"schema": 1, "machine": {}, "settings": {}, "stages": {}}', "measurements"),
+        (stored({"extra": 1}), "no others and all of them"),
+        (stored({"ratio": "high"}), "ratio"),
+        (stored({"rounds": True}), "rounds"),
     ],
 )
 def test_anything_else_is_refused(tmp_path: Path, text: str, complaint: str) -> None:

@@ -13,7 +13,8 @@ from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.cards import unroll
 from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.pettingzoo.batch import PettingZooBatch
 from arena.envs.registry import TWINS
 from arena.errors import ConfigError
@@ -36,7 +37,7 @@ def made(
         EnvironmentRequest(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
     )
     return make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=environment, backend=backend, outcome=outcome),
             spec=spec,
             sides={agent: (agent,) for agent in spec.agents},

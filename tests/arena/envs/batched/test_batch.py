@@ -17,7 +17,8 @@ from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.scoring import make_batched_score
 from arena.envs.chance import episode_seed, uniform
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.outcome import make_outcome
 from arena.errors import ConfigError, EnvironmentFault
 from arena.processes.settings import SETTINGS
@@ -42,7 +43,7 @@ def make(
         EnvironmentRequest(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
     )
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=environment, outcome=outcome),
             spec=spec,
             sides=sides or {agent: (agent,) for agent in spec.agents},
@@ -204,7 +205,7 @@ def test_an_episode_that_was_halted_begins_again_with_its_seed(backend: str) -> 
     spec = environment_facts(EnvironmentRequest("openspiel:kuhn_poker", launch_directory=""))
     everything = torch.ones(16, dtype=torch.bool)
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=spec.id, backend=backend),
             spec=spec,
             sides={agent: (agent,) for agent in spec.agents},

@@ -11,7 +11,8 @@ from arena.config import EnvironmentConfig
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.errors import ConfigError, EnvironmentFault
 
 ALL: dict[str, dict[str, float]] = {
@@ -37,7 +38,7 @@ def make_env(assets: str) -> Iterator[Make]:
         )
         made.append(
             make_batched_env(
-                BatchRequest(
+                EnvsRequest(
                     EnvironmentConfig(id=environment_id, reward_weights=weights),
                     spec=spec,
                     sides={agent: (agent,) for agent in spec.agents},

@@ -13,7 +13,8 @@ from pettingzoo import ParallelEnv
 from arena.config import EnvironmentConfig, NetworkConfig
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.pettingzoo.states import describe_state
 from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.envs.spaces.observations import is_agent_id
@@ -199,7 +200,7 @@ def test_the_state_of_each_turn_and_at_the_end() -> None:
     spec = facts(SPREAD, reads_state=True)
     agents = spec.agents
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=SPREAD),
             spec=spec,
             sides={"team": agents},
@@ -240,7 +241,7 @@ def test_a_state_that_changes_its_shape_is_the_environments_fault(
     spec = facts(SPREAD, reads_state=True)
     monkeypatch.setattr(SimpleEnv, "state", lambda _: np.zeros(5, np.float32))
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=SPREAD),
             spec=spec,
             sides={"team": spec.agents},
@@ -259,7 +260,7 @@ def test_a_batched_game_has_no_state() -> None:
     spec = facts("classic/tictactoe-v3")
     with pytest.raises(ConfigError, match=r"environment.backend batched"):
         make_batched_env(
-            BatchRequest(
+            EnvsRequest(
                 EnvironmentConfig(id=spec.id, backend="batched"),
                 spec=spec,
                 sides={agent: (agent,) for agent in spec.agents},

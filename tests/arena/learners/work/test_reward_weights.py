@@ -20,7 +20,8 @@ from arena.config import (
 from arena.core import ActorInput, AlgorithmOutput
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.spaces.actions import ActionLayout
 from arena.experience import Rollout
 from arena.learners.work.worker import Worker
@@ -94,7 +95,7 @@ def collect(
     environment = EnvironmentConfig(id=f"reward_parts:{name}", reward_weights=components)
     spec = environment_facts(EnvironmentRequest(environment.id, launch_directory=ASSETS))
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             environment,
             spec=spec,
             sides=SIDES,
