@@ -6,7 +6,6 @@ that happens by chance in one of 252 comparisons of equal speeds: the exact rank
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -39,44 +38,14 @@ class Table(Document, frozen=True, kw_only=True):
     stages: dict[str, dict[str, Finite]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fall:
-    """A ratio that is lower than it was, by more than both spreads together.
-
-    Attributes:
-        name: Name of the measurement.
-        before: Stored.
-        now: Measured.
-    """
-
-    name: str
-    before: Measurement
-    now: Measurement
-
-    @property
-    def fall(self) -> float:
-        """Fall of the median."""
-        return self.before.ratio - self.now.ratio
-
-    @property
-    def noise(self) -> float:
-        """Fall that the spreads of both would explain."""
-        # fall > noise  <=>  before.ratio_low > now.ratio_high
-        return (self.before.ratio - self.before.ratio_low) + (self.now.ratio_high - self.now.ratio)
-
-    def as_json(self) -> dict[str, object]:
-        """Return plain data."""
-        return {
-            "name": self.name,
-            "before": self.before.ratio,
-            "now": self.now.ratio,
-            "fall": self.fall,
-            "noise": self.noise,
-        }
+def noise_of(before: Measurement, now: Measurement) -> float:
+    """Return the fall of a ratio that the spreads of both measurements would explain."""
+    return (before.ratio - before.ratio_low) + (now.ratio_high - now.ratio)
 
 
-def falls(before: Table, now: Table) -> list[Fall]:
-    """Return the ratios that fell by more than their noise, of those that both tables have.
+def falls(before: Table, now: Table) -> list[tuple[Measurement, Measurement]]:
+    """Return the measurements whose ratios fell by more than their noise, of those that both tables
+    have, as they were and as they are.
 
     Raises:
         ConfigError: If the tables are of different settings or have no ratio in common.
@@ -92,14 +61,15 @@ def falls(before: Table, now: Table) -> list[Fall]:
     # By bound, too: a ratio to float32 products says nothing about one to bfloat16 products.
     known = {(m.name, m.bound_name): m for m in before.measurements}
     pairs = [
-        Fall(name=m.name, before=known[m.name, m.bound_name], now=m)
+        (known[m.name, m.bound_name], m)
         for m in now.measurements
         if (m.name, m.bound_name) in known
     ]
     if not pairs:
         names = ", ".join(f"{name} to {bound}" for name, bound in known)
         raise ConfigError(f"the stored table has none of these ratios, only {names or 'nothing'}")
-    return [pair for pair in pairs if pair.fall > pair.noise]
+    # was.ratio_low > found.ratio_high
+    return [(was, m) for was, m in pairs if was.ratio - m.ratio > noise_of(was, m)]
 
 
 def save_table(table: Table, path: Path) -> None:

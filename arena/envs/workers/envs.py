@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from arena.envs.base import Phase
-from arena.envs.one_by_one.envs import Moment, ToleratedFaults
+from arena.envs.one_by_one.envs import ToleratedFaults
 from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.workers.crew import Crew
 from arena.envs.workers.messages import (
@@ -294,7 +294,7 @@ class WorkerEnvs:
             num_played = sum(after[:worker]) + fault.num_played + sum(behind[worker + 1 :])
             raised = _exception(fault)
             assert isinstance(raised, EnvironmentFault), "an environment raises nothing else"
-            self._faults.bear(raised, Moment(stage, num_played))
+            self._faults.bear(raised, stage=stage, num_played=num_played)
 
     @staticmethod
     def _raise_first(answers: Sequence[Answer]) -> None:

@@ -86,7 +86,7 @@ class Error(Part, frozen=True, kw_only=True):
             the configuration, or any other.
         text: Text of the error.
         traceback: Its traceback.
-        stage: Of a fault: as in `arena.envs.one_by_one.envs.Moment`.
+        stage: Of a fault: as for `arena.envs.one_by_one.envs.Faults.bear`.
         num_played: As there, of the share.
     """
 

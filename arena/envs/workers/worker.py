@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.envs.base import Phase
-from arena.envs.one_by_one.envs import Moment, OneByOne
+from arena.envs.one_by_one.envs import OneByOne
 from arena.envs.one_by_one.steppers import make_one_by_one
 from arena.envs.workers.messages import (
     Answer,
@@ -57,13 +57,13 @@ class RecordedFaults:
         self.most = most
         self.found = []
 
-    def bear(self, fault: EnvironmentFault, moment: Moment) -> None:
+    def bear(self, fault: EnvironmentFault, *, stage: int, num_played: int) -> None:
         """Record a fault.
 
         Raises:
             EnvironmentFault: If it is one too many.
         """
-        self.found.append(_error(fault, stage=moment.stage, num_played=moment.num_played))
+        self.found.append(_error(fault, stage=stage, num_played=num_played))
         if len(self.found) > self.most:
             raise fault
 
