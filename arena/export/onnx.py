@@ -147,8 +147,9 @@ def check_onnx(
     names = output_names(network)
     outputs = dict(zip(names, make_session(model).run(list(names), feeds), strict=True))
     expected = _expected(network, feeds, layout=layout)
+    difference = max(_difference(name, outputs[name], values) for name, values in expected.items())
     _check_actions(outputs, expected, action=action)
-    return max(_difference(name, outputs[name], values) for name, values in expected.items())
+    return difference
 
 
 def _expected(network: ActorCritic, feeds: Feeds, *, layout: ObservationLayout) -> Feeds:
