@@ -96,16 +96,16 @@ def train(message: Train, equipment: Equipment) -> Finished:
     if ranks is not None:
         digests = share_digests(digests, ranks, number=len(message.trainees))
     result = trained.gather(trained.hold(digests))
-    return result.losses.added_to(
-        Finished(
-            assignment_id=message.assignment_id,
-            attempt=message.attempt,
-            checkpoints=checkpoints,
-            tallies=result.tallies,
-            metrics={**trained.metrics(result), "time/publish_s": finished - before_publish},
-            duration_s=finished - started,
-            in_flight=result.in_flight,
-        )
+    spent = {"time/publish_s": finished - before_publish}
+    return Finished(
+        assignment_id=message.assignment_id,
+        attempt=message.attempt,
+        checkpoints=checkpoints,
+        tallies=result.tallies,
+        metrics={**trained.metrics(result), **spent, **result.lost},
+        duration_s=finished - started,
+        in_flight=result.in_flight,
+        dropped=result.dropped,
     )
 
 
@@ -216,12 +216,14 @@ class _Training:
     def gather(self, in_flight: tuple[InFlight, ...]) -> RankResult:
         """Return the result of all ranks in rank 0, this one's alone in the others."""
         collector = None if self._held is None else self._held.collector
+        dropped, lost = self._equipment.take_losses()
         own = RankResult(
             tallies=() if collector is None else collector.tallies(),
             episodes=() if collector is None else collector.episodes(),
             measures=tuple(self._measures.values()),
             in_flight=in_flight,
-            losses=self._equipment.take_losses(),
+            dropped=dropped,
+            lost=lost,
         )
         return own if self._ranks is None else merge_results(self._ranks.results(own))
 
