@@ -417,7 +417,7 @@ class LearnerSetup(Model):
             "environment": {"num_env_workers"},
             "spec": {"chance"},
         }
-        # Runs of earlier releases have none of these, and keep their digest.
+        # What a run leaves out is no part of its digest.
         for name in ("agent_seats", "greedy_matches", "success_return"):
             if getattr(self, name) in ((), False, None):
                 excluded[name] = True

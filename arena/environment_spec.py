@@ -107,7 +107,7 @@ class EnvironmentSpec:
         facts = asdict(self)
         # A patch release of a package, a critic of states or greedy matches must not orphan a run.
         del facts["versions"], facts["state"], facts["chance"]
-        # Without lessons the digest is that of releases that knew none.
+        # Without lessons it is that of the environment alone.
         if not self.lessons:
             del facts["lessons"]
         return canonical_digest(facts)

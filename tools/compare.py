@@ -76,7 +76,7 @@ def compare(
         from .evaluate.tournament import play
         from .terminal.progress import play_progress
 
-        tournament = play(
+        tournament, _ = play(
             [*map(str, runs), str(RANDOM_BOT)],
             environment=None,
             num_matches=matches,
@@ -84,7 +84,7 @@ def compare(
             seed=seed,
             trust=trust,
             show=play_progress,
-        ).document
+        )
     if plot is not None:
         from populations.views.charts.figures import COMPARISON
 

@@ -39,7 +39,7 @@ from arena.errors import (
     DiskRefused,
 )
 from arena.files import NotRegular, open_regular, own_file, read_regular, words_of
-from arena.types import Digest, Document
+from arena.types import Digest
 
 MAX_KEY_LENGTH = 512
 MAX_MANIFEST_BYTES = 1 << 20
@@ -65,12 +65,6 @@ _DAMAGE = frozenset(
 # A manifest begins with the sha256 of its own rest: the checkpoint's digest covers all files but
 # the manifest, so a flipped bit in a counter would go unnoticed. JSON readers see one more key.
 _SEAL = re.compile(rb'\{\n  "sha256": "([0-9a-f]{64})",')
-
-
-class _Version(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
-    """Part of every manifest: a newer one may have any other keys."""
-
-    format_version: int = FORMAT_VERSION
 
 
 def resolve_key(root: Path, key: str) -> Path:
@@ -173,9 +167,10 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
     try:
         manifest = from_json(document, Manifest)
     except DecodeError as error:
-        # A newer format may break any rule of this one, and is no damage.
+        # A newer format may break any rule of this one but its version's, and is no damage.
         with contextlib.suppress(DecodeError):
-            _refuse_newer(from_json(document, _Version).format_version, source)
+            version = from_json(document, dict[str, object]).get("format_version")
+            _refuse_newer(version if isinstance(version, int) else 0, source)
         raise CheckpointCorrupt(f"{source}: not a manifest of this release: {error}") from None
     _refuse_newer(manifest.format_version, source)
     if WEIGHTS not in manifest.files or not manifest.files.keys() <= {WEIGHTS, OPTIMIZER}:

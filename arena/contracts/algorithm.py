@@ -13,7 +13,7 @@ import torch
 
 from arena.config import NetworkConfig, PopulationSetup
 from arena.contracts.contract import Subject, name_of, reference_of
-from arena.contracts.sample import Rows, SampleGame, sample_game
+from arena.contracts.sample import SampleGame, sample_game
 from arena.core import ActorInput, Algorithm, AlgorithmOutput
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import CheckpointCorrupt
@@ -48,7 +48,7 @@ class Case:
     game: SampleGame
     population: str
     hyperparameters: Mapping[str, float]
-    rows: Rows
+    rows: ActorInput
     launch_directory: str
 
     @property
@@ -111,7 +111,7 @@ class Case:
     def _rollout(self, algorithm: Algorithm, *, seed: int) -> Rollout:
         """Return episodes of two decisions, with random rewards."""
         output = self.act(algorithm, seed=seed)
-        number = len(self.rows)
+        number = len(self.rows.observation)
         generator = torch.Generator().manual_seed(seed + 1)
         reward = torch.randn(number, generator=generator)
         advantage = torch.randn(number, generator=generator)
@@ -221,7 +221,7 @@ def _check_seed(case: Case, algorithm: Algorithm) -> None:
 
 
 def _check_decisions(case: Case, algorithm: Algorithm) -> None:
-    subject, number = case.subject, len(case.rows)
+    subject, number = case.subject, len(case.rows.observation)
     layout = case.game.actions[case.population]
     for seed in range(4):
         output = case.act(algorithm, seed=seed)
@@ -276,7 +276,7 @@ def _check_what_plays(case: Case, algorithm: Algorithm, output: AlgorithmOutput)
 
 
 def _check_values(case: Case, algorithm: Algorithm) -> None:
-    number = len(case.rows)
+    number = len(case.rows.observation)
     with case.subject.obeying("value must take ActorInput"):
         values = algorithm.value(case.inputs(algorithm))
     _check_column(case.subject, "value", values, number=number)

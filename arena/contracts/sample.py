@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import torch
 
 from arena.contracts.contract import Subject
+from arena.core import ActorInput
 from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env, plain_request
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
@@ -57,12 +58,10 @@ class SampleGame:
     def make(self, *, num_envs: int) -> BatchedEnv:
         """Make B environments."""
         return make_batched_env(
-            BatchRequest.of_spec(
-                self.spec, num_envs=num_envs, launch_directory=self.launch_directory
-            )
+            plain_request(self.spec, num_envs=num_envs, launch_directory=self.launch_directory)
         )
 
-    def rows(self, population: str, *, number: int) -> Rows:
+    def rows(self, population: str, *, number: int) -> ActorInput:
         """Return decisions of random play, in the order of play."""
         seen: list[torch.Tensor] = []
         masks: list[torch.Tensor] = []
@@ -83,24 +82,7 @@ class SampleGame:
                     random_legal_actions(turn, actions=self.actions, generator=generator)
                 )
         mask = torch.cat(masks)[:number] if masks else None
-        return Rows(observation=torch.cat(seen)[:number], action_mask=mask)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """Decisions.
-
-    Attributes:
-        observation: float32 or uint8 [N, F].
-        action_mask: bool [N, n]; None without masks.
-    """
-
-    observation: torch.Tensor
-    action_mask: torch.Tensor | None
-
-    def __len__(self) -> int:
-        """Return N."""
-        return len(self.observation)
+        return ActorInput(observation=torch.cat(seen)[:number], action_mask=mask)
 
 
 def sample_game(

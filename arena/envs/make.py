@@ -7,8 +7,8 @@ Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_backen
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -33,96 +33,93 @@ from arena.processes.settings import SETTINGS
 
 logger = logging.getLogger(__name__)
 
-CPU = torch.device("cpu")
+OnFault = Callable[[EnvironmentFault], None] | None
+OnStep = Callable[[], object] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRequest(EnvsRequest):
-    """B environments to make, stepped as one.
+def learner_request(
+    setup: LearnerSetup, *, spec: EnvironmentSpec, device: torch.device
+) -> EnvsRequest:
+    """Return the request of a learner, for matches or for a lesson as its spec says.
 
-    Attributes:
-        device: Device of the turns.
-        agent_ids: Populations whose observations end with a one-hot agent id.
+    Raises:
+        ConfigError: If the number of environments has not been chosen yet.
+    """
+    return EnvsRequest(
+        setup.environment,
+        spec=spec,
+        sides=setup.sides,
+        populations=setup.agents_of,
+        num_envs=setup.num_envs,
+        launch_directory=setup.launch_directory,
+        device=str(device),
+        agent_ids=setup.agent_ids,
+        reads_state=setup.reads_state,
+    )
+
+
+def plain_request(
+    spec: EnvironmentSpec,
+    *,
+    num_envs: int,
+    launch_directory: str,
+    possible_agents: list[str] | None = None,
+) -> EnvsRequest:
+    """Return the request to look at an environment itself, never its twin.
+
+    Each agent is a side, and agents with equal spaces are one population.
+    """
+    return EnvsRequest(
+        EnvironmentConfig(
+            id=spec.id,
+            kwargs=dict(spec.kwargs),
+            # A twin has an id of its own.
+            backend="pettingzoo" if spec.id in TWINS else "auto",
+            possible_agents=possible_agents,
+        ),
+        spec=spec,
+        sides={agent: (agent,) for agent in spec.agents},
+        populations=populations_of(spec),
+        num_envs=num_envs,
+        launch_directory=launch_directory,
+    )
+
+
+def make_batched_env(
+    request: EnvsRequest,
+    *,
+    on_fault: OnFault = None,
+    on_step: OnStep = None,
+    workers: EnvWorkers | None = None,
+) -> BatchedEnv:
+    """Make B environments that step as one: a batched game where there is one.
+
+    Args:
+        request: The environments.
         on_fault: Callback for each environment that broke and was made anew, its episode void,
             where environments are stepped one by one. None, or in a batched game: a fault is
             raised.
         on_step: Callback before each environment's step, where they are stepped one by one.
         workers: Processes that step the environments. None: this process does.
-    """
-
-    device: torch.device = CPU
-    agent_ids: Collection[str] = ()
-    on_fault: Callable[[EnvironmentFault], None] | None = None
-    on_step: Callable[[], object] | None = None
-    workers: EnvWorkers | None = None
-
-    @classmethod
-    def of_setup(
-        cls, setup: LearnerSetup, *, spec: EnvironmentSpec, device: torch.device
-    ) -> BatchRequest:
-        """Return the request of a learner, for matches or for a lesson as its spec says.
-
-        Raises:
-            ConfigError: If the number of environments has not been chosen yet.
-        """
-        return cls(
-            setup.environment,
-            spec=spec,
-            sides=setup.sides,
-            populations=setup.agents_of,
-            num_envs=setup.num_envs,
-            launch_directory=setup.launch_directory,
-            device=device,
-            agent_ids=setup.agent_ids,
-            reads_state=setup.reads_state,
-        )
-
-    @classmethod
-    def of_spec(
-        cls,
-        spec: EnvironmentSpec,
-        *,
-        num_envs: int,
-        launch_directory: str,
-        possible_agents: list[str] | None = None,
-    ) -> BatchRequest:
-        """Return the request to look at an environment itself, never its twin.
-
-        Each agent is a side, and agents with equal spaces are one population.
-        """
-        return cls(
-            EnvironmentConfig(
-                id=spec.id,
-                kwargs=dict(spec.kwargs),
-                # A twin has an id of its own.
-                backend="pettingzoo" if spec.id in TWINS else "auto",
-                possible_agents=possible_agents,
-            ),
-            spec=spec,
-            sides={agent: (agent,) for agent in spec.agents},
-            populations=populations_of(spec),
-            num_envs=num_envs,
-            launch_directory=launch_directory,
-        )
-
-
-def make_batched_env(request: BatchRequest) -> BatchedEnv:
-    """Make B environments that step as one: a batched game where there is one.
 
     Raises:
         ConfigError: If the environment cannot be made or differs from the spec, or the outcome or a
             population names an unknown agent.
     """
     check_partition(request.spec.agents, populations=request.populations)
-    env = SETTINGS.run(_make_untold, request)
+    env = SETTINGS.run(_make_untold, request, on_fault, on_step, workers)
     # The outermost layer: batched games and steppers alike know nothing of agent ids.
     told = {
         name: agents for name, agents in request.populations.items() if name in request.agent_ids
     }
-    return AgentIdWrapper(env, populations=told, device=request.device) if told else env
+    return (
+        AgentIdWrapper(env, populations=told, device=torch.device(request.device)) if told else env
+    )
 
 
-def _make_untold(request: BatchRequest) -> BatchedEnv:
+def _make_untold(
+    request: EnvsRequest, on_fault: OnFault, on_step: OnStep, workers: EnvWorkers | None
+) -> BatchedEnv:
     environment, spec = request.environment, request.spec
     # None where the id has neither a twin nor is a batched game itself
     game_class = find_game(spec.id, launch_directory=request.launch_directory)
@@ -141,22 +138,22 @@ def _make_untold(request: BatchRequest) -> BatchedEnv:
                 raise
             logger.info("stepping %s one by one: %s", spec.id, error)
         else:
-            if request.workers is not None:
+            if workers is not None:
                 raise ConfigError(
                     f"environment.num_env_workers must be 0 where {spec.id} steps as a batched game"
                 )
             return batch
-    return _make_one_by_one(request)
+    return _make_one_by_one(request, on_fault, on_step, workers)
 
 
-def make_game_batch(request: BatchRequest, game_class: BatchedGameClass) -> GameBatch:
+def make_game_batch(request: EnvsRequest, game_class: BatchedGameClass) -> GameBatch:
     """Make B games that step as one.
 
     Raises:
         ConfigError: If the game refuses the kwargs, differs from the spec, or cannot be scored by
             the outcome.
     """
-    spec, device = request.spec, request.device
+    spec, device = request.spec, torch.device(request.device)
     # A twin may differ from the inspected original, or know other options.
     found = game_facts(spec.id, game_class, kwargs=spec.kwargs)
     if found.digest != spec.digest:
@@ -181,22 +178,27 @@ def make_game_batch(request: BatchRequest, game_class: BatchedGameClass) -> Game
     )
 
 
-def _make_one_by_one(request: BatchRequest) -> BatchedEnv:
+def _make_one_by_one(
+    request: EnvsRequest, on_fault: OnFault, on_step: OnStep, workers: EnvWorkers | None
+) -> BatchedEnv:
     envs: Envs
-    if request.workers is None:
-        rows = make_rows(request)
+    if workers is None:
+        buffers, states = make_rows(request)
         envs = make_one_by_one(
-            request, rows, faults=ToleratedFaults(request.on_fault), on_step=request.on_step
+            request,
+            buffers,
+            states,
+            faults=ToleratedFaults(on_fault),
+            on_step=on_step,
         )
     else:
-        in_workers = request.workers.make(
-            request, on_fault=request.on_fault, on_step=request.on_step
-        )
-        envs, rows = in_workers, in_workers.rows
-    batch = PettingZooBatch(envs, buffers=rows.buffers, device=request.device)
-    if rows.states is None:
+        in_workers = workers.make(request, on_fault=on_fault, on_step=on_step)
+        envs, buffers, states = in_workers, in_workers.buffers, in_workers.states
+    device = torch.device(request.device)
+    batch = PettingZooBatch(envs, buffers=buffers, device=device)
+    if states is None:
         return batch
-    return GlobalStateWrapper(batch, states=rows.states, device=request.device)
+    return GlobalStateWrapper(batch, states=states, device=device)
 
 
 class GlobalStateWrapper(TurnWrapper):

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from msgspec import Meta, Struct, field
+from msgspec import Meta, field
 
 from arena.checkpoints.manifest import FileRecord
 from arena.codec import from_json, plain, to_json
@@ -48,7 +48,7 @@ MAX_ROUNDING = 1e-6
 # A space may list the bounds of each of its numbers.
 _MAX_CARD_BYTES = 16 << 20
 
-CardT = TypeVar("CardT", bound=Struct)
+T = TypeVar("T")
 
 
 class _Part(Document, frozen=True, kw_only=True, forbid_unknown_fields=False):
@@ -83,7 +83,6 @@ class CardEnvironment(_Part, frozen=True, kw_only=True):
     seats: tuple[Seat, ...]
     outcome: object
     populations: dict[str, tuple[str, ...]]
-    # Cards of earlier releases have no such key.
     continuous_actions: ContinuousActions = "squashed"
     possible_agents: list[str] | None = None
 
@@ -317,8 +316,7 @@ class Card(AnyCard, frozen=True, kw_only=True):
     Attributes:
         kind: Not a mixture.
         network: Architecture of the network.
-        value: Whether the graph has the output ``value``: not with a centralized critic, nor in
-            exports of earlier releases.
+        value: Whether the graph has the output ``value``: not with a centralized critic.
         agent_steps: Player's agent steps.
         learner_updates: Player's optimizer steps.
         generation: Player's generation.
@@ -330,7 +328,7 @@ class Card(AnyCard, frozen=True, kw_only=True):
         levels: Levels of play, the weakest first; none unless asked for.
     """
 
-    # A card without a kind is a policy's (`_Kind`).
+    # A card without a kind is a policy's (`_kind`).
     kind: Literal["policy"] = "policy"
     network: NetworkConfig
     # Overwritten when the graph is made (`arena.export.write`).
@@ -430,7 +428,7 @@ def read_card(directory: Path) -> Card:
         CheckpointMissing: If the directory is no export.
         CheckpointCorrupt: If its card is damaged, of another schema, or that of a mixture.
     """
-    if (kind := _read(directory, _Kind).kind) != "policy":
+    if (kind := _kind(directory)) != "policy":
         path = directory / CARD
         raise CheckpointCorrupt(f"{path}: kind: must be 'policy', got {kind!r:.50}")
     return _read(directory, Card)
@@ -444,19 +442,17 @@ def read_any_card(directory: Path) -> Card | MixtureCard:
         CheckpointCorrupt: If its card is damaged or of another schema.
     """
     # The kind first: errors then name the fields of the right card.
-    if _read(directory, _Kind).kind == "mixture":
+    if _kind(directory) == "mixture":
         return _read(directory, MixtureCard)
     return _read(directory, Card)
 
 
-# Read before the card: fields of the two kinds differ.
-class _Kind(_Part, frozen=True, kw_only=True):
-    """Part of a card that tells its kind."""
-
-    kind: str = "policy"
+def _kind(directory: Path) -> object:
+    """Return the kind of a card before the card is read: fields of the two kinds differ."""
+    return _read(directory, dict[str, object]).get("kind", "policy")
 
 
-def _read(directory: Path, kind: type[CardT]) -> CardT:
+def _read(directory: Path, kind: type[T]) -> T:
     path = directory / CARD
     try:
         data = read_regular(path, limit_bytes=_MAX_CARD_BYTES)

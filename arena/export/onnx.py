@@ -9,7 +9,6 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,21 +44,10 @@ LEAST_ONNXRUNTIME = "1.14"
 """First release of onnxruntime that reads both (its table of ONNX versions)."""
 
 NUM_CHECKED = 64
+"""Random observations on which a graph is compared with its policy."""
+
 TOLERANCE = 1e-4
 """Tolerance relative to the largest number (at least 1): runtimes add up in different orders."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnnxCheck:
-    """Result of comparing a graph with its policy.
-
-    Attributes:
-        observations: Number of random observations compared.
-        max_difference: Largest difference of a legal choice's logit, a number or a value.
-    """
-
-    observations: int
-    max_difference: float
 
 
 def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bool) -> bytes:
@@ -139,8 +127,9 @@ def check_onnx(
     layout: ObservationLayout,
     has_mask: bool,
     seed: int = 0,
-) -> OnnxCheck:
-    """Compare a model with its policy, on random observations and masks.
+) -> float:
+    """Compare a model with its policy, on `NUM_CHECKED` random observations and masks; return the
+    largest difference of a legal choice's logit, a number or a value.
 
     Args:
         model: Output of `export_onnx`.
@@ -160,7 +149,7 @@ def check_onnx(
     expected = _expected(network, feeds, layout=layout)
     difference = max(_difference(name, outputs[name], values) for name, values in expected.items())
     _check_actions(outputs, expected, action=action)
-    return OnnxCheck(observations=NUM_CHECKED, max_difference=difference)
+    return difference
 
 
 def _expected(network: ActorCritic, feeds: Feeds, *, layout: ObservationLayout) -> Feeds:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import torch
 from msgspec import structs
@@ -31,24 +32,27 @@ from arena.export.card_text import card_for_people, mixture_card_for_people
 from arena.export.directory import check_target, replace_directory
 from arena.export.engines import Engine, for_engine
 from arena.export.html.page import champion_page
-from arena.export.onnx import LEAST_ONNXRUNTIME, OPSET, OnnxCheck, check_onnx, export_onnx
+from arena.export.onnx import LEAST_ONNXRUNTIME, OPSET, check_onnx, export_onnx
 from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.weights import load_tensors, without_critic
 
+CardT = TypeVar("CardT", Card, MixtureCard)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(Generic[CardT]):
     """Finished export.
 
     Attributes:
         directory: Directory of the export.
         card: Card as it was written.
-        checks: Comparison of the policy's graph with it, or of that of each member of a mixture.
+        differences: Largest difference of the policy's graph from it (`check_onnx`), or of that of
+            each member of a mixture.
     """
 
     directory: Path
-    card: Card
-    checks: tuple[OnnxCheck, ...]
+    card: CardT
+    differences: tuple[float, ...]
 
 
 def write_export(
@@ -60,7 +64,7 @@ def write_export(
     engine: Engine | None = None,
     force: bool = False,
     html: bool = False,
-) -> Written:
+) -> Written[Card]:
     """Write an export and verify it.
 
     Args:
@@ -83,18 +87,9 @@ def write_export(
     # takes seconds.
     directory = directory.resolve()
     check_target(directory, force=force)
-    files, written_card, check = _contents(card, weights, levels or {}, engine, html=html)
+    files, written_card, difference = _contents(card, weights, levels or {}, engine, html=html)
     _put(directory, files)
-    return Written(directory=directory, card=written_card, checks=(check,))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WrittenMixture:
-    """Finished export of a mixture, as `Written`."""
-
-    directory: Path
-    card: MixtureCard
-    checks: tuple[OnnxCheck, ...]
+    return Written(directory=directory, card=written_card, differences=(difference,))
 
 
 def write_mixture(
@@ -103,7 +98,7 @@ def write_mixture(
     card: MixtureCard,
     members: Iterable[tuple[Card, Mapping[str, torch.Tensor]]],
     force: bool = False,
-) -> WrittenMixture:
+) -> Written[MixtureCard]:
     """Write an export of a mixture, its members as exports of their own inside, and verify it.
 
     Args:
@@ -120,20 +115,20 @@ def write_mixture(
     directory = directory.resolve()
     check_target(directory, force=force)
     files = _players(card)
-    checks: list[OnnxCheck] = []
+    differences: list[float] = []
     versions = dict(card.versions)
     for member, (member_card, weights) in zip(card.members, members, strict=True):
-        contents, written_member, check = _contents(member_card, weights)
+        contents, written_member, difference = _contents(member_card, weights)
         # A member's own card is among its files, so each member is an export by itself.
         files |= {f"{member.directory}/{name}": data for name, data in contents.items()}
         versions |= written_member.versions
-        checks.append(check)
+        differences.append(difference)
     # Twice, as in `_contents`: the text shows the card, and the card names the text's file.
     written = structs.replace(card, versions=versions, files=file_records(files))
     files[CARD_FOR_PEOPLE] = mixture_card_for_people(written).encode()
     written = structs.replace(written, files=file_records(files))
     _put(directory, files | {CARD: written.to_json()})
-    return WrittenMixture(directory=directory, card=written, checks=tuple(checks))
+    return Written(directory=directory, card=written, differences=tuple(differences))
 
 
 def _put(directory: Path, files: Mapping[str, bytes]) -> None:
@@ -156,9 +151,9 @@ def _contents(
     engine: Engine | None = None,
     *,
     html: bool = False,
-) -> tuple[dict[str, bytes], Card, OnnxCheck]:
+) -> tuple[dict[str, bytes], Card, float]:
     network, layout = _network(card, weights)
-    model, check = _graph(card, network, layout)
+    model, difference = _graph(card, network, layout)
     # The card records every file but itself. The text for people shows the card, so it is written
     # from a card without its own record.
     files = {POLICY: model, WEIGHTS: serialize(weights), **_players(card)}
@@ -184,10 +179,10 @@ def _contents(
     )
     files[CARD_FOR_PEOPLE] = card_for_people(written).encode()
     written = structs.replace(written, files=file_records(files))
-    return files | {CARD: written.to_json()}, written, check
+    return files | {CARD: written.to_json()}, written, difference
 
 
-def _graph(card: Card, network: ActorCritic, layout: ObservationLayout) -> tuple[bytes, OnnxCheck]:
+def _graph(card: Card, network: ActorCritic, layout: ObservationLayout) -> tuple[bytes, float]:
     has_mask = card.mask is not None
     model = export_onnx(network, layout=layout, has_mask=has_mask)
     # Before anything is written: no wrong graph reaches the disk.

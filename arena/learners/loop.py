@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -30,18 +30,10 @@ from arena.failpoints import SWITCH
 from arena.learners.state import (
     EXIT_REFUSED,
     Command,
-    Event,
     Exit,
     LearnerState,
     Patience,
-    Received,
-    Send,
-    SendHeartbeat,
-    Started,
-    StartWork,
-    StopRequested,
     StopWork,
-    Ticked,
 )
 from arena.learners.work.faults import fault_of
 from arena.types import LearnerId, Tally, canonical_digest
@@ -51,12 +43,15 @@ from arena.wire.messages import (
     PROTOCOL_VERSION,
     Acknowledge,
     Assignment,
+    Evaluate,
     Failed,
     Finished,
     FromController,
+    FromLearner,
     Header,
     Heartbeat,
     Hello,
+    Train,
 )
 from arena.wire.transport import LearnerTransport
 
@@ -190,16 +185,18 @@ class LearnerLoop:
         self._stop_work = threading.Event()
         self._worked_out = threading.Event()
         self._assignments: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
-        # A deque, as `request_stop` runs in signal handlers: the lock of a queue could be held by
+        # Deques, as `request_stop` runs in signal handlers: the lock of a queue could be held by
         # the thread that the signal interrupts.
-        self._events: deque[Event] = deque()
+        self._results: deque[Finished | Failed] = deque()
+        self._stop_reasons: deque[str] = deque()
         self._process = psutil.Process()
         self._ack_log = make_ack_log(learner)
         self._exit: Exit | None = None
 
     def request_stop(self, reason: str) -> None:
         """Finish early, be acknowledged, say Goodbye; at once when asked a second time."""
-        self._tell(StopRequested(reason=reason))
+        self._stop_reasons.append(reason)
+        self._transport.wake()
 
     def run(self) -> int:
         """Serve, and return the code that a process should exit with. Closes the transport.
@@ -213,8 +210,7 @@ class LearnerLoop:
             )
             hello = self._hello(str(work.device))
             if self._prove is not None:
-                # Before the conversation there are no other events than requests to stop.
-                hello = self._prove(hello, should_stop=lambda: bool(self._events))
+                hello = self._prove(hello, should_stop=lambda: bool(self._stop_reasons))
         except BaseException:
             self._transport.close(linger_s=0.0)
             raise
@@ -224,16 +220,13 @@ class LearnerLoop:
         talk.start()
         try:
             while (assignment := self._assignments.get()) is not None:
-                self._tell(carry_out(work, assignment))
+                self._results.append(carry_out(work, assignment))
+                self._transport.wake()
             work.close()
         finally:
             self._worked_out.set()
         talk.join()
         return self._exit.code if self._exit is not None else EXIT_CRASHED
-
-    def _tell(self, event: Event) -> None:
-        self._events.append(event)
-        self._transport.wake()
 
     def _hello(self, device: str) -> Hello:
         return Hello(
@@ -273,64 +266,64 @@ class LearnerLoop:
 
     def _converse(self, state: LearnerState) -> Exit:
         # Before a stop that was requested while the worker was made.
-        self._events.appendleft(Started())
-        while True:
-            # Ticked is last: it sees what the others have settled.
-            for event in [*self._take_events(), Ticked()]:
-                for command in state.handle(event, now_s=time.monotonic()):
-                    if isinstance(command, Exit):
-                        return command
-                    self._carry_out(command, epoch=state.epoch)
+        self._carry_out(state, state.greet(now_s=time.monotonic()))
+        while self._exit is None:
             self._receive(state)
+            while self._results:
+                result = self._results.popleft()
+                self._carry_out(state, state.finish(result, now_s=time.monotonic()))
+            while self._stop_reasons:
+                reason = self._stop_reasons.popleft()
+                self._carry_out(state, state.stop(reason, now_s=time.monotonic()))
+            # Last: it sees what the others have settled.
+            self._carry_out(state, state.tick(now_s=time.monotonic()))
+        return self._exit
 
     def _receive(self, state: LearnerState) -> None:
         wait_s = min(max(state.due_s() - time.monotonic(), 0.0), MAX_WAIT_S)
-        # An event that comes after this look is not missed: `_tell` wakes the transport.
-        received = self._transport.receive(0.0 if self._events else wait_s)
+        # What comes after this look is not missed: it wakes the transport.
+        is_told = bool(self._results or self._stop_reasons)
+        received = self._transport.receive(0.0 if is_told else wait_s)
         if received is not None:
             header, message = received
             if isinstance(message, Acknowledge) and self._ack_log is not None:
                 self._ack_log.acknowledged(message)
             if isinstance(message, FromController):
-                self._events.append(Received(message=message, epoch=header.epoch))
+                now_s = time.monotonic()
+                self._carry_out(state, state.receive(message, epoch=header.epoch, now_s=now_s))
 
-    def _take_events(self) -> list[Event]:
-        taken = []
-        while self._events:
-            taken.append(self._events.popleft())
-        return taken
+    def _carry_out(self, state: LearnerState, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case Train() | Evaluate():
+                    self._progress.reset()
+                    # Before put: a stop of the assignment before must not end this one.
+                    self._stop_work.clear()
+                    self._assignments.put(command)
+                case StopWork():
+                    self._stop_work.set()
+                case Exit():
+                    self._exit = command
+                case _:
+                    self._transport.send(self._message(command), epoch=state.epoch)
 
-    def _carry_out(self, command: Command, *, epoch: int) -> None:
-        match command:
-            case Send(message=Hello() as hello):
-                # Looked up each time: what is mounted may have changed.
-                seen = replace(hello, store=store_digest(Path(self._setup.root)))
-                self._transport.send(seen, epoch=epoch)
-            case Send():
-                if isinstance(command.message, Finished) and self._ack_log is not None:
-                    # Before it is sent: no result may be acknowledged that the log does not know.
-                    self._ack_log.sent(command.message)
-                self._transport.send(command.message, epoch=epoch)
-            case SendHeartbeat():
-                self._transport.send(self._heartbeat(command), epoch=epoch)
-            case StartWork():
-                self._progress.reset()
-                # Before put: a stop of the assignment before must not end this one.
-                self._stop_work.clear()
-                self._assignments.put(command.assignment)
-            case StopWork():
-                self._stop_work.set()
-
-    def _heartbeat(self, command: SendHeartbeat) -> Heartbeat:
-        is_idle = command.assignment_id is None
-        return Heartbeat(
-            assignment_id=command.assignment_id,
-            attempt=command.attempt,
-            progress=self._progress.progress,
-            # The counter still stands at the last assignment's until the next one begins.
-            agent_steps=0 if is_idle else self._progress.agent_steps,
-            rss_bytes=self._process.memory_info().rss,
-        )
+    def _message(self, command: FromLearner) -> FromLearner:
+        if isinstance(command, Heartbeat):
+            is_idle = command.assignment_id is None
+            return replace(
+                command,
+                progress=self._progress.progress,
+                # The counter still stands at the last assignment's until the next one begins.
+                agent_steps=0 if is_idle else self._progress.agent_steps,
+                rss_bytes=self._process.memory_info().rss,
+            )
+        if isinstance(command, Hello):
+            # Looked up each time: what is mounted may have changed.
+            return replace(command, store=store_digest(Path(self._setup.root)))
+        if isinstance(command, Finished) and self._ack_log is not None:
+            # Before it is sent: no result may be acknowledged that the log does not know.
+            self._ack_log.sent(command)
+        return command
 
 
 def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:

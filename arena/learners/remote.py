@@ -69,12 +69,9 @@ class RemoteWork:
             return _failed(assignment, kind="place", reason=str(error))
         except CheckpointError as error:
             return _failed(assignment, kind="error", reason=str(error))
-        traffic = self._store.take_traffic()
         metrics = {
             **result.metrics,
-            "store/fetched_bytes": float(traffic.fetched_bytes),
-            "store/given_bytes": float(traffic.given_bytes),
-            "store/requests": float(traffic.requests),
+            **self._store.take_metrics(),
             "time/fetch_s": fetched_s - began_s,
             "time/give_s": time.perf_counter() - done_s,
         }

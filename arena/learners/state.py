@@ -24,6 +24,7 @@ from arena.wire.messages import (
     FromController,
     FromLearner,
     Goodbye,
+    Heartbeat,
     Hello,
     Refuse,
     Stop,
@@ -45,69 +46,8 @@ MAX_QUEUED = 1
 
 MAX_REMEMBERED = 64
 
-Lease = tuple[int, int]
+Lease = tuple[AssignmentId, int]
 """(assignment_id, attempt)"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """The worker is ready. First event of a process."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
-    """The controller said something.
-
-    Attributes:
-        message: Message of the controller.
-        epoch: Epoch of the controller, from the header.
-    """
-
-    message: FromController
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
-    """This side wants the learner to end: a signal, a debugger."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticked:
-    """Time has passed."""
-
-
-Event = Started | Received | Finished | Failed | StopRequested | Ticked
-"""A result is that of the worker, which has finished its assignment."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
-    """Send a message of the current epoch; it may be lost."""
-
-    message: FromLearner
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendHeartbeat:
-    """Send a Heartbeat with current figures.
-
-    Attributes:
-        assignment_id: Assignment that runs, or None.
-        attempt: Attempt at it; 0 when idle.
-    """
-
-    assignment_id: AssignmentId | None
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartWork:
-    """Let the worker carry out an assignment; it is idle."""
-
-    assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +68,10 @@ class Exit:
     reason: str
 
 
-Command = Send | SendHeartbeat | StartWork | StopWork | Exit
+Command = FromLearner | Assignment | StopWork | Exit
+"""A message is sent in the current epoch, and may be lost, a Heartbeat with the figures of its
+time; an assignment is given to the worker, which is idle.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +120,9 @@ def lease_of(message: Train | Evaluate | Finished | Failed | Acknowledge) -> Lea
 class LearnerState:
     """The state of a learner's conversation with the controller.
 
+    Its methods take an event and its time on this process's monotonic clock, and return the
+    commands to carry out, in order.
+
     Attributes:
         hello: Description of the learner.
         patience: Waiting times.
@@ -208,27 +154,25 @@ class LearnerState:
     _stop_at_s: float = 0.0
     _stopped_locally: Literal[0, 1] = 0
 
-    def handle(self, event: Event, *, now_s: float) -> list[Command]:
-        """Handle one event and return the commands to carry out, in order.
-
-        Args:
-            event: Event to handle.
-            now_s: Time of it on this process's monotonic clock.
-        """
+    def receive(self, message: FromController, *, epoch: int, now_s: float) -> list[Command]:
+        """Hear a controller, whose epoch is in the header."""
         if self.is_over:
             return []
-        match event:
-            case Started():
-                commands = self._greet(now_s)
-            case Received():
-                commands = self._receive(event, now_s)
-            case Finished() | Failed():
-                commands = self._finish(event, now_s)
-            case StopRequested():
-                commands = self._stop_locally(event.reason, now_s)
-            case Ticked():
-                commands = self._tick(now_s)
-        return commands + self._end_if_stopped(now_s)
+        return self._receive(message, epoch, now_s) + self._end_if_stopped(now_s)
+
+    def finish(self, result: Finished | Failed, *, now_s: float) -> list[Command]:
+        """Take the result of the worker, which has finished its assignment."""
+        return [] if self.is_over else self._finish(result, now_s) + self._end_if_stopped(now_s)
+
+    def stop(self, reason: str, *, now_s: float) -> list[Command]:
+        """Begin to end, as this side wants it: a signal, a debugger."""
+        return (
+            [] if self.is_over else self._stop_locally(reason, now_s) + self._end_if_stopped(now_s)
+        )
+
+    def tick(self, *, now_s: float) -> list[Command]:
+        """Let time pass."""
+        return [] if self.is_over else self._tick(now_s) + self._end_if_stopped(now_s)
 
     def due_s(self) -> float:
         """Return the latest time of the next tick, if no event comes."""
@@ -241,13 +185,13 @@ class LearnerState:
             times_s.append(self._stop_at_s)
         return min(times_s, default=0.0)
 
-    def _greet(self, now_s: float) -> list[Command]:
+    def greet(self, *, now_s: float) -> list[Command]:
+        """Say Hello: first of all, once the worker is ready, and to a silent controller."""
         self._heard_s = now_s
         self._greeting = Repeated.begin(self.patience.hello_s, now_s=now_s)
-        return [Send(message=self.hello)]
+        return [self.hello]
 
-    def _receive(self, event: Received, now_s: float) -> list[Command]:
-        message, epoch = event.message, event.epoch
+    def _receive(self, message: FromController, epoch: int, now_s: float) -> list[Command]:
         if isinstance(message, Refuse):
             # From the past: some earlier controller's last word to a learner that has moved on.
             return [] if 0 < epoch < self.epoch else self._refused(message)
@@ -335,7 +279,7 @@ class LearnerState:
         self.running = self.queued.popleft()
         self.abandoned = False
         # The controller's deadline runs from the first heartbeat, so it comes at once.
-        return [StartWork(assignment=self.running), *self._heartbeat(now_s)]
+        return [self.running, *self._heartbeat(now_s)]
 
     def _finish(self, result: Finished | Failed, now_s: float) -> list[Command]:
         commands: list[Command] = []
@@ -348,29 +292,31 @@ class LearnerState:
     def _answer(self, result: Finished | Failed, now_s: float) -> list[Command]:
         self.results[lease_of(result)] = result
         self._resends[lease_of(result)] = Repeated.begin(self.patience.resend_s, now_s=now_s)
-        return [Send(message=result)]
+        return [result]
 
     def _heartbeat(self, now_s: float) -> list[Command]:
         self._heartbeat_due_s = now_s + self.heartbeat_s
         # Work on a lease that was given to others is no work for the controller.
-        if self.running is None or self.abandoned:
-            return [SendHeartbeat(assignment_id=None, attempt=0)]
-        running = self.running
-        return [SendHeartbeat(assignment_id=running.assignment_id, attempt=running.attempt)]
+        lease = (None, 0) if self.running is None or self.abandoned else lease_of(self.running)
+        return [
+            Heartbeat(
+                assignment_id=lease[0], attempt=lease[1], progress=0, agent_steps=0, rss_bytes=0
+            )
+        ]
 
     def _tick(self, now_s: float) -> list[Command]:
         commands: list[Command] = []
         # Not before the first Welcome, and no second greeting while one is repeated.
         if self._greeting is None and self.epoch:
             if now_s >= self._heard_s + self.patience.liveness_s:
-                commands += self._greet(now_s)
+                commands += self.greet(now_s=now_s)
         elif self._greeting is not None and now_s >= self._greeting.due_s:
             self._greeting.again(now_s=now_s)
-            commands.append(Send(message=self.hello))
+            commands.append(self.hello)
         for lease, repeated in self._resends.items():
             if now_s >= repeated.due_s:
                 repeated.again(now_s=now_s)
-                commands.append(Send(message=self.results[lease]))
+                commands.append(self.results[lease])
         if self.epoch and now_s >= self._heartbeat_due_s:
             commands += self._heartbeat(now_s)
         return commands
@@ -404,7 +350,7 @@ class LearnerState:
 
     def _leave(self, reason: str) -> list[Command]:
         # Without a Welcome no controller knows it.
-        farewell: list[Command] = [Send(message=Goodbye(reason=reason))] if self.epoch else []
+        farewell: list[Command] = [Goodbye(reason=reason)] if self.epoch else []
         return farewell + self._exit(EXIT_DONE, reason)
 
     def _exit(self, code: int, reason: str) -> list[Command]:

@@ -121,24 +121,14 @@ def generalized_advantages(
     return advantage, defined
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Successors:
-    """The successor of each decision; undefined where it is not known.
+def successors(decisions: Decisions) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the rewards and successors that advantages are made of, [T, B, P] each; undefined
+    where the successor is not known.
 
-    Attributes:
-        reward: Reward until the agent's next decision or its end. float32 [T, B, P].
-        next_value: Value of the next decision, or after the end. float32 [T, B, P].
-        next_call: Call before which the next decision came; T: after the last one; -1: none, the
-            episode ended. int64 [T, B, P].
-    """
-
-    reward: torch.Tensor
-    next_value: torch.Tensor
-    next_call: torch.Tensor
-
-
-def successors(decisions: Decisions) -> Successors:
-    """Return the rewards and successors that advantages are made of.
+    Returns:
+        Reward until the agent's next decision or its end, float32; value of the next decision, or
+        after the end, float32; call before which the next decision came, int64 (T: after the last
+        one; -1: none, the episode ended).
 
     Raises:
         ValueError: If the decisions' shapes do not fit each other.
@@ -146,11 +136,8 @@ def successors(decisions: Decisions) -> Successors:
     decisions.check_shapes()
     num_calls = len(decisions.value)
     # The same pass as above, without the advantages.
-    found = Successors(
-        reward=torch.zeros_like(decisions.value),
-        next_value=torch.zeros_like(decisions.value),
-        next_call=torch.zeros_like(decisions.value, dtype=torch.int64),
-    )
+    rewards, next_values = torch.zeros_like(decisions.value), torch.zeros_like(decisions.value)
+    next_calls = torch.zeros_like(decisions.value, dtype=torch.int64)
     reward = torch.zeros_like(decisions.next_value)
     next_value = decisions.next_value
     next_call = torch.full_like(reward, num_calls, dtype=torch.int64)
@@ -159,13 +146,12 @@ def successors(decisions: Decisions) -> Successors:
         reward = decisions.reward[t] + reward.masked_fill(ended, 0.0)
         next_value = torch.where(ended, decisions.end_value[t], next_value)
         next_call = next_call.masked_fill(ended, -1)
-        found.reward[t], found.next_value[t] = reward, next_value
-        found.next_call[t] = next_call
+        rewards[t], next_values[t], next_calls[t] = reward, next_value, next_call
         # This decision is the successor of the one before.
         reward = reward.masked_fill(decided, 0.0)
         next_value = torch.where(decided, decisions.value[t], next_value)
         next_call = next_call.masked_fill(decided, t)
-    return found
+    return rewards, next_values, next_calls
 
 
 def check_equal_shapes(rank: int, **tensors: torch.Tensor) -> None:

@@ -8,7 +8,6 @@ a flattened group (B * S), F features, n actions, H numbers of a recurrent state
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
@@ -20,6 +19,13 @@ from arena.matches.recurrent_state import RecurrentState, Rows
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.stack import PolicyStack, stack_key
 from arena.types import Seat
+
+_Deciders = tuple[Sequence[tuple[PolicyStack, torch.Tensor]], Sequence[tuple[int, Actor]]]
+"""Actors of a population: frozen policies of one architecture, and of each player its index among
+them or NOBODY (the last entry, which the owner NOBODY finds, is NOBODY), int64 [players + 1]; and
+the other actors with their indices: those without games and recurrent state first, then those that
+read games, then recurrent ones. The order of their draws depends on it.
+"""
 
 
 class Seatable(Protocol):
@@ -203,10 +209,8 @@ class SeatedPlayers(Generic[PlayerT]):
             action: Tensor that they are written into. int64 [B, S] or float32 [B, S, K].
             generator: The only source of randomness.
         """
-        deciders = self._deciders.get(population)
-        if deciders is None:
-            return
-        for stack, member in deciders.stacks:
+        stacks, singles = self._deciders.get(population, ((), ()))
+        for stack, member in stacks:
             # member[NOBODY] is its last entry, NOBODY.
             player = member[owner]
             rows = Rows(group, where=player != NOBODY)
@@ -216,7 +220,7 @@ class SeatedPlayers(Generic[PlayerT]):
                     action, stack.act(rows.observation, mask, player=player, generator=generator)
                 )
         # After the stacks, always in this order: all draw from one generator.
-        for index, actor in deciders.singles:
+        for index, actor in singles:
             self._decide(actor, group, where=owner == index, action=action, generator=generator)
 
     def _decide(
@@ -258,21 +262,6 @@ class SeatedPlayers(Generic[PlayerT]):
         return Games(seat=self._seat_of[agent], index=index, episode=episodes[index])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Deciders:
-    """The actors of a population, in as few calls as possible.
-
-    Attributes:
-        stacks: Frozen policies of one architecture, and of each player its index among them or
-            NOBODY; the last entry, which the owner NOBODY finds, is NOBODY. int64 [players + 1].
-        singles: The other actors and their indices: those without games and recurrent state first,
-            then those that read games, then recurrent ones. The order of their draws depends on it.
-    """
-
-    stacks: tuple[tuple[PolicyStack, torch.Tensor], ...]
-    singles: tuple[tuple[int, Actor], ...]
-
-
 def _deciders(
     players: Sequence[object],
     *,
@@ -280,7 +269,7 @@ def _deciders(
     device: torch.device,
     product_dtype: torch.dtype,
 ) -> _Deciders:
-    """Group the actors among some players."""
+    """Group the actors among some players, so that they act in as few calls as possible."""
     alike: dict[Hashable, dict[int, FrozenPolicy]] = {}
     plain: list[tuple[int, Actor]] = []
     in_games: list[tuple[int, Actor]] = []
@@ -302,14 +291,14 @@ def _deciders(
     plain += [
         only for policies in alike.values() if len(policies) == 1 for only in policies.items()
     ]
-    stacks = []
+    stacks: list[tuple[PolicyStack, torch.Tensor]] = []
     for policies in alike.values():
         if len(policies) > 1:
             member = torch.full((len(players) + 1,), NOBODY, dtype=torch.int64)
             member[list(policies)] = torch.arange(len(policies))
             stack = PolicyStack(list(policies.values()), product_dtype=product_dtype)
             stacks.append((stack, member.to(device)))
-    return _Deciders(stacks=tuple(stacks), singles=(*plain, *in_games, *recurrent))
+    return stacks, [*plain, *in_games, *recurrent]
 
 
 def decide(

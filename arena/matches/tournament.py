@@ -35,19 +35,10 @@ class ActorMixture:
     probabilities: tuple[float, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
-    """A participant.
-
-    Attributes:
-        name: Name in results; distinct.
-        actors: Actor in the seats of each population. Where there are several populations, a
-            contender may have an actor for one of them only. Of a mixture one is drawn for each
-            match.
-    """
-
-    name: str
-    actors: Mapping[str, Actor | ActorMixture]
+Contender = Mapping[str, Actor | ActorMixture]
+"""Actor of a participant in the seats of each population. Where there are several populations, it
+may have one for one of them only. Of a mixture one is drawn for each match.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,27 +101,24 @@ class _Pairing:
         teams: Team of each seat.
     """
 
-    home: Contender
-    away: Contender
+    home: str
+    away: str
     teams: tuple[tuple[int, str], ...]
     home_team: tuple[int, str]
     num_matches: int
 
     @property
-    def seated(self) -> tuple[Contender, ...]:
-        """One contender per seat."""
-        return tuple(self.home if team == self.home_team else self.away for team in self.teams)
-
-    @property
     def entrants(self) -> tuple[Entrant, ...]:
-        """Their names."""
-        return tuple(Entrant(contender.name) for contender in self.seated)
+        """Name of a contender per seat."""
+        return tuple(
+            Entrant(self.home if team == self.home_team else self.away) for team in self.teams
+        )
 
 
 def play_tournament(
     env: BatchedEnv,
     *,
-    contenders: Sequence[Contender],
+    contenders: Mapping[str, Contender],
     num_matches: int,
     seats: tuple[Seat, ...],
     sides: Mapping[str, tuple[str, ...]],
@@ -145,7 +133,7 @@ def play_tournament(
 
     Args:
         env: Environments, stepped as one; reset here.
-        contenders: Participants with distinct names.
+        contenders: Participants by their names in results.
         num_matches: Matches per ordered pair, at least 1. Where it is no multiple of the sides
             (more than two), the sides that home has once more rotate from pair to pair, starting
             with one drawn from the seed.
@@ -156,12 +144,12 @@ def play_tournament(
         progress: Told of every step.
 
     Raises:
-        ValueError: If names are not distinct or there is nothing to play.
+        ValueError: If there is nothing to play.
         ConfigError: If no pair of contenders can fill the seats.
     """
-    names = [contender.name for contender in contenders]
-    if len(names) < 2 or len(set(names)) != len(names):
-        raise ValueError(f"a tournament needs two or more distinct names, got {names}")
+    names = list(contenders)
+    if len(names) < 2:
+        raise ValueError(f"a tournament needs two or more contenders, got {names}")
     if num_matches < 1:
         raise ValueError(f"num_matches must be at least 1, got {num_matches}")
     pairings = _pairings(contenders, num_matches=num_matches, seats=seats, seed=seed)
@@ -173,7 +161,9 @@ def play_tournament(
         lineup
         for index, pairing in enumerate(_balanced(pairings, names=names))
         # A generator of its own for each pairing: its draws do not depend on the others.
-        for lineup in _lineups(pairing, seats=seats, rng=np.random.default_rng((seed, index)))
+        for lineup in _lineups(
+            pairing, contenders, seats=seats, rng=np.random.default_rng((seed, index))
+        )
     ]
     waves = share_envs([lineup.num_matches for lineup in queue], num_envs=env.num_envs)
     for wave, shares in enumerate(waves):
@@ -196,7 +186,7 @@ def play_tournament(
 
 
 def _pairings(
-    contenders: Sequence[Contender],
+    contenders: Mapping[str, Contender],
     *,
     num_matches: int,
     seats: tuple[Seat, ...],
@@ -212,13 +202,20 @@ def _pairings(
     turn_of: dict[frozenset[str], int] = {}
     for home, away in permutations(contenders, 2):
         # seed + number of the pair: rotates from pair to pair, from a start that the seed decides.
-        turn = turn_of.setdefault(frozenset((home.name, away.name)), seed + len(turn_of))
+        turn = turn_of.setdefault(frozenset((home, away)), seed + len(turn_of))
         rotations = [
             _Pairing(home=home, away=away, teams=teams, home_team=team, num_matches=0)
             for team in home_teams
         ]
         # A contender may lack an actor for a population: the other rotations get the matches.
-        playable = [rotation for rotation in rotations if _can_fill(rotation, seats=seats)]
+        playable = [
+            rotation
+            for rotation in rotations
+            if all(
+                seat.population in contenders[name]
+                for seat, name in zip(seats, rotation.entrants, strict=True)
+            )
+        ]
         for position, rotation in enumerate(playable):
             fewer, num_more = divmod(num_matches, len(playable))
             # The num_more positions from turn * num_more on, cyclically, have one match more.
@@ -236,26 +233,23 @@ def _balanced(pairings: Sequence[_Pairing], *, names: Sequence[str]) -> list[_Pa
         pairings,
         key=lambda pairing: (
             # Each distance from home to away has each contender once at home and once away.
-            (position[pairing.away.name] - position[pairing.home.name]) % len(names)
+            (position[pairing.away] - position[pairing.home]) % len(names)
         ),
     )
 
 
-def _can_fill(pairing: _Pairing, *, seats: tuple[Seat, ...]) -> bool:
-    return all(
-        seat.population in contender.actors
-        for seat, contender in zip(seats, pairing.seated, strict=True)
-    )
-
-
 def _lineups(
-    pairing: _Pairing, *, seats: tuple[Seat, ...], rng: np.random.Generator
+    pairing: _Pairing,
+    contenders: Mapping[str, Contender],
+    *,
+    seats: tuple[Seat, ...],
+    rng: np.random.Generator,
 ) -> list[Block]:
     """Draw the actors of a pairing's matches; a block for each lineup, without environments yet."""
-    seated = list(zip(pairing.seated, seats, strict=True))
+    seated = [(n, seat.population) for n, seat in zip(pairing.entrants, seats, strict=True)]
     drawn = draw_lineups(
-        [contender.actors[seat.population] for contender, seat in seated],
-        identities=[(contender.name, seat.population) for contender, seat in seated],
+        [contenders[name][population] for name, population in seated],
+        identities=seated,
         num_matches=pairing.num_matches,
         rng=rng,
     )
@@ -311,7 +305,7 @@ def _results(
     by_entrants = {tally.entrants: tally for tally in tallies}
     rotations: dict[tuple[str, str], list[_Pairing]] = {}
     for pairing in pairings:
-        rotations.setdefault((pairing.home.name, pairing.away.name), []).append(pairing)
+        rotations.setdefault((pairing.home, pairing.away), []).append(pairing)
     return tuple(
         _pair_result(group, by_entrants=by_entrants, seats=seats) for group in rotations.values()
     )
@@ -339,11 +333,9 @@ def _pair_result(
         won += found[3]
     first = rotations[0]
     return PairResult(
-        home=first.home.name,
-        away=first.away.name,
-        seats={
-            seat.name: contender.name for seat, contender in zip(seats, first.seated, strict=True)
-        },
+        home=first.home,
+        away=first.away,
+        seats={seat.name: name for seat, name in zip(seats, first.entrants, strict=True)},
         matches=matches,
         wins=wins,
         draws=draws,

@@ -8,20 +8,14 @@ Tests: `tests/arena/processes/test_paced_log.py`.
 from __future__ import annotations
 
 import logging
+import math
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 
 EVERY_S = 1.0
-
-
-@dataclass(slots=True)
-class _Place:
-    """Place in the code that logs: the time of its last line, and how many were left out since."""
-
-    logged_at_s: float = float("-inf")
-    num_left_out: int = 0
 
 
 @dataclass(eq=False)
@@ -35,18 +29,19 @@ class OneASecond(logging.Filter):
     """
 
     clock: Callable[[], float] = time.monotonic
-    _places: dict[tuple[str, int], _Place] = field(default_factory=dict)
+    _logged_at_s: dict[tuple[str, int], float] = field(default_factory=dict)
+    _num_left_out: Counter[tuple[str, int]] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line is written."""
-        now_s = self.clock()
+        now_s, place = self.clock(), (record.pathname, record.lineno)
         with self._lock:
-            place = self._places.setdefault((record.pathname, record.lineno), _Place())
-            if now_s - place.logged_at_s < EVERY_S:
-                place.num_left_out += 1
+            if now_s - self._logged_at_s.get(place, -math.inf) < EVERY_S:
+                self._num_left_out[place] += 1
                 return False
-            left_out, place.num_left_out, place.logged_at_s = place.num_left_out, 0, now_s
+            self._logged_at_s[place] = now_s
+            left_out = self._num_left_out.pop(place, 0)
         if left_out:
             record.msg = f"{record.getMessage()} ({left_out} lines like it were left out)"
             record.args = None

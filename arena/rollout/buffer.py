@@ -324,21 +324,21 @@ def _transitions(
     decisions: Decisions, *, index: torch.Tensor, position: torch.Tensor
 ) -> Transitions:
     """Return the successors of the decisions at ``index`` (int64 [D], of all [T * B * S])."""
-    found = successors(decisions)
-    num_calls, num_envs, num_agents = found.reward.shape
+    reward, next_value, next_call = successors(decisions)
+    num_calls, num_envs, num_agents = reward.shape
     # index = (t B + b) S + s; cell = (t B + b) P + p, a number for each (call, environment, agent)
     call_and_env = index // position.shape[2]
     cell = call_and_env * num_agents + position.flatten()[index]
-    row_of_cell = torch.full((found.reward.numel(),), -1, device=index.device)
+    row_of_cell = torch.full((reward.numel(),), -1, device=index.device)
     row_of_cell[cell] = torch.arange(len(index), device=index.device)
-    call = found.next_call.flatten()[cell]
+    call = next_call.flatten()[cell]
     # -1: the trajectory ends. T: the successor is the first decision of the next rollout.
     inside = (call >= 0) & (call < num_calls)
     calls_later = call - call_and_env // num_envs
     # Same environment and agent, calls_later calls on; elsewhere any valid cell, masked below.
     next_cell = cell + torch.where(inside, calls_later, 0) * num_envs * num_agents
     return Transitions(
-        reward=found.reward.flatten()[cell],
+        reward=reward.flatten()[cell],
         successor=torch.where(inside, row_of_cell[next_cell], -1),
-        next_value=found.next_value.flatten()[cell],
+        next_value=next_value.flatten()[cell],
     )

@@ -57,6 +57,9 @@ after which a controller takes a learner without progress for stuck."""
 MAX_STALLED = 3
 """Most times in a row that all missing pieces of a checkpoint are given and none counts."""
 
+FETCHED, GIVEN, REQUESTS = "store/fetched_bytes", "store/given_bytes", "store/requests"
+"""Metrics: bytes of files from the store and to it, and requests, repetitions among them."""
+
 _MANIFEST: FileName = "manifest.json"
 
 Reference = CheckpointRef | WeightsRef
@@ -90,21 +93,6 @@ class Remote:
     cache_mb: int
 
 
-@dataclass(slots=True)
-class Traffic:
-    """Bytes of files that have travelled.
-
-    Attributes:
-        fetched_bytes: From the store to this learner.
-        given_bytes: From this learner to the store.
-        requests: Number of requests, repetitions among them.
-    """
-
-    fetched_bytes: int = 0
-    given_bytes: int = 0
-    requests: int = 0
-
-
 class RemoteStore:
     """Store behind a connection. Owned by one thread.
 
@@ -133,12 +121,12 @@ class RemoteStore:
         self._should_stop = should_stop
         self._patience_s = patience_s
         self._clock = clock
-        self._traffic = Traffic()
+        self._metrics = dict.fromkeys((FETCHED, GIVEN, REQUESTS), 0.0)
 
-    def take_traffic(self) -> Traffic:
-        """Return what has travelled since the last call."""
-        traffic, self._traffic = self._traffic, Traffic()
-        return traffic
+    def take_metrics(self) -> dict[str, float]:
+        """Return metrics of what has travelled since the last call."""
+        metrics, self._metrics = self._metrics, dict.fromkeys(self._metrics, 0.0)
+        return metrics
 
     def fetch(self, references: Iterable[Reference]) -> None:
         """Bring checkpoints here that an assignment names.
@@ -218,7 +206,7 @@ class RemoteStore:
         for request, answer, data in self._exchange(questions, should_stop=self._should_stop):
             assert isinstance(request, Fetch), "nothing else was asked"
             if isinstance(answer, Piece):
-                self._traffic.fetched_bytes += len(data)
+                self._metrics[FETCHED] += len(data)
                 yield request, data
             elif isinstance(answer, Denied) and answer.kind not in ("missing", "corrupt"):
                 raise _error(answer, f"the store does not give {request.key}")
@@ -262,7 +250,7 @@ class RemoteStore:
                 for name, data in files.items()
                 for offset in range(held.held.get(name, 0), len(data), PIECE_BYTES)
             ]
-            self._traffic.given_bytes += sum(len(data) for _, data in pieces)
+            self._metrics[GIVEN] += sum(len(data) for _, data in pieces)
             if self._held(pieces, key).is_published:
                 return
         raise StoreUnreachable(f"{key} was given {MAX_STALLED} times, and is not in the store")
@@ -302,7 +290,7 @@ class RemoteStore:
                 number = self._connection.ask(*to_ask[0])
                 if number is None:
                     break
-                self._traffic.requests += 1
+                self._metrics[REQUESTS] += 1
                 waiting[number] = to_ask.popleft()
                 asked_s = self._clock()
             received = self._connection.receive(POLL_S)

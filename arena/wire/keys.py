@@ -17,7 +17,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,8 +59,11 @@ class _Pair(_Public):
     secret_key: str = Field(pattern=f"^{_Z85}$", repr=False)
 
 
-class _LearnerPair(_Pair):
-    """Learner's ``.key`` file."""
+class LearnerKeys(_Pair):
+    """Learner's ``.key`` file: its keys, and that of the controller that it trusts.
+
+    The learner's id begins with the name.
+    """
 
     controller_key: str = Field(pattern=f"^{_Z85}$")
 
@@ -73,34 +76,15 @@ class ControllerKeys:
     """Keys of a controller, and the learners that it admits.
 
     Attributes:
-        public: Public key, Z85.
-        secret: Secret key, Z85.
+        pair: Its own keys.
         learners: Names by public key (32 bytes).
         renewed: Learners whose pairs were made anew because the controller's was lost: copies of
             their files elsewhere are of no use any more.
     """
 
-    public: bytes
-    secret: bytes = field(repr=False)
+    pair: _Pair
     learners: Mapping[bytes, str]
     renewed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerKeys:
-    """Keys of a learner, and the controller that it trusts.
-
-    Attributes:
-        name: Name of the key; the learner's id begins with it.
-        public: Public key, Z85.
-        secret: Secret key, Z85.
-        controller: The controller's public key, Z85.
-    """
-
-    name: str
-    public: bytes
-    secret: bytes = field(repr=False)
-    controller: bytes
 
 
 def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
@@ -128,15 +112,10 @@ def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
         # The .pub file decides: without it the key is revoked, and the name gets a new pair.
         if not (directory / f"{name}{PUBLIC_SUFFIX}").exists():
             _make_learner(directory, name, controller_key=controller.public_key)
-    return ControllerKeys(
-        public=controller.public_key.encode(),
-        secret=controller.secret_key.encode(),
-        learners=_learners(directory),
-        renewed=renewed,
-    )
+    return ControllerKeys(pair=controller, learners=_learners(directory), renewed=renewed)
 
 
-def new_learner_key(name: str, *, controller: bytes) -> tuple[bytes, str]:
+def new_learner_key(name: str, *, controller: str) -> tuple[bytes, str]:
     """Make a pair for one process, which is in no file of the controller's.
 
     Args:
@@ -147,9 +126,7 @@ def new_learner_key(name: str, *, controller: bytes) -> tuple[bytes, str]:
         The public key (32 bytes), and the text of the process's ``.key`` file.
     """
     public, secret = _new_pair()
-    pair = _LearnerPair(
-        name=name, public_key=public, secret_key=secret, controller_key=controller.decode()
-    )
+    pair = LearnerKeys(name=name, public_key=public, secret_key=secret, controller_key=controller)
     return z85.decode(public), pair.model_dump_json()
 
 
@@ -185,13 +162,7 @@ def load_learner_keys(path: Path) -> LearnerKeys:
         ConfigError: If it cannot be read, others can read it, or it is no such file. The message
             quotes nothing of its content.
     """
-    pair = _read(path, _LearnerPair)
-    return LearnerKeys(
-        name=pair.name,
-        public=pair.public_key.encode(),
-        secret=pair.secret_key.encode(),
-        controller=pair.controller_key.encode(),
-    )
+    return _read(path, LearnerKeys)
 
 
 def holder_of(learner: str) -> str:
@@ -207,13 +178,11 @@ def fingerprint(public: bytes) -> str:
 
 def _make_learner(directory: Path, name: str, *, controller_key: str) -> None:
     """Write the two files of a new pair of a learner."""
-    public, secret = _new_pair()
-    pair = _LearnerPair(
-        name=name, public_key=public, secret_key=secret, controller_key=controller_key
-    )
-    _write(key_path(directory, name), pair)
+    public, text = new_learner_key(name, controller=controller_key)
+    write_secret(key_path(directory, name), text)
     # Last: after a crash in between, `make_keys` finds no .pub file and makes the pair anew.
-    _write(directory / f"{name}{PUBLIC_SUFFIX}", _Public(name=name, public_key=public))
+    known = _Public(name=name, public_key=z85.encode(public).decode())
+    _write(directory / f"{name}{PUBLIC_SUFFIX}", known)
 
 
 def _learners(directory: Path) -> dict[bytes, str]:

@@ -57,9 +57,9 @@ def new_dealer(
     # New for each process: ROUTER silently ignores a second peer with an existing identity.
     socket.setsockopt(zmq.ROUTING_ID, identity.encode())
     if keys is not None:
-        socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
-        socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
-        socket.setsockopt(zmq.CURVE_SERVERKEY, keys.controller)
+        socket.setsockopt_string(zmq.CURVE_PUBLICKEY, keys.public_key)
+        socket.setsockopt_string(zmq.CURVE_SECRETKEY, keys.secret_key)
+        socket.setsockopt_string(zmq.CURVE_SERVERKEY, keys.controller_key)
     return socket
 
 
@@ -72,8 +72,8 @@ def ask_for_keys(
     authenticator = Authenticator(context, guarded=socket, learners=keys.learners)
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     # All options before bind: libzmq applies them to later connections only.
-    socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
-    socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
+    socket.setsockopt_string(zmq.CURVE_PUBLICKEY, keys.pair.public_key)
+    socket.setsockopt_string(zmq.CURVE_SECRETKEY, keys.pair.secret_key)
     socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
     return authenticator
 

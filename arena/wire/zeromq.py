@@ -143,7 +143,7 @@ class ZmqControllerTransport:
         """
         assert self._authenticator is not None, "without keys everybody is let in"
         assert self._keys is not None, "with an authenticator there are keys"
-        public, text = new_learner_key(name, controller=self._keys.public)
+        public, text = new_learner_key(name, controller=self._keys.pair.public_key)
         self._authenticator.admit(public, name)
         return text
 

@@ -114,9 +114,9 @@ class Peers:
         peer = self._context.socket(zmq.DEALER)
         peer.setsockopt(zmq.ROUTING_ID, learner.encode())
         if key is not None:
-            peer.setsockopt(zmq.CURVE_PUBLICKEY, key.public)
-            peer.setsockopt(zmq.CURVE_SECRETKEY, key.secret)
-            peer.setsockopt(zmq.CURVE_SERVERKEY, key.controller)
+            peer.setsockopt_string(zmq.CURVE_PUBLICKEY, key.public_key)
+            peer.setsockopt_string(zmq.CURVE_SECRETKEY, key.secret_key)
+            peer.setsockopt_string(zmq.CURVE_SERVERKEY, key.controller_key)
         peer.connect(self._endpoint)
         return peer
 
@@ -132,10 +132,8 @@ class Peers:
         if not self._keys:
             return
         own = self._rng.choice(self._keys)
-        public, secret = zmq.curve_keypair()
-        unknown = LearnerKeys(
-            name=own.name, public=public, secret=secret, controller=own.controller
-        )
+        public, secret = (key.decode() for key in zmq.curve_keypair())
+        unknown = own.model_copy(update={"public_key": public, "secret_key": secret})
         for key in (None, unknown):
             peer = self._connect("stranger", key)
             # Once it is refused there is nowhere to send to: without this, it would wait for ever.

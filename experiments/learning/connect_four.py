@@ -49,7 +49,7 @@ from arena.bots.connect_four import (
 from arena.core import Actor, ActorInput, ActorOutput
 from arena.errors import ArenaError
 from arena.matches.pair_scores import wilson
-from arena.matches.tournament import ActorMixture, Contender
+from arena.matches.tournament import ActorMixture
 from arena.types import is_bot
 from experiments.learning.connect_four_search import (
     Search,
@@ -226,13 +226,10 @@ def judge(name: str, *, matches: int, positions: Positions) -> dict[str, object]
             "player": player.make_actors(game, greedy=True),
             "bot": game.make_bots(bot, is_named=True),
         }
-        contenders = [
-            Contender(
-                name=who,
-                actors={of: _opened(actor, num_moves) for of, actor in actors.items()},
-            )
+        contenders = {
+            who: {of: _opened(actor, num_moves) for of, actor in actors.items()}
             for who, actors in both.items()
-        ]
+        }
         with (
             closing(game.make_env(game.batch_size(matches))) as env,
             play_progress(f"{name}: {matches} matches against {bot}") as progress,

@@ -17,14 +17,14 @@ from arena.core import Actor, Algorithm
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import learner_request, make_batched_env
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.algorithms import make_algorithm
 from arena.learning.ppo import LIVE, without_prefix
 from arena.matches.actors import make_bot
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
-from arena.matches.tournament import Contender, play_tournament
+from arena.matches.tournament import play_tournament
 from arena.networks.frozen import FrozenPolicy
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning
@@ -134,7 +134,7 @@ class MirrorLearner:
         )
 
     def _make_env(self, num_envs: int) -> BatchedEnv:
-        asked = BatchRequest.of_setup(self._setup, spec=self._setup.spec, device=CPU)
+        asked = learner_request(self._setup, spec=self._setup.spec, device=CPU)
         return make_batched_env(replace(asked, num_envs=num_envs))
 
     def _make_collector(self) -> Collector:
@@ -182,10 +182,7 @@ class MirrorLearner:
         contenders = {"policy": self._frozen(greedy=greedy), "bot": self._bot(bot)}
         result = play_tournament(
             self.evaluation_env,
-            contenders=[
-                Contender(name=name, actors={self._population: actor})
-                for name, actor in contenders.items()
-            ],
+            contenders={name: {self._population: actor} for name, actor in contenders.items()},
             num_matches=matches,
             seats=self._setup.seats,
             sides=self._setup.sides,

@@ -21,26 +21,22 @@ import socket as host_names
 import sys
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import zmq
+from msgspec.structs import replace
 
 from arena.checkpoints.files import store_digest
 from arena.config import LearnerSetup
 from arena.learners.state import (
-    Event,
+    Command,
     Exit,
     LearnerState,
-    Received,
-    Send,
-    SendHeartbeat,
-    Started,
-    StartWork,
     StopWork,
-    Ticked,
 )
 from arena.types import LearnerId
 from arena.wire.messages import (
@@ -168,7 +164,8 @@ class Swarm:
     def begin(self) -> None:
         """Say Hello, and work until all learners have work, and then until told to go."""
         for member in self._members:
-            self._tell(member, Started())
+            self._carry_out(member, member.state.greet(now_s=time.monotonic()))
+            self._plan_tick(member)
         while not all(member.num_given or member.state.is_over for member in self._members):
             self._serve_once()
         say({"ready": True})
@@ -224,11 +221,11 @@ class Swarm:
             _, _, member, message = heapq.heappop(self._work)
             finished, _ = self._learner.carry_out(message)
             member.num_done += 1
-            self._tell(member, finished)
+            self._carry_out(member, member.state.finish(finished, now_s=now_s), finished)
         while self._ticks and self._ticks[0][0] <= now_s:
             _, _, member = heapq.heappop(self._ticks)
             if not member.state.is_over:
-                self._tell(member, Ticked())
+                self._carry_out(member, member.state.tick(now_s=now_s))
                 self._plan_tick(member)
         return True
 
@@ -246,7 +243,9 @@ class Swarm:
                 continue
             if isinstance(message, Train | Evaluate):
                 self._note_given(member)
-            self._tell(member, Received(message=message, epoch=header.epoch))
+            now_s = time.monotonic()
+            commands = member.state.receive(message, epoch=header.epoch, now_s=now_s)
+            self._carry_out(member, commands)
 
     def _note_given(self, member: Member) -> None:
         now_s = time.monotonic()
@@ -258,36 +257,27 @@ class Swarm:
             if is_counted:
                 self._phase.latencies_s.append(latency_s)
 
-    def _tell(self, member: Member, event: Event) -> None:
+    def _carry_out(
+        self, member: Member, commands: Iterable[Command], result: Finished | None = None
+    ) -> None:
         now_s = time.monotonic()
-        was_silent = isinstance(event, Started)
-        for command in member.state.handle(event, now_s=now_s):
+        for command in commands:
             match command:
-                case Send(message=message):
-                    if isinstance(message, Finished):
-                        if isinstance(event, Finished):
-                            member.sent_s.append(now_s)
-                        else:
-                            self._phase.num_resent += 1
-                    self._send(member, message)
-                case SendHeartbeat():
-                    beat = Heartbeat(
-                        assignment_id=command.assignment_id,
-                        attempt=command.attempt,
-                        progress=member.num_done,
-                        agent_steps=0,
-                        rss_bytes=0,
-                    )
-                    self._send(member, beat)
-                case StartWork(assignment=assignment):
+                case Heartbeat():
+                    self._send(member, replace(command, progress=member.num_done))
+                case Train() | Evaluate():
                     share = 1.0 + SPREAD * (2.0 * float(self._rng.random()) - 1.0)
-                    self._plan_work(member, assignment, now_s + share * self._mean_s)
+                    self._plan_work(member, command, now_s + share * self._mean_s)
                 case StopWork():
                     pass  # it is done when it is done
                 case Exit():
                     self._leave(member)
-        if was_silent:
-            self._plan_tick(member)
+                case _:
+                    if command is result:
+                        member.sent_s.append(now_s)
+                    elif isinstance(command, Finished):
+                        self._phase.num_resent += 1
+                    self._send(member, command)
 
     def _send(self, member: Member, message: FromLearner) -> None:
         frames = member.session.seal(message, epoch=member.state.epoch)

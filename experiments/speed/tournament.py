@@ -23,10 +23,11 @@ from arena.config import EnvironmentConfig
 from arena.core import Actor, ActorInput
 from arena.envs.batched.connect_four import ConnectFour
 from arena.envs.batched.find import game_facts
-from arena.envs.make import BatchRequest, make_game_batch
+from arena.envs.make import make_game_batch
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.registry import make_environment
 from arena.matches.seating import make_seats
-from arena.matches.tournament import Contender, TournamentResult, play_tournament
+from arena.matches.tournament import TournamentResult, play_tournament
 from experiments.speed.stacking import random_policy, say
 
 ENVIRONMENT = "classic/connect_four-v3"
@@ -43,24 +44,20 @@ def tournament(
 ) -> tuple[TournamentResult, float]:
     """Let every ordered pair play ``num_matches``; return the result and seconds."""
     env = make_game_batch(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=ENVIRONMENT),
             spec=game_facts(ENVIRONMENT, ConnectFour, kwargs={}),
             sides=SIDES,
             populations=POPULATIONS,
             num_envs=num_envs,
             launch_directory="",
-            device=torch.device("cpu"),
         ),
         ConnectFour,
     )
     started = time.process_time()
     result = play_tournament(
         env,
-        contenders=[
-            Contender(name=str(index), actors={"player": player})
-            for index, player in enumerate(players)
-        ],
+        contenders={str(index): {"player": player} for index, player in enumerate(players)},
         num_matches=num_matches,
         seats=make_seats(agents=AGENTS, sides=SIDES, populations=POPULATIONS),
         sides=SIDES,

@@ -13,7 +13,8 @@ from arena.core import Actor, ActorInput, ActorOutput, Algorithm, AlgorithmOutpu
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import populations_of
 from arena.envs.spaces.actions import ActionLayout
 from arena.experience import Rollout
@@ -195,7 +196,7 @@ def make_env(
         config: Settings beside the environment's id and arguments.
     """
     return make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs), **(config or {})),
             spec=spec,
             sides=sides or each_alone(spec),

@@ -21,7 +21,8 @@ from arena.checkpoints.tensors import load_weights
 from arena.config import LearnerSetup
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import action_layouts
 from arena.export.actor import ExportedActor
 from arena.export.card import Card, CardAction, CardEnvironment, CardObservation, CardRating
@@ -29,7 +30,7 @@ from arena.export.write import write_export
 from arena.learners.spawn import spawn_learner
 from arena.matches.actors import RandomActor
 from arena.matches.seeds import seed_everything
-from arena.matches.tournament import Contender, TournamentResult, play_tournament
+from arena.matches.tournament import TournamentResult, play_tournament
 from arena.rollout.calls import rollout_calls
 from arena.types import (
     RANDOM_BOT,
@@ -338,7 +339,7 @@ def play_exports(setup: LearnerSetup, exports: dict[str, Path]) -> TournamentRes
     """A match between what was exported and random play."""
     populations = setup.agents_of
     env = make_batched_env(
-        BatchRequest(
+        EnvsRequest(
             setup.environment,
             spec=setup.spec,
             sides=setup.sides,
@@ -352,13 +353,10 @@ def play_exports(setup: LearnerSetup, exports: dict[str, Path]) -> TournamentRes
     try:
         return play_tournament(
             env,
-            contenders=[
-                Contender(
-                    name="exports",
-                    actors={name: ExportedActor(path) for name, path in exports.items()},
-                ),
-                Contender(name=str(RANDOM_BOT), actors=randoms),
-            ],
+            contenders={
+                "exports": {name: ExportedActor(path) for name, path in exports.items()},
+                str(RANDOM_BOT): randoms,
+            },
             num_matches=1,
             seats=setup.seats,
             sides=setup.sides,

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -60,8 +59,8 @@ def controller(directory: Path) -> Iterator[ZmqControllerTransport]:
 
 
 def unknown(keys: LearnerKeys) -> LearnerKeys:
-    public, secret = zmq.curve_keypair()
-    return replace(keys, public=public, secret=secret)
+    public, secret = (key.decode() for key in zmq.curve_keypair())
+    return keys.model_copy(update={"public_key": public, "secret_key": secret})
 
 
 @contextlib.contextmanager
@@ -128,9 +127,9 @@ def test_a_key_that_nobody_knows_is_refused_for_good_and_named_by_its_fingerprin
         learner_with(controller.endpoint, stranger) as learner,
     ):
         assert "does not know this learner's key" in is_refused(controller, learner)
-    assert fingerprint(z85.decode(stranger.public)) in caplog.text
-    for secret in (stranger.secret, stranger.public, own.secret):
-        assert secret.decode() not in caplog.text
+    assert fingerprint(z85.decode(stranger.public_key)) in caplog.text
+    for secret in (stranger.secret_key, stranger.public_key, own.secret_key):
+        assert secret not in caplog.text
     assert controller.num_bad == {"key": 1}
     check_lets_in(controller, own)
 
@@ -140,7 +139,7 @@ def test_who_cannot_even_speak_with_the_controller_gives_up_after_some_attempts(
     controller: ZmqControllerTransport, directory: Path, case: str
 ) -> None:
     own = load_learner_keys(key_path(directory, "learner-0"))
-    wrong = replace(own, controller=zmq.curve_keypair()[0])
+    wrong = own.model_copy(update={"controller_key": zmq.curve_keypair()[0].decode()})
     with learner_with(controller.endpoint, None if case == "no keys" else wrong) as learner:
         reason = is_refused(controller, learner)
     # Without keys, whichever end notices first hangs up: once it is the learner's, it gives up.
@@ -161,9 +160,9 @@ def test_a_key_does_not_speak_for_another_learner(
     with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
         peer.setsockopt(zmq.LINGER, 0)
         peer.setsockopt(zmq.ROUTING_ID, victim.encode())
-        peer.setsockopt(zmq.CURVE_PUBLICKEY, own.public)
-        peer.setsockopt(zmq.CURVE_SECRETKEY, own.secret)
-        peer.setsockopt(zmq.CURVE_SERVERKEY, own.controller)
+        peer.setsockopt_string(zmq.CURVE_PUBLICKEY, own.public_key)
+        peer.setsockopt_string(zmq.CURVE_SECRETKEY, own.secret_key)
+        peer.setsockopt_string(zmq.CURVE_SERVERKEY, own.controller_key)
         peer.connect(controller.endpoint)
         header = Header(run=RUN, epoch=EPOCH, learner=victim, sequence=0)
         peer.send_multipart(encode(header, HEARTBEAT))

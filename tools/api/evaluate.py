@@ -62,7 +62,7 @@ def evaluate(
             raise ConfigError(f"{name} must be at least {least}, got {value}")
     try:
         with _as_it_was():
-            played = play(
+            document, _ = play(
                 [str(player) for player in players],
                 environment=environment,
                 num_matches=matches,
@@ -74,8 +74,8 @@ def evaluate(
     except ConfigError as error:
         error.args = (with_arguments(str(error)),)
         raise
-    lists = {"pairs": records_of(played.pairs), "ratings": records_of(played.ratings)}
-    return {**played.document, **lists}
+    lists = {name: records_of(document[name]) for name in ("pairs", "ratings")}
+    return {**document, **lists}
 
 
 @contextmanager

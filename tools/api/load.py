@@ -140,7 +140,7 @@ def _exported(
         return weights.make_policy(resolved.game).network
 
     why_no_value = {
-        population: _why_no_value(name, champion.card)
+        population: _of_centralized(name)
         for population, champion in champions.items()
         if not champion.has_value
     }
@@ -159,16 +159,6 @@ def _champion(directory: Path, options: Mapping[str, Any]) -> Champion:
         raise CheckpointCorrupt(
             f"{directory} must be a whole export: {type(error).__name__}: {error}"
         ) from error
-
-
-def _why_no_value(name: str, card: Mapping[str, Any]) -> str:
-    network = card.get("network", {})
-    if network.get("critic", "own") != "own":
-        return _of_centralized(name)
-    return (
-        f"{name} has no value function: its graph has no output value, as in exports of earlier "
-        "releases; arena export writes it anew"
-    )
 
 
 def _of_centralized(name: str) -> str:

@@ -138,8 +138,8 @@ class Player:
             A number, or float32 [N] of a batch.
 
         Raises:
-            NoValue: If the player has no value function: a bot, a policy with a centralized critic,
-                or an export of an earlier release.
+            NoValue: If the player has no value function: a bot, or a policy with a centralized
+                critic.
             ValueError: If an argument does not fit the environment.
         """
         population, part = self._part(agent)

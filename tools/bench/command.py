@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ from ..terminal.options import AsJson, Code, Overrides
 from ..terminal.output import console, log_console, print_json, tell
 
 if TYPE_CHECKING:
-    from .guard import Fall, Table
+    from .guard import Table
     from .measure import Effort, Measurement
 
 STAGES = ("environment", "inference", "update", "learner")
@@ -97,14 +96,25 @@ def bench(
 
 def _show(table: Table, *, stored: Table | None, as_json: bool) -> None:
     """Print a table, and what fell below the stored one, if there is one."""
-    from .guard import falls
+    from arena.codec import plain
+
+    from .guard import falls, noise_of
 
     fallen = None if stored is None else falls(stored, table)
     if as_json:
-        document = asdict(table)
+        document = plain(table)
         if fallen is not None:
             # No key without a comparison; an empty list says that nothing fell.
-            document["fell"] = [fall.as_json() for fall in fallen]
+            document["fell"] = [
+                {
+                    "name": now.name,
+                    "before": before.ratio,
+                    "now": now.ratio,
+                    "fall": before.ratio - now.ratio,
+                    "noise": noise_of(before, now),
+                }
+                for before, now in fallen
+            ]
         print_json(document)
     else:
         _print_table(table)
@@ -176,7 +186,7 @@ def _measure(
     return Table(
         machine=machine_facts(subject.device),
         settings=subject.settings,
-        measurements=found,
+        measurements=tuple(found),
         stages=stages.shares,
     )
 
@@ -225,19 +235,23 @@ def _value(value: float, *, unit: str) -> str:
     return f"{value:,.2f} {unit}" if value < 100.0 else f"{value:,.0f} {unit}"
 
 
-def _report(fallen: Sequence[Fall], *, stored: Table, now: Table) -> None:
+def _report(
+    fallen: Sequence[tuple[Measurement, Measurement]], *, stored: Table, now: Table
+) -> None:
     """Say what fell, on standard error.
 
     Raises:
         typer.Exit: If anything did.
     """
+    from .guard import noise_of
+
     cpus = stored.machine.get("cpu"), now.machine.get("cpu")
     if cpus[0] != cpus[1]:
         tell(f"note: the stored table is from another processor: {cpus[0]}, this is {cpus[1]}")
-    for fall in fallen:
+    for before, found in fallen:
         tell(
-            f"{fall.name} fell: {fall.now.ratio:.3f} of its bound ({fall.now.bound_name}), was "
-            f"{fall.before.ratio:.3f}; noise {fall.noise:.3f}"
+            f"{found.name} fell: {found.ratio:.3f} of its bound ({found.bound_name}), was "
+            f"{before.ratio:.3f}; noise {noise_of(before, found):.3f}"
         )
     if fallen:
         raise typer.Exit(FELL_EXIT_CODE)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arena.processes.parent import Child
@@ -37,43 +37,31 @@ STOPPED = 143
 """Exit code of a run that was told to stop."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
-    """A training assignment whose result was committed.
-
-    Attributes:
-        time_s: When it was seen in the journal.
-        learner: Learner that did it.
-        agent_steps: Agent steps of trainees.
-    """
-
-    time_s: float
-    learner: str
-    agent_steps: int
+Commits = Mapping[str, Sequence[tuple[float, int]]]
+"""Training assignments whose results were committed, by learner: the time at which each was seen in
+the journal, in seconds, and its agent steps.
+"""
 
 
-def committed_rate(commits: Sequence[Commit], *, num_learners: int) -> float:
+def committed_rate(commits: Commits, *, num_learners: int) -> float:
     """Return the agent steps per second of a run, start-up apart; see the module.
 
     Args:
-        commits: Commits in order of time.
+        commits: Commits of each learner in order of time.
         num_learners: Number of learners at a time. A learner that died and its successor are two
             names, but one learner.
 
     Raises:
         RunFailed: If no learner has committed twice.
     """
-    spans: dict[str, list[Commit]] = {}
-    for commit in commits:
-        spans.setdefault(commit.learner, []).append(commit)
     # rate = L sum_l (steps after l's first commit) / sum_l (l's last - first commit)
-    agent_steps = sum(c.agent_steps for span in spans.values() for c in span[1:])
-    learner_seconds = sum(span[-1].time_s - span[0].time_s for span in spans.values())
+    agent_steps = sum(steps for span in commits.values() for _, steps in span[1:])
+    learner_seconds = sum(span[-1][0] - span[0][0] for span in commits.values())
     # One look may find two commits of a learner: they have the same time.
     if agent_steps == 0 or learner_seconds <= 0.0:
         raise RunFailed(
-            f"the run was too short: no learner committed training twice in {len(commits)} "
-            "commits; give it more --run-seconds"
+            f"the run was too short: no learner committed training twice in "
+            f"{sum(map(len, commits.values()))} commits; give it more --run-seconds"
         )
     return num_learners * agent_steps / learner_seconds
 
@@ -87,7 +75,7 @@ class _Watch:
         self._num_open = 4 * num_learners
         self._seen: set[int] = set()
         self._after = 0
-        self.commits: list[Commit] = []
+        self.commits: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
 
     def look(self) -> None:
         """Note what was committed since the last look."""
@@ -107,9 +95,7 @@ class _Watch:
     def _note(self, row: AssignmentRow, now: float) -> None:
         # Assignments of 0 steps only publish an initial checkpoint.
         if row.kind == "train" and row.agent_steps > 0 and row.learner is not None:
-            self.commits.append(
-                Commit(time_s=now, learner=row.learner, agent_steps=row.agent_steps)
-            )
+            self.commits[row.learner].append((now, row.agent_steps))
 
 
 def launched_rate(
@@ -159,7 +145,7 @@ def _attend(process: Child, watch: _Watch, *, run_seconds: float) -> None:
             process.wait(LOOK_EVERY_S)
         watch.look()
         if not told and watch.commits:
-            stop_s = watch.commits[0].time_s + run_seconds
+            stop_s = min(span[0][0] for span in watch.commits.values()) + run_seconds
             deadline_s = stop_s + END_S
             if time.perf_counter() >= stop_s:
                 told = True

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import median
 
+from arena.types import Count, Document, Finite
+
 MICROSECONDS = 1e6
 
 Work = Callable[[], int]
@@ -38,8 +40,7 @@ class Effort:
     run_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class Measurement(Document, frozen=True, kw_only=True):
     """A rate or a time, and its ratio to a bound.
 
     Attributes:
@@ -55,37 +56,14 @@ class Measurement:
     """
 
     name: str
-    value: float
+    value: Finite
     unit: str
     bound_name: str
-    bound_value: float
-    ratio: float
-    ratio_low: float
-    ratio_high: float
-    rounds: int
-
-    @classmethod
-    def from_json(cls, document: object) -> Measurement:
-        """Read plain data, as ``dataclasses.asdict`` returns it.
-
-        Raises:
-            ValueError: If it is something else.
-        """
-        if not isinstance(document, dict):
-            raise ValueError(f"a measurement must be an object, got {document!r}")
-        # Slots of a dataclass are its fields.
-        if document.keys() != set(cls.__slots__):
-            raise ValueError(
-                f"a measurement must have the keys {', '.join(cls.__slots__)}, got "
-                f"{', '.join(map(str, document))}"
-            )
-        texts = ("name", "unit", "bound_name")
-        numbers = {key: value for key, value in document.items() if key not in texts}
-        for key, value in numbers.items():
-            # In Python a bool is an int.
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise ValueError(f"{key} of a measurement must be a number, got {value!r}")
-        return cls(**document)
+    bound_value: Finite
+    ratio: Finite
+    ratio_low: Finite
+    ratio_high: Finite
+    rounds: Count
 
 
 def summarize(

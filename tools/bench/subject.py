@@ -19,7 +19,7 @@ from arena.config import LearnerSetup, NetworkConfig
 from arena.core import Algorithm
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_and_play, inspect_lessons
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import learner_request, make_batched_env
 from arena.envs.random_play import action_layouts
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layouts
@@ -132,7 +132,7 @@ class Subject:
     def make_env(self) -> BatchedEnv:
         """Make the batch that a learner would step."""
         return make_batched_env(
-            BatchRequest.of_setup(self.setup, spec=self.setup.spec.in_lesson(0), device=self.device)
+            learner_request(self.setup, spec=self.setup.spec.in_lesson(0), device=self.device)
         )
 
     def make_policy(self, *, precision: str | None = None, stands_still: bool = False) -> Algorithm:
@@ -269,7 +269,7 @@ def machine_facts(device: torch.device) -> dict[str, object]:
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "bfloat16": has_bfloat16(device),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
     }
 
 

@@ -27,7 +27,7 @@ from msgspec import structs
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.core import Algorithm
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import learner_request, make_batched_env
 from arena.learners.loop import NoProgress
 from arena.learners.work.players import Players
 from arena.learners.work.training import seatings_that_fit
@@ -93,9 +93,7 @@ class UnmanagedLearner:
         self._agents = self._setup.agents_of
         self._algorithms: dict[PolicyId, Algorithm] = {}
         self._env = make_batched_env(
-            BatchRequest.of_setup(
-                self._setup, spec=self._setup.spec.in_lesson(0), device=self._device
-            )
+            learner_request(self._setup, spec=self._setup.spec.in_lesson(0), device=self._device)
         )
 
     def close(self) -> None:

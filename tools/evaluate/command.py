@@ -66,7 +66,7 @@ def evaluate(
     from ..terminal.progress import play_progress
     from .tournament import play
 
-    played = play(
+    document, of_repeats = play(
         players,
         environment=environment,
         num_matches=matches,
@@ -76,12 +76,12 @@ def evaluate(
         show=play_progress,
     )
     if as_json:
-        print_json(played.document)
+        print_json(document)
     else:
-        print_framed(Table(PAIRS, played.pairs), title="pairs")
-        print_framed(Table(RATED, played.ratings), title="ratings")
-        if played.of_repeats:
-            say(played.of_repeats)
+        print_framed(Table(PAIRS, document["pairs"]), title="pairs")
+        print_framed(Table(RATED, document["ratings"]), title="ratings")
+        if of_repeats:
+            say(of_repeats)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from populations.views.league import RESULT
 
@@ -21,23 +20,6 @@ if TYPE_CHECKING:
     from populations.ratings.model import Result
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """Tournament that was played.
-
-    Attributes:
-        document: Content of ``arena evaluate --json``, without its schema.
-        pairs: Results as in the document.
-        ratings: Ratings as in the document, best first.
-        of_repeats: Sentence on games that were repeated; empty: none were.
-    """
-
-    document: dict[str, object]
-    pairs: list[dict[str, object]]
-    ratings: list[dict[str, object]]
-    of_repeats: str
-
-
 def play(
     players: Sequence[str],
     *,
@@ -47,7 +29,7 @@ def play(
     seed: int,
     trust: bool = False,
     show: Callable[[str], AbstractContextManager[Progress]],
-) -> Played:
+) -> tuple[dict[str, Any], str]:
     """Let every ordered pair of players meet, and rate them.
 
     Args:
@@ -59,19 +41,19 @@ def play(
         trust: Whether code that the players' files name may be imported, wherever they are from.
         show: Maker of a display of progress, from a line that says what is done.
 
+    Returns:
+        Content of ``arena evaluate --json``, without its schema, and a sentence on games that were
+        repeated; empty: none were.
+
     Raises:
         ConfigError: If there are too few players, or they cannot meet.
     """
     from arena.errors import ConfigError
-    from arena.matches.tournament import Contender
 
     if len(players) < 2:
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
     game, resolved = resolve_players(players, environment=environment, trust=trust)
-    contenders = [
-        Contender(name=player.name, actors=player.make_actors(game, greedy=greedy))
-        for player in resolved
-    ]
+    contenders = {one.name: one.make_actors(game, greedy=greedy) for one in resolved}
     # n (n - 1) ordered pairs
     num_envs = game.batch_size(len(players) * (len(players) - 1) * num_matches)
     with (
@@ -86,24 +68,17 @@ def play(
     # With chance equal games are samples, too.
     if repeating and game.has_chance():
         repeating = []
-    ratings = ratings_of(result, players=names, repeating=repeating)
     keys = ("home", "away", "seats", *(column.key for column in RESULT))
-    pairs = [{key: getattr(pair, key) for key in keys} for pair in result.pairs]
-    document: dict[str, object] = {
+    document = {
         "environment": game.spec.id,
         "players": names,
         "matches": num_matches,
         "greedy": greedy,
         "seed": seed,
-        "pairs": pairs,
-        "ratings": ratings,
+        "pairs": [{key: getattr(pair, key) for key in keys} for pair in result.pairs],
+        "ratings": ratings_of(result, players=names, repeating=repeating),
     }
-    return Played(
-        document=document,
-        pairs=pairs,
-        ratings=ratings,
-        of_repeats=_of_repeats(result, repeating),
-    )
+    return document, _of_repeats(result, repeating)
 
 
 def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:

@@ -18,9 +18,9 @@ from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
 from ..terminal.output import console, log_console, print_json
 
 if TYPE_CHECKING:
-    from arena.export.card import CardLevel
+    from arena.export.card import Card, CardLevel, MixtureCard
     from arena.export.engines import Engine
-    from arena.export.write import Written, WrittenMixture
+    from arena.export.write import Written
     from arena.types import WeightsRef
     from populations.views.questions.inspection import Inspection
 
@@ -118,7 +118,7 @@ def export(
     settings = ExportSettings(
         to=to, num_matches=matches, seed=seed, force=force, html=html, trust=trust
     )
-    written: Mapping[str, Written | WrittenMixture]
+    written: Mapping[str, Written[Card] | Written[MixtureCard]]
     # The tables stay in memory: only the journal is closed.
     with closing(Inspection.open(run)) as inspection:
         known = inspection.standings()
@@ -171,7 +171,7 @@ def _export_policies(
     *,
     levels: int | None,
     engine: Engine | None,
-) -> dict[str, Written]:
+) -> dict[str, Written[Card]]:
     from arena.errors import ConfigError
     from arena.export.engines import check_engine
     from arena.export.html.page import page_game
@@ -190,7 +190,7 @@ def _export_policies(
     targets = settings.targets(inspection, chosen)
     matches = settings.num_matches
     counts: dict[Mode, int] = {"greedy": matches, "sampled": (matches + 1) // 2}
-    written: dict[str, Written] = {}
+    written: dict[str, Written[Card]] = {}
     with _begun(inspection, settings) as export:
         shared = Cards.of(inspection, export.game)
         loaded = {name: shared.load(*one, population=name) for name, one in chosen.items()}
@@ -224,7 +224,7 @@ def _export_policies(
 
 def _export_mixtures(
     inspection: Inspection, settings: ExportSettings, *, population: str | None
-) -> dict[str, WrittenMixture]:
+) -> dict[str, Written[MixtureCard]]:
     from .mixture import export_mixture, find_mixtures
 
     names = [name for name in inspection.standings() if population in (None, name)]
@@ -276,35 +276,35 @@ def _chosen(
     return found
 
 
-def _document(written: Written | WrittenMixture) -> dict[str, Any]:
+def _document(written: Written[Card] | Written[MixtureCard]) -> dict[str, Any]:
     from arena.codec import plain
     from arena.export.card import Card
+    from arena.export.onnx import NUM_CHECKED
 
     card = written.card
     document = {key: value for key, value in plain(card).items() if key in SHOWN} | {
         "directory": str(written.directory),
         # Over all members of a mixture, of which each has a graph of its own.
-        "verified_observations": sum(check.observations for check in written.checks),
-        "max_logit_difference": max(check.max_difference for check in written.checks),
+        "verified_observations": NUM_CHECKED * len(written.differences),
+        "max_logit_difference": max(written.differences),
     }
     if isinstance(card, Card):
         document |= {"weights": card.weights_digest, **plain(card.rating)}
     return document
 
 
-def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
+def _print_tables(written: Mapping[str, Written[Card] | Written[MixtureCard]]) -> None:
     from arena.codec import plain
-    from arena.export.card import PAGE
-    from arena.export.write import WrittenMixture
+    from arena.export.card import PAGE, MixtureCard
 
     screen = console()
     for name, result in written.items():
         card = result.card
         title = f"{name}: {card.player}"
-        if isinstance(result, WrittenMixture):
-            _print_members(result, title=title)
-        elif result.card.levels:
-            lines = [_level_row(level) for level in reversed(result.card.levels)]
+        if isinstance(card, MixtureCard):
+            _print_members(card, title=title)
+        elif card.levels:
+            lines = [_level_row(level) for level in reversed(card.levels)]
             print_framed(Table(LEVELS, lines), title=f"{title}: levels")
         if card.record:
             rows = [
@@ -331,7 +331,7 @@ def _level_row(level: CardLevel) -> dict[str, object]:
     return plain(level) | shown
 
 
-def _print_members(written: WrittenMixture, *, title: str) -> None:
+def _print_members(card: MixtureCard, *, title: str) -> None:
     from arena.codec import plain
 
     rows = [
@@ -340,10 +340,10 @@ def _print_members(written: WrittenMixture, *, title: str) -> None:
             "probability": f"{member.probability:.4f}",
             "rating": member.rating.rating,
         }
-        for member in written.card.members
+        for member in card.members
     ]
     print_framed(Table(MEMBERS, rows), title=title)
     console().print(
-        f"expected score {written.card.worst_score:.3f} against the best of "
-        f"{written.card.num_players} players; a member is drawn for each episode"
+        f"expected score {card.worst_score:.3f} against the best of "
+        f"{card.num_players} players; a member is drawn for each episode"
     )

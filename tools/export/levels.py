@@ -234,7 +234,7 @@ class Matches:
         export.progress.begin(f"levels: {self._name(upper)} against {self._name(lower)}")
         result = export.game.play(
             self._env,
-            (self._contender(upper), self._contender(lower)),
+            {self._name(one): self._actors(one) for one in (upper, lower)},
             num_matches=NUM_MATCHES,
             # Other games each time that they meet.
             seed=export.settings.seed + len(known),
@@ -251,13 +251,10 @@ class Matches:
         matches = sum(number for _, number in known)
         return math.fsum(score * number for score, number in known) / matches, matches
 
-    def _contender(self, candidate: Candidate) -> Contender:
-        from arena.matches.tournament import Contender
-
+    def _actors(self, candidate: Candidate) -> Contender:
         game, at = self._export.game, candidate.temperature
         policies = {k: one.at_temperature(at) for k, one in self.policies(candidate).items()}
-        actors = {name: one.make_actor(game, greedy=False) for name, one in policies.items()}
-        return Contender(name=self._name(candidate), actors=actors)
+        return {name: one.make_actor(game, greedy=False) for name, one in policies.items()}
 
     def _name(self, candidate: Candidate) -> str:
         name = " + ".join(one.player for one in self._teams[candidate.member].values())

@@ -14,8 +14,8 @@ from .record import Export, play_record
 if TYPE_CHECKING:
     import torch
 
-    from arena.export.card import Card
-    from arena.export.write import WrittenMixture
+    from arena.export.card import Card, MixtureCard
+    from arena.export.write import Written
     from populations.league.mixture import Mixture
     from populations.league.standings import Standing
     from populations.views.questions.inspection import Inspection
@@ -41,7 +41,7 @@ def is_present(inspection: Inspection, line: Standing) -> bool:
     return inspection.is_kept(line) and (inspection.run_dir / str(line.key) / MANIFEST).is_file()
 
 
-def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> WrittenMixture:
+def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written[MixtureCard]:
     """Write a mixture with its members, cards and record.
 
     Args:

@@ -112,12 +112,10 @@ def play_record(
         population: Its population.
         num_matches: Per opponent and seat, by how the policy plays.
     """
-    from arena.matches.tournament import Contender
-
     if not any(num_matches.values()):
         return ()
     game = export.game
-    opponents = [*_bots(export, population), *_ghosts(export, policy, population)]
+    opponents = dict([*_bots(export, population), *_ghosts(export, policy, population)])
     # One batch for all opponents and modes.
     num_envs = game.batch_size(max(num_matches.values()))
     lines: list[RecordLine] = []
@@ -128,13 +126,13 @@ def play_record(
             actor = policy.make_actor(game, greedy=mode == "greedy")
             actors = {**_teammates(export, policy, population), population: actor}
             # The mode is in the name, so that a ghost with the same weights is another contender.
-            me = Contender(name=f"{policy.player} ({mode})", actors=actors)
-            for opponent in opponents:
-                export.progress.begin(f"{me.name} against {opponent.name}")
+            me = f"{policy.player} ({mode})"
+            for opponent, their_actors in opponents.items():
+                export.progress.begin(f"{me} against {opponent}")
                 # The same seed for each opponent: a record does not depend on their order.
                 tallies = game.play(
                     env,
-                    (me, opponent),
+                    {me: actors, opponent: their_actors},
                     num_matches=count,
                     seed=export.settings.seed,
                     progress=export.progress,
@@ -143,8 +141,8 @@ def play_record(
                     tallies,
                     game,
                     population=population,
-                    me=me.name,
-                    opponent=opponent.name,
+                    me=me,
+                    opponent=opponent,
                     mode=mode,
                 )
     return tuple(lines)
@@ -239,9 +237,8 @@ def _mates(export: Export, policy: PolicyWeights) -> dict[str, PolicyWeights]:
     }
 
 
-def _bots(export: Export, population: str) -> Iterator[Contender]:
+def _bots(export: Export, population: str) -> Iterator[tuple[str, Contender]]:
     """Yield the players from outside that evaluation meets; of other runs as they were copied."""
-    from arena.matches.tournament import Contender
     from arena.types import is_bot
 
     config = export.inspection.run_file.config
@@ -250,7 +247,7 @@ def _bots(export: Export, population: str) -> Iterator[Contender]:
         actors = export.game.make_bots(bot) if is_bot(bot) else _imported(export, bot)
         # Who has weights for others alone is met by these.
         if actors.keys() >= set(_rivals(export.game, population)):
-            yield Contender(name=bot, actors=actors)
+            yield bot, actors
 
 
 def _imported(export: Export, player: str) -> dict[str, Actor]:
@@ -282,13 +279,11 @@ def _rivals(game: Game, population: str) -> list[str]:
 
 def _ghosts(
     export: Export, policy: PolicyWeights | MixtureWeights, population: str
-) -> Iterator[Contender]:
+) -> Iterator[tuple[str, Contender]]:
     """Yield the strongest, the second strongest, ... ghost of every population that can oppose.
 
     A policy does not meet itself, a mixture meets its members.
     """
-    from arena.matches.tournament import Contender
-
     inspection, game = export.inspection, export.game
     own = policy.digest if isinstance(policy, PolicyWeights) else None
     ranked: dict[str, list[Standing]] = {}
@@ -301,10 +296,8 @@ def _ghosts(
     # The r-th strongest of each population as one team; as many as the smallest has.
     for rank in range(min([NUM_GHOSTS, *(len(lines) for lines in ranked.values())])):
         team = {name: lines[rank] for name, lines in ranked.items()}
-        yield Contender(
-            name=" + ".join(line.player for line in team.values()),
-            actors={name: _load(inspection, line, game) for name, line in team.items()},
-        )
+        name = " + ".join(line.player for line in team.values())
+        yield name, {name: _load(inspection, line, game) for name, line in team.items()}
 
 
 def _load(inspection: Inspection, line: Standing, game: Game) -> Actor:

@@ -227,7 +227,7 @@ def _check(view: str, operand: str | None, given: Sequence[str]) -> None:
 def _print_data(document: Document, view: str, *, limit: int | None, as_json: bool) -> None:
     """Print a document for programs: with all rows, unless a limit is given."""
     if limit is not None:
-        document = limited(document, VIEWS[view], limit).document
+        document, _ = limited(document, VIEWS[view], limit)
     if as_json:
         print_json(document)
     else:

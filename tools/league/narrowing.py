@@ -11,7 +11,6 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,21 +23,6 @@ QUIET = ("start_assigned", "train_assigned", "evaluation_assigned", "ratings_fit
 
 _AGO = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|min|h|d)(?:\s+ago)?")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Narrowed:
-    """Document with what is shown, and counts of what is not.
-
-    Attributes:
-        document: The document.
-        hidden: Entries that a limit has cut off.
-        quiet: Events that are shown only on request, by kind.
-    """
-
-    document: Document
-    hidden: int = 0
-    quiet: Mapping[str, int] = field(default_factory=dict)
 
 
 def checked_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
@@ -105,12 +89,14 @@ def is_quiet(event: Row) -> bool:
     return event["kind"] in QUIET
 
 
-def without_quiet(document: Document) -> Narrowed:
-    """Return a document of events without those that people see only on request."""
+def without_quiet(document: Document) -> tuple[Document, Counter[str]]:
+    """Return a document of events without those that people see only on request, and the number of
+    these by kind.
+    """
     rows = document["events"]
     quiet = Counter(str(row["kind"]) for row in rows if is_quiet(row))
     loud = [row for row in rows if not is_quiet(row)]
-    return Narrowed(document={**document, "events": loud}, quiet=quiet)
+    return {**document, "events": loud}, quiet
 
 
 def lists_of(entries: Any) -> Mapping[str, list[Any]]:  # noqa: ANN401 - a document's
@@ -121,8 +107,9 @@ def lists_of(entries: Any) -> Mapping[str, list[Any]]:  # noqa: ANN401 - a docum
     return entries if is_grouped else {"": list(entries.items())}
 
 
-def limited(document: Document, view: View, limit: int | None) -> Narrowed:
-    """Return a document with the entries that matter most, in the order in which they are shown.
+def limited(document: Document, view: View, limit: int | None) -> tuple[Document, int]:
+    """Return a document with the entries that matter most, in the order in which they are shown,
+    and the number of those that are cut off.
 
     Args:
         document: Document of the view.
@@ -139,4 +126,4 @@ def limited(document: Document, view: View, limit: int | None) -> Narrowed:
             ordered = ordered[len(ordered) - limit :] if view.keeps_last else ordered[:limit]
         shown[name] = ordered
     new = shown if lists is entries else type(entries)(shown[""])
-    return Narrowed(document={**document, view.limits: new}, hidden=hidden)
+    return {**document, view.limits: new}, hidden

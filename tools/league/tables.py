@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from populations.views.views import VIEWS
 
 from ..show.text import drawn
 from .documents import Opened
-from .narrowing import Narrowed, limited, lists_of, without_quiet
+from .narrowing import limited, lists_of, without_quiet
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -87,15 +88,13 @@ def rendered(shown: Shown, opened: Opened, screen: Screen) -> Iterator[Renderabl
     available = replace(
         room_of(screen, populations=opened.populations), is_wide=shown.is_wide, limit=shown.limit
     )
-    narrowed = Narrowed(document=view.on_screen(document))
+    narrowed, quiet, hidden = view.on_screen(document), Counter[str](), 0
     if shown.name == "events" and not shown.all_kinds:
-        narrowed = without_quiet(document)
-    quiet, hidden = narrowed.quiet, 0
+        narrowed, quiet = without_quiet(document)
     if view.limits:
-        limit = _limit(shown, narrowed.document, screen, available)
-        narrowed = limited(narrowed.document, view, limit)
-        hidden = narrowed.hidden
-    yield from drawn(view.sections(narrowed.document, available), available)
+        limit = _limit(shown, narrowed, screen, available)
+        narrowed, hidden = limited(narrowed, view, limit)
+    yield from drawn(view.sections(narrowed, available), available)
     if quiet:
         kinds = ", ".join(f"{count} {kind}" for kind, count in quiet.items())
         yield Text(f"hidden kinds: {kinds} (--kind shows one)")

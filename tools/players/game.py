@@ -181,20 +181,20 @@ class Game:
         """Make environments to play in, on the CPU."""
         import torch
 
-        from arena.envs.make import BatchRequest, make_batched_env
+        from arena.envs.make import make_batched_env
+        from arena.envs.one_by_one.steppers import EnvsRequest
 
         self.check_word()
         # Products of policies are too small for threads, which only wait for each other.
         torch.set_num_threads(1)
         return make_batched_env(
-            BatchRequest(
+            EnvsRequest(
                 self.environment,
                 spec=self.spec,
                 sides=self.sides,
                 populations=self.populations,
                 num_envs=num_envs,
                 launch_directory=self.launch_directory,
-                device=torch.device("cpu"),
                 agent_ids=self.agent_ids,
             )
         )
@@ -210,7 +210,7 @@ class Game:
     def play(
         self,
         env: BatchedEnv,
-        contenders: Sequence[Contender],
+        contenders: Mapping[str, Contender],
         *,
         num_matches: int,
         seed: int,
@@ -220,7 +220,7 @@ class Game:
 
         Args:
             env: Environments by `make_env`.
-            contenders: Participants with distinct names.
+            contenders: Participants by their names in results.
             num_matches: Matches per ordered pair.
             seed: Seed of episodes and actions.
             progress: Counter of steps.

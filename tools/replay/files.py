@@ -29,7 +29,7 @@ from ..web.render import Content, render_alone
 from .kaggle import episode
 
 if TYPE_CHECKING:
-    from .retelling import Retold
+    from ..league.documents import Opened
 
 TEXT_WIDTH = 120
 """Characters of a line of a file of text."""
@@ -54,7 +54,7 @@ def check_ending(path: Path) -> None:
         raise ConfigError(f"--to takes a name that ends in {', '.join(WRITERS)}, got {path.name!r}")
 
 
-def write_file(told: Retold, path: Path) -> None:
+def write_file(told: Opened, path: Path) -> None:
     """Write a game to a file of the form that its name's ending says.
 
     Raises:
@@ -68,7 +68,7 @@ def write_file(told: Retold, path: Path) -> None:
         raise StorageError(f"{path} cannot be written: {words_of(error)}") from error
 
 
-def _text(told: Retold) -> bytes:
+def _text(told: Opened) -> bytes:
     stream = io.StringIO()
     screen = Screen(stream, width=TEXT_WIDTH, highlight=False)
     room = Room(width=TEXT_WIDTH, populations=told.populations, is_ascii=True, more="--json")
@@ -77,7 +77,7 @@ def _text(told: Retold) -> bytes:
     return stream.getvalue().encode()
 
 
-def _page(told: Retold) -> bytes:
+def _page(told: Opened) -> bytes:
     medium = Hypertext(links=Links(is_static=True), populations=told.populations)
     players = [str(seat["player"]) for seat in told.document["seats"]]
     names = (short_name(player, populations=told.populations) for player in players)
@@ -85,8 +85,8 @@ def _page(told: Retold) -> bytes:
     return render_alone(Content(title=title, blocks=medium.blocks(game(told.document)))).encode()
 
 
-def _film(suffix: str, look: Mapping[str, Any]) -> Callable[[Retold], bytes]:
-    def write(told: Retold) -> bytes:
+def _film(suffix: str, look: Mapping[str, Any]) -> Callable[[Opened], bytes]:
+    def write(told: Opened) -> bytes:
         try:
             import imageio.v3 as iio
         except ImportError as error:
@@ -104,7 +104,7 @@ def _film(suffix: str, look: Mapping[str, Any]) -> Callable[[Retold], bytes]:
     return write
 
 
-def _frames(told: Retold) -> Iterator[npt.NDArray[np.uint8]]:
+def _frames(told: Opened) -> Iterator[npt.NDArray[np.uint8]]:
     """Yield a picture of each step, all of one size. uint8 [height, width, 3]."""
     from PIL import Image
 
@@ -134,7 +134,7 @@ def _pixels(picture: Row) -> bytes:
     return bytes(vl_convert.svg_to_png(str(picture["svg"]), scale=FILM_WIDTH / 360))
 
 
-WRITERS: Mapping[str, Callable[[Retold], bytes]] = {
+WRITERS: Mapping[str, Callable[[Opened], bytes]] = {
     ".html": _page,
     ".gif": _film(".gif", {"duration": 1000 * STEP_S, "loop": 0}),
     ".mp4": _film(".mp4", {"fps": 1 / STEP_S, "codec": "libx264"}),

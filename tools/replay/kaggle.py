@@ -41,7 +41,7 @@ what each player has received. Players are in Kaggle's order; at the end nothing
 """
 
 
-def episode(document: Document) -> Document:
+def episode(document: Mapping[str, Any]) -> Document:
     """Return a game as an episode of Kaggle's.
 
     Args:
@@ -95,7 +95,7 @@ def _states(moment: Moment, seen: Sequence[Document]) -> list[Document]:
     ]
 
 
-def _connectx(_: Entry, __: Document, moments: Iterable[Moment]) -> Document:
+def _connectx(_: Entry, __: Mapping[str, Any], moments: Iterable[Moment]) -> Document:
     board = [0] * (ROWS * COLUMNS)
     steps = []
     for before, turn, returns in moments:
@@ -109,7 +109,7 @@ def _connectx(_: Entry, __: Document, moments: Iterable[Moment]) -> Document:
     return {"configuration": configuration, "info": {}, "steps": steps}
 
 
-def _rps(_: Entry, document: Document, moments: Iterable[Moment]) -> Document:
+def _rps(_: Entry, document: Mapping[str, Any], moments: Iterable[Moment]) -> Document:
     signs = document["kwargs"].get("num_actions", 3)
     if signs > MOST_SIGNS:
         raise ConfigError(
@@ -126,7 +126,7 @@ def _rps(_: Entry, document: Document, moments: Iterable[Moment]) -> Document:
     return {"configuration": configuration, "info": {}, "steps": steps}
 
 
-def _openspiel(entry: Entry, document: Document, moments: Iterable[Moment]) -> Document:
+def _openspiel(entry: Entry, document: Mapping[str, Any], moments: Iterable[Moment]) -> Document:
     from arena.envs.openspiel.game import PREFIX, load_game
 
     name, environment = entry.name.removeprefix(OPENSPIEL), document["environment"]
@@ -208,7 +208,7 @@ class Entry:
     """
 
     name: str
-    tell: Callable[[Entry, Document, Iterable[Moment]], Document] = _openspiel
+    tell: Callable[[Entry, Mapping[str, Any], Iterable[Moment]], Document] = _openspiel
     is_turned: bool = False
     action: Callable[[Any, int], int] = lambda _, action: action
     text: Callable[[Any], str] = str

@@ -36,6 +36,7 @@ from populations.records.games import places, worst_games
 from populations.records.rows import GameRow
 from populations.views.questions.inspection import Inspection
 
+from ..league.documents import Opened
 from ..players.game import Game
 from ..players.in_run import champions, find_in_run
 from ..players.resolve import resolve_player
@@ -69,19 +70,6 @@ class Mind:
     states: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retold:
-    """Game that was told.
-
-    Attributes:
-        document: Document of `Retelling.tell`, with pictures.
-        populations: Names of the run's populations.
-    """
-
-    document: Document
-    populations: tuple[str, ...]
-
-
 def retold(
     run_dir: Path,
     *,
@@ -91,8 +79,8 @@ def retold(
     game: str | None = None,
     beside: str | None = None,
     trust: bool = False,
-) -> Retold:
-    """Find a game of a run, and tell it; the arguments are those of `find_game`.
+) -> Opened:
+    """Find a game of a run, and tell it with pictures; the arguments are those of `find_game`.
 
     Args:
         run_dir: The run, or the file of a game that a person played.
@@ -121,7 +109,7 @@ def retold(
             telling = Retelling(inspection, played)
             document = telling.tell(row, beside=beside)
     telling.draw(document)
-    return Retold(document=document, populations=tuple(played.populations))
+    return Opened(document, tuple(played.populations))
 
 
 class Retelling:

@@ -63,7 +63,7 @@ class Maker:
         if "error" in answer:
             raise StorageError(answer["error"])
         # The next one starts a process of its own, which is a part of what it takes.
-        return Made(answer["documents"], answer["lived_s" if is_long else "took_s"])
+        return answer["documents"], answer["lived_s" if is_long else "took_s"]
 
     def _started(self) -> Child:
         process = self._process

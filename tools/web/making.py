@@ -16,7 +16,6 @@ import sys
 import time
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,17 +50,9 @@ FITTED = tuple(sorted(name for name, view in VIEWS.items() if view.is_fitted))
 """Views that are made at once, as they share a fit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """Documents of views.
-
-    Attributes:
-        documents: Each document by its view, packed by msgpack.
-        took_s: Seconds of one core that making them took.
-    """
-
-    documents: Mapping[str, bytes]
-    took_s: float
+Made = tuple[Mapping[str, bytes], float]
+"""Documents by their views, packed by msgpack, and the seconds of one core that making them took.
+"""
 
 
 def make_documents(run: Path, views: Sequence[str]) -> Made:
@@ -94,7 +85,7 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
     began_s = time.thread_time()
     with collector_paused(), inspected(run, None) as inspection:
         packed = {view: msgpack.packb(_document(inspection, view)) for view in views}
-    return Made(packed, time.thread_time() - began_s)
+    return packed, time.thread_time() - began_s
 
 
 def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
@@ -162,10 +153,10 @@ def _answer(run: Path, views: Sequence[str]) -> bytes:
     import msgpack
 
     try:
-        made = make_documents(run, views)
+        documents, took_s = make_documents(run, views)
     except ArenaError as error:
         return bytes(msgpack.packb({"error": str(error)}))
-    answer = {"took_s": made.took_s, "lived_s": time.process_time(), "documents": made.documents}
+    answer = {"took_s": took_s, "lived_s": time.process_time(), "documents": documents}
     return bytes(msgpack.packb(answer))
 
 

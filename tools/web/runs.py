@@ -297,7 +297,7 @@ class Run:
     def _make(self, group: tuple[str, ...], version: Version, making: _Making) -> None:
         asked = {self._asked(name): name for name in group}
         try:
-            made = self.make(self.path, tuple(asked))
+            documents, took_s = self.make(self.path, tuple(asked))
         except BaseException as error:
             making.done.set_exception(error)
             return
@@ -305,8 +305,8 @@ class Run:
             UNPACKED.forget(old.serial)
         made_s = self.pace.clock()
         self._kept[group] = {
-            asked[view]: _Kept(packed, version, next(SERIALS), made_s, made.took_s)
-            for view, packed in made.documents.items()
+            asked[view]: _Kept(packed, version, next(SERIALS), made_s, took_s)
+            for view, packed in documents.items()
         }
         with self._lock:
             del self._making[group]

@@ -20,7 +20,7 @@ from arena.envs.checks.time_limit import TimeLimit
 from arena.envs.describe import mask_like
 from arena.envs.findings import MEND_EMPTY, MEND_SEED, Finding, finding_of, some
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env, plain_request
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.random_play import action_layouts, populations_of
 from arena.envs.registry import TWINS, make_environment
@@ -202,7 +202,7 @@ class _Subject:
     @contextlib.contextmanager
     def batch(self) -> Iterator[BatchedEnv]:
         """Make a batch of ``num_envs``."""
-        request = BatchRequest.of_spec(
+        request = plain_request(
             self.spec,
             num_envs=self.num_envs,
             launch_directory=self._launch_directory,

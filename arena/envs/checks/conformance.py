@@ -27,7 +27,7 @@ from arena.envs.checks.turn_diff import (
     first_difference,
 )
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env, plain_request
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
 
@@ -87,7 +87,7 @@ def check_against(
         return _without_playing(difference)
     populations = populations_of(specs[0])
     requests = [
-        BatchRequest.of_spec(spec, num_envs=num_envs, launch_directory=asked.launch_directory)
+        plain_request(spec, num_envs=num_envs, launch_directory=asked.launch_directory)
         for spec, asked in zip(specs, (first, second), strict=True)
     ]
     with (

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy.typing as npt
 
@@ -221,7 +221,7 @@ class OneByOne:
 
     def _bear(self, fault: EnvironmentFault) -> None:
         # `_replace` advanced the episode number once for each earlier fault: those were not played.
-        self._faults.bear(fault, Moment(self._stage, self.num_played))
+        self._faults.bear(fault, stage=self._stage, num_played=self.num_played)
         self._num_void += 1
 
     def _blame(self, error: BaseException, stepper: Stepper, *, doing: str) -> EnvironmentFault:
@@ -239,27 +239,20 @@ class OneByOne:
         return fault
 
 
-class Moment(NamedTuple):
-    """Moment of a fault.
-
-    Attributes:
-        stage: Part of a call, counted from 0: every environment in the order of the batch, then
-            those that are resumed, then the decisions of all.
-        num_played: Episodes since the reset that these environments have played to their ends.
-    """
-
-    stage: int
-    num_played: int
-
-
 class Faults(Protocol):
     """Faults since a reset."""
 
     def clear(self) -> None:
         """Begin anew."""
 
-    def bear(self, fault: EnvironmentFault, moment: Moment) -> None:
+    def bear(self, fault: EnvironmentFault, *, stage: int, num_played: int) -> None:
         """Count a fault, after which its environment is made anew.
+
+        Args:
+            fault: The fault.
+            stage: Part of a call, counted from 0: every environment in the order of the batch, then
+                those that are resumed, then the decisions of all.
+            num_played: Episodes since the reset that these environments have played to their ends.
 
         Raises:
             EnvironmentFault: If it is not tolerated.
@@ -284,7 +277,7 @@ class ToleratedFaults:
         """Begin anew."""
         self.number = 0
 
-    def bear(self, fault: EnvironmentFault, moment: Moment) -> None:
+    def bear(self, fault: EnvironmentFault, *, stage: int, num_played: int) -> None:
         """Count a fault.
 
         Raises:
@@ -293,10 +286,10 @@ class ToleratedFaults:
         if self._on_fault is None:
             raise fault
         self.number += 1
-        if self.number > most_faults(moment.num_played):
+        if self.number > most_faults(num_played):
             raise EnvironmentFault(
-                f"{self.number} episodes were void beside {moment.num_played} that were played to "
-                f"their ends; the last: {fault}"
+                f"{self.number} episodes were void beside {num_played} that were played to their "
+                f"ends; the last: {fault}"
             ) from fault
         self._on_fault(fault)
 

@@ -53,6 +53,8 @@ class EnvsRequest:
         num_envs: B.
         launch_directory: Directory put first on ``sys.path``.
         reads_state: Whether turns contain the environment's state.
+        device: Device of the turns.
+        agent_ids: Populations whose observations end with a one-hot agent id.
     """
 
     environment: EnvironmentConfig
@@ -63,23 +65,14 @@ class EnvsRequest:
     num_envs: int
     launch_directory: str
     reads_state: bool = False
+    device: str = "cpu"
+    agent_ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """Rows that environments fill.
-
-    Attributes:
-        buffers: Everything but states.
-        states: States; None: nobody reads them.
-    """
-
-    buffers: Buffers
-    states: States | None
-
-
-def make_rows(request: EnvsRequest, *, allocate: Allocate = np.zeros, first: int = 0) -> Rows:
-    """Allocate the rows of B environments.
+def make_rows(
+    request: EnvsRequest, *, allocate: Allocate = np.zeros, first: int = 0
+) -> tuple[Buffers, States | None]:
+    """Allocate the rows of B environments: buffers, and states if somebody reads them.
 
     Args:
         request: The environments.
@@ -101,20 +94,18 @@ def make_rows(request: EnvsRequest, *, allocate: Allocate = np.zeros, first: int
         first=first,
     )
     if not request.reads_state:
-        return Rows(buffers=buffers, states=None)
+        return buffers, None
     if spec.state is None:
         raise no_state(spec.id, why="or it was not looked at when it was inspected")
     layout = ObservationLayout.from_json(spec.state)
     # The buffers' array itself: after a step it tells which rows need a final state.
-    return Rows(
-        buffers=buffers,
-        states=States(layout, truncated=buffers.truncated, allocate=allocate),
-    )
+    return buffers, States(layout, truncated=buffers.truncated, allocate=allocate)
 
 
 def make_one_by_one(
     request: EnvsRequest,
-    rows: Rows,
+    buffers: Buffers,
+    states: States | None,
     *,
     faults: Faults,
     on_step: Callable[[], object] | None,
@@ -123,7 +114,8 @@ def make_one_by_one(
 
     Args:
         request: The environments.
-        rows: Rows that they fill.
+        buffers: Buffers that they fill.
+        states: States that they fill, too; None: nobody reads them.
         faults: Faults since a reset.
         on_step: Callback before each environment's step.
 
@@ -131,7 +123,7 @@ def make_one_by_one(
         ConfigError: If an environment cannot be made or differs from the spec, or the outcome names
             an unknown agent.
     """
-    environment, spec, buffers = request.environment, request.spec, rows.buffers
+    environment, spec = request.environment, request.spec
     score = make_outcome(
         environment.outcome,
         sides=request.sides,
@@ -144,7 +136,7 @@ def make_one_by_one(
     if is_openspiel(spec.id):
         make_stepper = openspiel_stepper(spec, populations=request.populations)
     else:
-        make_stepper = _pettingzoo_stepper(request, states=rows.states, phases=phases)
+        make_stepper = _pettingzoo_stepper(request, states=states, phases=phases)
 
     # Also called where environment b broke: a new row forgets the old returns and infos.
     def make(b: int) -> Stepper:

@@ -14,7 +14,7 @@ import torch
 
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env, plain_request
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
 
@@ -36,7 +36,7 @@ def find_chance(spec: EnvironmentSpec, request: EnvironmentRequest) -> bool:
         EnvironmentFault: If it breaks in random play.
     """
     possible = request.possible_agents
-    batch = BatchRequest.of_spec(
+    batch = plain_request(
         spec,
         num_envs=FEW_SEEDS,
         launch_directory=request.launch_directory,

@@ -335,13 +335,11 @@ def _steps_of_game(
     # Its facts have imported torch already.
     import torch
 
-    from arena.envs.make import BatchRequest, make_batched_env
+    from arena.envs.make import make_batched_env, plain_request
     from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 
     populations = populations_of(spec)
-    env = make_batched_env(
-        BatchRequest.of_spec(spec, num_envs=1, launch_directory=launch_directory)
-    )
+    env = make_batched_env(plain_request(spec, num_envs=1, launch_directory=launch_directory))
     actions = action_layouts(spec, populations=populations)
     generator = torch.Generator().manual_seed(SEED)
     turn = env.reset([SEED])

@@ -19,8 +19,8 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from arena.envs.base import Phase
-from arena.envs.one_by_one.envs import Moment, ToleratedFaults
-from arena.envs.one_by_one.steppers import EnvsRequest, Rows
+from arena.envs.one_by_one.envs import ToleratedFaults
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.workers.crew import Crew
 from arena.envs.workers.messages import (
     Answer,
@@ -28,10 +28,8 @@ from arena.envs.workers.messages import (
     Close,
     Command,
     Error,
-    Fault,
     Make,
-    Reset,
-    Step,
+    Play,
 )
 from arena.envs.workers.shared_arrays import SharedArrays, anonymous_memory
 from arena.envs.workers.shares import shared_rows, shares_of
@@ -108,7 +106,8 @@ class WorkerEnvs:
         on_step: Callback for each environment's step.
 
     Attributes:
-        rows: Rows that the environments fill.
+        buffers: Buffers that the environments fill.
+        states: States that they fill, too; None: nobody reads them.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class WorkerEnvs:
         with anonymous_memory(measured.num_bytes) as fd:
             memory = mmap.mmap(fd, measured.num_bytes)
             shared = shared_rows(request, SharedArrays(memory, num_envs=request.num_envs))
-            self.rows: Rows = shared.rows
+            self.buffers, self.states = shared.buffers, shared.states
             self._actions, self._num_steps = shared.actions, shared.num_steps
             self._make(request, fd)
 
@@ -149,7 +148,7 @@ class WorkerEnvs:
         self._played = [0] * len(self._shares)
         self._play(
             [
-                Reset(
+                Play(
                     batch=self._batch,
                     calls=calls,
                     max_faults=self._max_faults,
@@ -168,12 +167,12 @@ class WorkerEnvs:
             EnvironmentFault: If an environment breaks its contract, or a worker ends.
         """
         # Here and for all shares: an illegal action changes nothing anywhere.
-        self.rows.buffers.check(actions)
+        self.buffers.check(actions)
         for name, chosen in self._actions.items():
             chosen[:] = actions[name]
         self._play(
             [
-                Step(batch=self._batch, calls=calls, max_faults=self._max_faults)
+                Play(batch=self._batch, calls=calls, max_faults=self._max_faults)
                 for calls in self._take_calls()
             ],
             doing="step",
@@ -182,7 +181,7 @@ class WorkerEnvs:
     def halt(self, environments: Sequence[int]) -> None:
         """Halt environments until they are resumed, as `BatchedEnv.halt` does."""
         # Workers write nothing between two calls.
-        self.rows.buffers.forget(environments)
+        self.buffers.forget(environments)
         self._call("halt", environments)
 
     def resume(self, environments: Sequence[int]) -> None:
@@ -221,16 +220,7 @@ class WorkerEnvs:
         commands = [
             Make(
                 batch=self._batch,
-                # Only what is plain data, which a request of the whole batch is not.
-                request=EnvsRequest(
-                    request.environment,
-                    spec=request.spec,
-                    sides=request.sides,
-                    populations=request.populations,
-                    num_envs=len(share),
-                    launch_directory=request.launch_directory,
-                    reads_state=request.reads_state,
-                ),
+                request=replace(request, num_envs=len(share)),
                 first=share.start,
                 num_envs=request.num_envs,
             )
@@ -254,8 +244,8 @@ class WorkerEnvs:
         self._calls = [[] for _ in self._shares]
         return taken
 
-    def _play(self, commands: Sequence[Reset | Step], *, doing: str) -> None:
-        buffers = self.rows.buffers
+    def _play(self, commands: Sequence[Play], *, doing: str) -> None:
+        buffers = self.buffers
         answers = self._ask(commands, doing=doing)
         buffers.has_void = any(answer.has_void for answer in answers)
         buffers.figures.reports[:] = [
@@ -302,7 +292,9 @@ class WorkerEnvs:
             # In the first stage the shares behind this one have not stepped yet.
             behind = self._played if stage == 0 else after
             num_played = sum(after[:worker]) + fault.num_played + sum(behind[worker + 1 :])
-            self._faults.bear(_fault(fault), Moment(stage, num_played))
+            raised = _exception(fault)
+            assert isinstance(raised, EnvironmentFault), "an environment raises nothing else"
+            self._faults.bear(raised, stage=stage, num_played=num_played)
 
     @staticmethod
     def _raise_first(answers: Sequence[Answer]) -> None:
@@ -314,12 +306,6 @@ class WorkerEnvs:
 
 class WorkerTraceback(Exception):
     """Traceback of an error in a worker, as text."""
-
-
-def _fault(fault: Fault) -> EnvironmentFault:
-    found = (MachineExhausted if fault.is_exhaustion else EnvironmentFault)(fault.text)
-    found.__cause__ = WorkerTraceback(f"\n{fault.traceback}")
-    return found
 
 
 def _exception(error: Error) -> Exception:

@@ -53,28 +53,20 @@ class Call(Part, frozen=True, kw_only=True):
     phases: tuple[Phase | None, ...] = ()
 
 
-class Reset(Part, frozen=True, kw_only=True, tag=True):
-    """Make earlier calls, then reset.
+class Play(Part, frozen=True, kw_only=True, tag=True):
+    """Make earlier calls, then reset, or step with the actions in shared memory.
 
     Attributes:
         batch: Number of the batch.
         calls: Calls since the last message.
         max_faults: Number of faults that may be tolerated in this call.
-        seeds: Seeds of the share.
+        seeds: Seeds of the share for a reset. None: it steps.
     """
 
     batch: int
     calls: tuple[Call, ...]
     max_faults: int
-    seeds: tuple[int, ...]
-
-
-class Step(Part, frozen=True, kw_only=True, tag=True):
-    """Make earlier calls, then step with the actions in shared memory; fields as in `Reset`."""
-
-    batch: int
-    calls: tuple[Call, ...]
-    max_faults: int
+    seeds: tuple[int, ...] | None = None
 
 
 class Close(Part, frozen=True, kw_only=True, tag=True):
@@ -83,40 +75,26 @@ class Close(Part, frozen=True, kw_only=True, tag=True):
     batch: int
 
 
-class Fault(Part, frozen=True, kw_only=True):
-    """Fault of an environment.
-
-    Attributes:
-        stage: As in `arena.envs.one_by_one.envs.Moment`.
-        num_played: As there, of the share.
-        text: Text of the error.
-        traceback: Its traceback.
-        is_exhaustion: Whether this machine ran out of something.
-    """
-
-    stage: int
-    num_played: int
-    text: str
-    traceback: str
-    is_exhaustion: bool
-
-
 ErrorKind = Literal["environment", "making", "exhaustion", "config", "other"]
 
 
 class Error(Part, frozen=True, kw_only=True):
-    """Error that ended a command.
+    """Error that ended a command, or a fault of an environment that did not.
 
     Attributes:
         kind: Class of the error: of an environment, one that cannot be made, of this machine, of
             the configuration, or any other.
         text: Text of the error.
         traceback: Its traceback.
+        stage: Of a fault: as for `arena.envs.one_by_one.envs.Faults.bear`.
+        num_played: As there, of the share.
     """
 
     kind: ErrorKind
     text: str
     traceback: str
+    stage: int = 0
+    num_played: int = 0
 
 
 class Answer(Part, frozen=True, kw_only=True, tag=True):
@@ -130,14 +108,14 @@ class Answer(Part, frozen=True, kw_only=True, tag=True):
         error: Error that ended the command; None: it was carried out.
     """
 
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[Error, ...] = ()
     figures: tuple[Report, ...] = ()
     has_void: bool = False
     num_played: int = 0
     error: Error | None = None
 
 
-Command = Make | Reset | Step | Close
+Command = Make | Play | Close
 
 
 class Channel:

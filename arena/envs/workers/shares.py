@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from arena.envs.one_by_one.steppers import EnvsRequest, Rows, make_rows
+from arena.envs.one_by_one.steppers import EnvsRequest, make_rows
+from arena.envs.pettingzoo.buffers import Buffers
+from arena.envs.pettingzoo.states import States
 from arena.envs.workers.shared_arrays import SharedArrays
 
 
@@ -24,13 +26,15 @@ class SharedRows:
     """All that processes share of a batch.
 
     Attributes:
-        rows: Rows that the environments fill.
+        buffers: Buffers that the environments fill.
+        states: States that they fill, too; None: nobody reads them.
         actions: Actions by population. int64 [B, S] or float32 [B, S, K].
         num_steps: Steps that environments have begun, counted at the first of each share. int64
             [B].
     """
 
-    rows: Rows
+    buffers: Buffers
+    states: States | None
     actions: Mapping[str, npt.NDArray[Any]]
     num_steps: npt.NDArray[np.int64]
 
@@ -43,15 +47,15 @@ def shared_rows(request: EnvsRequest, arrays: SharedArrays, *, first: int = 0) -
         arrays: Arrays of which nothing is allocated yet.
         first: Index of the first environment in the batch.
     """
-    rows = make_rows(request, allocate=arrays.allocate, first=first)
+    buffers, states = make_rows(request, allocate=arrays.allocate, first=first)
     actions = {}
-    for name, population in rows.buffers.populations.items():
+    for name, population in buffers.populations.items():
         layout = population.actions
         # [B, S] + () or (K,)
         shape = (*population.agent_index.shape, *layout.row_shape)
         actions[name] = arrays.allocate(shape, layout.row_dtype)
     num_steps = arrays.allocate((request.num_envs,), np.int64)
-    return SharedRows(rows=rows, actions=actions, num_steps=num_steps)
+    return SharedRows(buffers=buffers, states=states, actions=actions, num_steps=num_steps)
 
 
 def shares_of(num_envs: int, *, num_workers: int) -> list[range]:

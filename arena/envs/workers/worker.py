@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.envs.base import Phase
-from arena.envs.one_by_one.envs import Moment, OneByOne
+from arena.envs.one_by_one.envs import OneByOne
 from arena.envs.one_by_one.steppers import make_one_by_one
 from arena.envs.workers.messages import (
     Answer,
@@ -25,10 +25,8 @@ from arena.envs.workers.messages import (
     Command,
     Error,
     ErrorKind,
-    Fault,
     Make,
-    Reset,
-    Step,
+    Play,
 )
 from arena.envs.workers.shared_arrays import SharedArrays
 from arena.envs.workers.shares import SharedRows, shared_rows
@@ -49,7 +47,7 @@ class RecordedFaults:
 
     def __init__(self) -> None:
         self.most = 0
-        self.found: list[Fault] = []
+        self.found: list[Error] = []
 
     def clear(self) -> None:
         """Do nothing: each call has its own."""
@@ -59,21 +57,13 @@ class RecordedFaults:
         self.most = most
         self.found = []
 
-    def bear(self, fault: EnvironmentFault, moment: Moment) -> None:
+    def bear(self, fault: EnvironmentFault, *, stage: int, num_played: int) -> None:
         """Record a fault.
 
         Raises:
             EnvironmentFault: If it is one too many.
         """
-        self.found.append(
-            Fault(
-                stage=moment.stage,
-                num_played=moment.num_played,
-                text=encodable(str(fault)),
-                traceback=_traceback(fault),
-                is_exhaustion=is_exhaustion(fault),
-            )
-        )
+        self.found.append(_error(fault, stage=stage, num_played=num_played))
         if len(self.found) > self.most:
             raise fault
 
@@ -136,7 +126,9 @@ def _make(command: Make, fd: int) -> Share:
     arrays = SharedArrays(memory, num_envs=command.num_envs, first=command.first)
     shared = shared_rows(request, arrays, first=command.first)
     faults = RecordedFaults()
-    envs = make_one_by_one(request, shared.rows, faults=faults, on_step=_counter(shared.num_steps))
+    envs = make_one_by_one(
+        request, shared.buffers, shared.states, faults=faults, on_step=_counter(shared.num_steps)
+    )
     return Share(shared=shared, envs=envs, faults=faults, phases=[None] * request.num_envs)
 
 
@@ -147,16 +139,16 @@ def _counter(num_steps: npt.NDArray[np.int64]) -> Callable[[], object]:
     return count
 
 
-def _play(command: Reset | Step, share: Share) -> Answer:
-    buffers, error = share.shared.rows.buffers, None
+def _play(command: Play, share: Share) -> Answer:
+    buffers, error = share.shared.buffers, None
     share.faults.begin(command.max_faults)
     try:
         for call in command.calls:
             _make_call(call, share)
-        if isinstance(command, Reset):
-            share.envs.reset(command.seeds)
-        else:
+        if command.seeds is None:
             share.envs.step(share.shared.actions)
+        else:
+            share.envs.reset(command.seeds)
     except BaseException as raised:
         pass_interrupt(raised)
         error = _error(raised)
@@ -187,8 +179,14 @@ def _tell(phases: Sequence[Phase | None], share: Share) -> None:
     share.envs.tell([phase for phase in share.phases if phase is not None])
 
 
-def _error(error: BaseException) -> Error:
-    return Error(kind=_kind(error), text=encodable(message_of(error)), traceback=_traceback(error))
+def _error(error: BaseException, *, stage: int = 0, num_played: int = 0) -> Error:
+    return Error(
+        kind=_kind(error),
+        text=encodable(message_of(error)),
+        traceback=encodable("".join(traceback.format_exception(error))[-MAX_TRACEBACK:]),
+        stage=stage,
+        num_played=num_played,
+    )
 
 
 def _kind(error: BaseException) -> ErrorKind:
@@ -199,7 +197,3 @@ def _kind(error: BaseException) -> ErrorKind:
     if isinstance(error, EnvironmentFault):
         return "environment"
     return "config" if isinstance(error, ConfigError) else "other"
-
-
-def _traceback(error: BaseException) -> str:
-    return encodable("".join(traceback.format_exception(error))[-MAX_TRACEBACK:])

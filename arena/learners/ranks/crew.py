@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
@@ -28,8 +29,8 @@ from arena.matches.tally import merge_tallies
 from arena.normalization import all_of
 from arena.processes.helper import Helper
 from arena.rollout.measured import Measures
-from arena.types import Count, Digest, Entrant, Part, PolicyId, Tally
-from arena.wire.messages import Finished, InFlight, Train
+from arena.types import Digest, Entrant, Finite, Part, PolicyId, Tally
+from arena.wire.messages import InFlight, Train
 
 MODULE = "arena.learners.rank"
 
@@ -304,26 +305,6 @@ def _flat(
     return torch.cat([tensor.flatten() for tensor in (*weights.values(), *optimizer.values())])
 
 
-class Losses(Part, frozen=True, kw_only=True):
-    """Episodes that came to nothing.
-
-    Attributes:
-        dropped: Policies whose episodes in flight are gone.
-        num_dropped: Number of episodes that were dropped for lack of memory.
-        num_void: Number of episodes whose environment broke.
-    """
-
-    dropped: tuple[PolicyId, ...]
-    num_dropped: Count
-    num_void: Count
-
-    def added_to(self, finished: Finished) -> Finished:
-        """Return a result that reports them."""
-        lost = {"episode/void": float(self.num_void), "episode/dropped": float(self.num_dropped)}
-        metrics = {**finished.metrics, **{name: count for name, count in lost.items() if count}}
-        return replace(finished, metrics=metrics, dropped=self.dropped)
-
-
 class RankResult(Part, frozen=True, kw_only=True):
     """A rank's part of the result of a training assignment.
 
@@ -332,14 +313,17 @@ class RankResult(Part, frozen=True, kw_only=True):
         episodes: All episodes, matches or not.
         measures: Measurements of each trainee, in the order of the assignment.
         in_flight: Episodes that are held to continue.
-        losses: Episodes that were lost.
+        dropped: Policies whose episodes in flight are gone.
+        lost: Metrics of episodes that came to nothing: numbers of those that were dropped for lack
+            of memory, and of those whose environment broke.
     """
 
     tallies: tuple[Tally, ...]
     episodes: tuple[Tally, ...]
     measures: tuple[Measures, ...]
     in_flight: tuple[InFlight, ...]
-    losses: Losses
+    dropped: tuple[PolicyId, ...]
+    lost: dict[str, Finite]
 
 
 def merge_results(results: Sequence[RankResult]) -> RankResult:
@@ -348,16 +332,16 @@ def merge_results(results: Sequence[RankResult]) -> RankResult:
     for other in results[1:]:
         for mine, theirs in zip(first.measures, other.measures, strict=True):
             mine.merge(theirs)
+    lost: Counter[str] = Counter()
+    for one in results:
+        lost.update(one.lost)
     return RankResult(
         tallies=merge_tallies([tally for one in results for tally in one.tallies]),
         episodes=merge_tallies([tally for one in results for tally in one.episodes]),
         measures=first.measures,
         in_flight=_merge_in_flight([flight for one in results for flight in one.in_flight]),
-        losses=Losses(
-            dropped=tuple(dict.fromkeys(name for one in results for name in one.losses.dropped)),
-            num_dropped=sum(one.losses.num_dropped for one in results),
-            num_void=sum(one.losses.num_void for one in results),
-        ),
+        dropped=tuple(dict.fromkeys(name for one in results for name in one.dropped)),
+        lost=dict(lost),
     )
 
 

@@ -25,7 +25,7 @@ from arena.envs.random_play import action_layouts
 from arena.envs.spaces.agent_id_wrapper import observation_layouts
 from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.errors import ConfigError
-from arena.learners.ranks.crew import Losses, Ranks
+from arena.learners.ranks.crew import Ranks
 from arena.learners.work.environments import Environments, Team
 from arena.learners.work.faults import naming_checkpoint, naming_policy
 from arena.learning.acting import product_dtype
@@ -35,7 +35,7 @@ from arena.matches.play import Progress
 from arena.networks.frozen import FrozenPolicy
 from arena.processes.settings import KeptSettings
 from arena.resolve import put_first_on_path
-from arena.types import RANDOM_BOT, CheckpointRef, Entrant, Player, is_bot, population_of
+from arena.types import RANDOM_BOT, CheckpointRef, Entrant, Player, PolicyId, is_bot, population_of
 from arena.wire.messages import Published, Trainee
 
 MAX_FROZEN = 64
@@ -308,7 +308,8 @@ class Equipment:
         progress: Counter of steps, for heartbeats.
         should_stop: Function that returns whether the learner is to stop.
         settings: Settings of the process for Arena's own work.
-        take_losses: Function that returns the episodes that were lost since the last call.
+        take_losses: Function that returns the policies whose episodes were dropped since the last
+            call, and metrics of all episodes that were lost.
         ranks: Processes that carry out training assignments together; None: this one does alone.
     """
 
@@ -319,5 +320,5 @@ class Equipment:
     progress: Progress
     should_stop: Callable[[], bool]
     settings: KeptSettings
-    take_losses: Callable[[], Losses]
+    take_losses: Callable[[], tuple[tuple[PolicyId, ...], dict[str, float]]]
     ranks: Ranks | None = None

@@ -9,7 +9,6 @@ import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -97,16 +96,16 @@ def train(message: Train, equipment: Equipment) -> Finished:
     if ranks is not None:
         digests = share_digests(digests, ranks, number=len(message.trainees))
     result = trained.gather(trained.hold(digests))
-    return result.losses.added_to(
-        Finished(
-            assignment_id=message.assignment_id,
-            attempt=message.attempt,
-            checkpoints=checkpoints,
-            tallies=result.tallies,
-            metrics={**trained.metrics(result), "time/publish_s": finished - before_publish},
-            duration_s=finished - started,
-            in_flight=result.in_flight,
-        )
+    spent = {"time/publish_s": finished - before_publish}
+    return Finished(
+        assignment_id=message.assignment_id,
+        attempt=message.attempt,
+        checkpoints=checkpoints,
+        tallies=result.tallies,
+        metrics={**trained.metrics(result), **spent, **result.lost},
+        duration_s=finished - started,
+        in_flight=result.in_flight,
+        dropped=result.dropped,
     )
 
 
@@ -217,12 +216,14 @@ class _Training:
     def gather(self, in_flight: tuple[InFlight, ...]) -> RankResult:
         """Return the result of all ranks in rank 0, this one's alone in the others."""
         collector = None if self._held is None else self._held.collector
+        dropped, lost = self._equipment.take_losses()
         own = RankResult(
             tallies=() if collector is None else collector.tallies(),
             episodes=() if collector is None else collector.episodes(),
             measures=tuple(self._measures.values()),
             in_flight=in_flight,
-            losses=self._equipment.take_losses(),
+            dropped=dropped,
+            lost=lost,
         )
         return own if self._ranks is None else merge_results(self._ranks.results(own))
 
@@ -412,17 +413,15 @@ class _Training:
 
     def _episode_metrics(self, policy: PolicyId, episodes: Sequence[Tally]) -> dict[str, float]:
         """Return metrics of all ended episodes in which the policy learned."""
-        num_episodes = length_sum = 0
-        returns = ReturnSums()
         entrant = self._trainees[policy]
-        for tally in episodes:
-            if entrant in tally.entrants:
-                num_episodes += tally.matches
-                length_sum += tally.length_sum
-                returns.add(tally, entrant=entrant, sides=self._sides)
-        metrics = {"episode/count": float(num_episodes), **returns.metrics()}
+        own = [tally for tally in episodes if entrant in tally.entrants]
+        num_episodes = sum(tally.matches for tally in own)
+        metrics = {
+            "episode/count": float(num_episodes),
+            **return_metrics(own, entrant=entrant, sides=self._sides),
+        }
         if num_episodes:
-            metrics["episode/length_mean"] = length_sum / num_episodes
+            metrics["episode/length_mean"] = sum(one.length_sum for one in own) / num_episodes
         return metrics
 
 
@@ -439,44 +438,35 @@ def seatings_that_fit(
     return tuple(seatings[index] for index in chosen)
 
 
-@dataclass(slots=True)
-class ReturnSums:
-    """Sums over the seats of one player.
+def return_metrics(
+    tallies: Sequence[Tally], *, entrant: Entrant, sides: Sequence[str]
+) -> dict[str, float]:
+    """Return mean and deviation over the seats of one player; nothing where no match counts.
 
     A player that sits on several sides of a game in which one side's gain is the other's loss has
     returns that cancel, however well it plays: such matches are left out.
+
+    Args:
+        tallies: Results of matches in which it took part.
+        entrant: Entrant of the player.
+        sides: Side of each seat.
     """
-
-    count: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-
-    def add(self, tally: Tally, *, entrant: Entrant, sides: Sequence[str]) -> None:
-        """Add a tally.
-
-        Args:
-            tally: Results of some matches.
-            entrant: Entrant of the player.
-            sides: Side of each seat.
-        """
+    count, sum_of_all, sum_of_squares = 0, 0.0, 0.0
+    for tally in tallies:
         mine = [index for index, name in enumerate(tally.entrants) if name == entrant]
         total = math.fsum(tally.return_sum[index] for index in mine)
         squares = math.fsum(tally.return_sum_of_squares[index] for index in mine)
-        count = tally.matches * len(mine)
-        # Cauchy-Schwarz: |sum of x| <= sqrt(count * sum of x^2)
-        size = math.sqrt(max(squares, 0.0) * count)
+        number = tally.matches * len(mine)
+        # Cauchy-Schwarz: |sum of x| <= sqrt(number * sum of x^2)
+        size = math.sqrt(max(squares, 0.0) * number)
         # Mirror play of a zero-sum game: the mean is 0, however well it plays.
         if len({sides[index] for index in mine}) > 1 and abs(total) <= ROUNDING * size:
-            return
-        self.count += count
-        self.total += total
-        self.squares += squares
-
-    def metrics(self) -> dict[str, float]:
-        """Return mean and deviation; nothing where all matches were left out."""
-        if not self.count:
-            return {}
-        mean = self.total / self.count
-        # Var = E[x^2] - E[x]^2; rounding may leave it below 0
-        variance = max(self.squares / self.count - mean * mean, 0.0)
-        return {"episode/return_mean": mean, "episode/return_deviation": math.sqrt(variance)}
+            continue
+        count, sum_of_all = count + number, sum_of_all + total
+        sum_of_squares += squares
+    if not count:
+        return {}
+    mean = sum_of_all / count
+    # Var = E[x^2] - E[x]^2; rounding may leave it below 0
+    variance = max(sum_of_squares / count - mean * mean, 0.0)
+    return {"episode/return_mean": mean, "episode/return_deviation": math.sqrt(variance)}

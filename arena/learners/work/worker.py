@@ -7,11 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from msgspec import structs
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import learner_request, make_batched_env
 from arena.envs.workers.envs import EnvWorkers
 from arena.envs.workers.shares import shares_of
 from arena.errors import (
@@ -21,7 +22,7 @@ from arena.errors import (
     EnvironmentNotMade,
     EnvWorkersLost,
 )
-from arena.learners.ranks.crew import Crew, Losses, Ranks
+from arena.learners.ranks.crew import Crew, Ranks
 from arena.learners.ranks.link import RankFailed, RankLost
 from arena.learners.work.environments import (
     MIB,
@@ -35,6 +36,7 @@ from arena.learners.work.players import Equipment, Players
 from arena.learners.work.training import train
 from arena.matches.play import Progress
 from arena.processes.settings import KeptSettings
+from arena.types import PolicyId
 from arena.users_code import message_of, pass_interrupt
 from arena.wire.messages import Evaluate, Failed, Finished, Train
 
@@ -121,7 +123,8 @@ class Worker:
                 return train(assignment, self._equipment)
             finished = evaluate(assignment, self._equipment)
             # Only now: they are those of the matches.
-            return self._take_losses().added_to(finished)
+            dropped, lost = self._take_losses()
+            return structs.replace(finished, metrics={**finished.metrics, **lost}, dropped=dropped)
         except BaseException as error:
             # The boundary of the worker: environments, bots and algorithms are users' code and may
             # raise anything, and the controller decides what a failure means.
@@ -154,11 +157,12 @@ class Worker:
             key=fault.key,
         )
 
-    def _take_losses(self) -> Losses:
-        """Return void and dropped episodes of this assignment."""
+    def _take_losses(self) -> tuple[tuple[PolicyId, ...], dict[str, float]]:
+        """Return the policies whose episodes were dropped, and metrics of dropped and void ones."""
         # Drops during an assignment that failed are reported here, too, with the next result.
         dropped, num_dropped = self._environments.take_dropped()
-        return Losses(dropped=dropped, num_dropped=num_dropped, num_void=self._num_void)
+        counts = {"episode/void": self._num_void, "episode/dropped": num_dropped}
+        return dropped, {name: float(count) for name, count in counts.items() if count}
 
     def _record_fault(self, fault: EnvironmentFault) -> None:
         """Count an episode as void whose environment broke and was made anew."""
@@ -182,19 +186,17 @@ class Worker:
     def _make_env(self, lesson: int | None) -> BatchedEnv:
         setup = self._setup
         spec = setup.spec.of_matches if lesson is None else setup.spec.in_lesson(lesson)
-        request = BatchRequest.of_setup(setup, spec=spec, device=self.device)
-        # A batch steps its games one by one: slow ones show progress within a step.
-        on_step = self._progress.advance
-        request = replace(
-            request,
-            # Matches are played by one rank.
-            num_envs=setup.num_envs if lesson is None else self._num_envs,
-            on_fault=self._record_fault,
-            on_step=on_step,
-            workers=self._env_workers,
-        )
+        request = learner_request(setup, spec=spec, device=self.device)
+        # Matches are played by one rank.
+        number = setup.num_envs if lesson is None else self._num_envs
         try:
-            made = make_batched_env(request)
+            made = make_batched_env(
+                replace(request, num_envs=number),
+                on_fault=self._record_fault,
+                # Environments step one by one: slow ones show progress within a step.
+                on_step=self._progress.advance,
+                workers=self._env_workers,
+            )
             # What the constructors changed.
             self._settings.restore()
             return made

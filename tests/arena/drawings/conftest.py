@@ -16,7 +16,7 @@ from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.chance import episode_seed
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env, plain_request
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 
 ASSETS = str(Path(__file__).parents[2] / "assets")
@@ -36,7 +36,7 @@ def _made(environment_id: str, **kwargs: object) -> tuple[EnvironmentSpec, Batch
     spec = environment_facts(
         EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=ASSETS)
     )
-    return spec, make_batched_env(BatchRequest.of_spec(spec, num_envs=1, launch_directory=ASSETS))
+    return spec, make_batched_env(plain_request(spec, num_envs=1, launch_directory=ASSETS))
 
 
 def _play_randomly(

@@ -15,7 +15,8 @@ from arena.config import EnvironmentConfig, Outcome
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import first_action, num_actions
@@ -81,7 +82,7 @@ def make(request: pytest.FixtureRequest, env_workers: Mapping[int, EnvWorkers]) 
         if request.param == "workers" and not is_openspiel(spec.id):
             workers = env_workers[min(2, num_envs)]
         env = make_batched_env(
-            BatchRequest(
+            EnvsRequest(
                 EnvironmentConfig(
                     id=environment_id,
                     kwargs=dict(kwargs or {}),
@@ -93,9 +94,9 @@ def make(request: pytest.FixtureRequest, env_workers: Mapping[int, EnvWorkers]) 
                 populations=by_name,
                 num_envs=num_envs,
                 launch_directory=ASSETS,
-                on_step=on_step,
-                workers=workers,
-            )
+            ),
+            on_step=on_step,
+            workers=workers,
         )
         made.append(Made(env=env, spec=spec, populations=by_name))
         return made[-1]

@@ -149,13 +149,13 @@ def number_policy() -> Policy:
 
 
 @pytest.fixture(scope="session")
-def board_export(board_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Written:
+def board_export(board_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Written[Card]:
     """Exporting takes seconds: tests share it and change nothing in it."""
     directory = tmp_path_factory.mktemp("board") / "champion"
     return write_export(directory, card=board_policy[0], weights=board_policy[1])
 
 
 @pytest.fixture(scope="session")
-def number_export(number_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Written:
+def number_export(number_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Written[Card]:
     directory = tmp_path_factory.mktemp("number") / "champion"
     return write_export(directory, card=number_policy[0], weights=number_policy[1])

@@ -15,7 +15,7 @@ from arena.export.write import Written
 Policy = tuple[Card, dict[str, torch.Tensor]]
 
 
-def test_weights_come_back_as_they_were(board_policy: Policy, board_export: Written) -> None:
+def test_weights_come_back_as_they_were(board_policy: Policy, board_export: Written[Card]) -> None:
     network, weights = load_export_weights(board_export.directory)
     assert network == board_policy[0].network
     assert weights.keys() == board_policy[1].keys()
@@ -27,7 +27,7 @@ def test_weights_come_back_as_they_were(board_policy: Policy, board_export: Writ
     [("policy.onnx", ExportedActor), ("policy.safetensors", load_export_weights)],
 )
 def test_an_altered_file_is_refused(
-    board_export: Written, tmp_path: Path, name: str, reader: Callable[[Path], object]
+    board_export: Written[Card], tmp_path: Path, name: str, reader: Callable[[Path], object]
 ) -> None:
     copy = tmp_path / "champion"
     shutil.copytree(board_export.directory, copy)

@@ -53,7 +53,7 @@ def boards(num_rows: int, seed: int) -> tuple[Any, Any]:
 
 
 def test_it_stands_alone_and_plays_the_policys_likeliest_actions(
-    board_policy: Policy, board_export: Written, tmp_path: Path
+    board_policy: Policy, board_export: Written[Card], tmp_path: Path
 ) -> None:
     rows, masks = boards(64, seed=3)
     np.savez(tmp_path / "boards.npz", rows=rows, masks=masks)
@@ -81,7 +81,7 @@ def test_it_stands_alone_and_plays_the_policys_likeliest_actions(
 
 
 def test_a_game_of_ones_own_is_found_where_the_command_is_typed(
-    board_export: Written, tmp_path: Path
+    board_export: Written[Card], tmp_path: Path
 ) -> None:
     program = [sys.executable, str(board_export.directory / "champion.py")]
     program += ["--env", "game_of_mine:env", "--games", "1"]
@@ -102,14 +102,14 @@ def test_a_game_of_ones_own_is_found_where_the_command_is_typed(
     assert [seat["matches"] for seat in seats] == [1, 1]
 
 
-def test_the_file_is_a_byte_for_byte_copy(board_export: Written) -> None:
+def test_the_file_is_a_byte_for_byte_copy(board_export: Written[Card]) -> None:
     import arena.export.champion as module
 
     copied = (board_export.directory / "champion.py").read_bytes()
     assert copied == Path(module.__file__).read_bytes()
 
 
-def test_it_takes_pettingzoos_dictionary(board_export: Written) -> None:
+def test_it_takes_pettingzoos_dictionary(board_export: Written[Card]) -> None:
     champion = Champion(board_export.directory)
     (row,), (mask,) = boards(1, seed=4)
     together = champion.act({"observation": row, "action_mask": mask}, agent="player_1")
@@ -121,7 +121,7 @@ def test_it_takes_pettingzoos_dictionary(board_export: Written) -> None:
 
 @pytest.mark.slow
 def test_samples_follow_the_policy_and_never_break_the_mask(
-    board_policy: Policy, board_export: Written
+    board_policy: Policy, board_export: Written[Card]
 ) -> None:
     champion = Champion(board_export.directory)
     (row,), _ = boards(1, seed=5)
@@ -138,7 +138,7 @@ def test_samples_follow_the_policy_and_never_break_the_mask(
         assert abs(draws.count(action) - num_draws * probability) <= 5 * deviation
 
 
-def test_a_seed_fixes_the_stream(board_export: Written) -> None:
+def test_a_seed_fixes_the_stream(board_export: Written[Card]) -> None:
     champion, other = Champion(board_export.directory), Champion(board_export.directory)
     rows, masks = boards(30, seed=7)
 
@@ -151,9 +151,7 @@ def test_a_seed_fixes_the_stream(board_export: Written) -> None:
     assert stream(champion, 1) != stream(champion, 2)
 
 
-def test_an_export_of_an_earlier_release_plays_and_has_no_value(
-    board_export: Written, tmp_path: Path
-) -> None:
+def test_an_export_without_a_value_plays(board_export: Written[Card], tmp_path: Path) -> None:
     old, (row,), (mask,) = without_value(board_export, tmp_path / "old"), *boards(1, seed=9)
     assert not old.has_value
     assert old.act(row, mask) == Champion(board_export.directory).act(row, mask)
@@ -161,8 +159,8 @@ def test_an_export_of_an_earlier_release_plays_and_has_no_value(
         old.value(row)
 
 
-def without_value(written: Written, directory: Path) -> Champion:
-    """The export as releases before the output ``value`` wrote it."""
+def without_value(written: Written[Card], directory: Path) -> Champion:
+    """The export with a graph as that of a policy with a centralized critic."""
     shutil.copytree(written.directory, directory)
     model = onnx.load(str(directory / "policy.onnx"))
     (value,) = (output for output in model.graph.output if output.name == "value")
@@ -194,19 +192,21 @@ def without_value(written: Written, directory: Path) -> Champion:
     ],
 )
 def test_what_does_not_fit_the_card_is_refused(
-    board_export: Written, arguments: dict[str, Any], complaint: str
+    board_export: Written[Card], arguments: dict[str, Any], complaint: str
 ) -> None:
     valid: dict[str, Any] = {"observation": np.zeros((6, 7, 2)), "action_mask": np.ones(7)}
     with pytest.raises(ValueError, match=complaint):
         Champion(board_export.directory).act(**(valid | arguments))
 
 
-def test_a_mask_where_there_are_none_is_refused(number_export: Written) -> None:
+def test_a_mask_where_there_are_none_is_refused(number_export: Written[Card]) -> None:
     with pytest.raises(ValueError, match="no action masks"):
         Champion(number_export.directory).act(3, np.ones(4))
 
 
-def test_another_graph_than_the_cards_is_refused(board_export: Written, tmp_path: Path) -> None:
+def test_another_graph_than_the_cards_is_refused(
+    board_export: Written[Card], tmp_path: Path
+) -> None:
     copy = tmp_path / "champion"
     shutil.copytree(board_export.directory, copy)
     graph = bytearray((copy / "policy.onnx").read_bytes())
@@ -217,7 +217,7 @@ def test_another_graph_than_the_cards_is_refused(board_export: Written, tmp_path
 
 
 def test_as_a_script_it_plays_connect_four_to_its_end(
-    board_export: Written, capsys: pytest.CaptureFixture[str]
+    board_export: Written[Card], capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--directory", str(board_export.directory), "--games", "3", "--sample"]
     main(arguments)
@@ -262,7 +262,7 @@ class CountingGame:
         self.possible_agents = []
 
 
-def test_every_reward_is_counted_and_random_moves_are_legal(number_export: Written) -> None:
+def test_every_reward_is_counted_and_random_moves_are_legal(number_export: Written[Card]) -> None:
     champion, env = Champion(number_export.directory), CountingGame()
     returns = play_game(champion, env, agents=["player_0"], seed=9, rng=np.random.default_rng(0))
     mine = champion.act(3)
@@ -273,7 +273,7 @@ def test_every_reward_is_counted_and_random_moves_are_legal(number_export: Writt
     assert env.steps[-2:] == [("player_0", None), ("player_1", None)]
 
 
-def test_agents_that_are_numbers_are_those_of_the_card(number_export: Written) -> None:
+def test_agents_that_are_numbers_are_those_of_the_card(number_export: Written[Card]) -> None:
     champion, env = Champion(number_export.directory), CountingGame()
     text = play_game(champion, env, agents=["player_0"], seed=9, rng=np.random.default_rng(0))
     env.possible_agents = [0, 1]

@@ -30,7 +30,7 @@ def by_torch(policy: Policy) -> tuple[GraphPlayer, ActorCritic]:
     return GraphPlayer(plain(card), [session]), network
 
 
-def test_it_plays_as_the_export_does(board_policy: Policy, board_export: Written) -> None:
+def test_it_plays_as_the_export_does(board_policy: Policy, board_export: Written[Card]) -> None:
     rng = np.random.default_rng(1)
     rows = rng.integers(0, 2, (64, 6, 7, 2)).astype(np.int8)
     masks = rng.random((64, 7)) < 0.5

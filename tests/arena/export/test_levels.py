@@ -75,7 +75,7 @@ def test_an_illegal_choice_stays_at_the_minimum() -> None:
 
 
 @pytest.fixture(scope="module")
-def with_levels(board_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Written:
+def with_levels(board_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Written[Card]:
     """A weaker member that always plays column 5, at two temperatures, and the champion."""
     card, weights = board_policy
     weak = {name: tensor.clone() for name, tensor in weights.items()}
@@ -97,7 +97,7 @@ def with_levels(board_policy: Policy, tmp_path_factory: pytest.TempPathFactory) 
     )
 
 
-def test_levels_share_their_weights(with_levels: Written) -> None:
+def test_levels_share_their_weights(with_levels: Written[Card]) -> None:
     files = {
         path.relative_to(with_levels.directory).as_posix()
         for path in with_levels.directory.rglob("*")
@@ -114,7 +114,7 @@ def test_levels_share_their_weights(with_levels: Written) -> None:
     assert "| 2 | player/p001@000000000007 | 1 | 200 (95%: 100 to 300) | 0.700 in 400 |" in text
 
 
-def test_a_level_plays_its_graph_at_its_temperature(with_levels: Written) -> None:
+def test_a_level_plays_its_graph_at_its_temperature(with_levels: Written[Card]) -> None:
     # exp(log 6 / T) to 1 for each of the six others
     for number, weight in ((1, math.sqrt(6.0)), (2, 6.0)):
         champion = Champion(with_levels.directory, level=number, seed=1)
@@ -134,7 +134,7 @@ def test_a_level_plays_its_graph_at_its_temperature(with_levels: Written) -> Non
     assert network == with_levels.card.network
 
 
-def test_the_actor_of_a_level_plays_as_it_does(with_levels: Written) -> None:
+def test_the_actor_of_a_level_plays_as_it_does(with_levels: Written[Card]) -> None:
     actor = ExportedActor(with_levels.directory, graph="levels/01/policy.onnx", temperature=2.0)
     inputs = ActorInput(
         observation=torch.zeros(4000, 84), action_mask=torch.ones(4000, 7, dtype=torch.bool)
@@ -146,7 +146,7 @@ def test_the_actor_of_a_level_plays_as_it_does(with_levels: Written) -> None:
 
 @pytest.mark.parametrize("number", [0, 4, -1])
 def test_a_level_that_is_not_there_is_refused_with_those_that_are(
-    with_levels: Written, number: int
+    with_levels: Written[Card], number: int
 ) -> None:
     with pytest.raises(NoLevel, match=f"no level {number} in this export: it has 1 to 3"):
         Champion(with_levels.directory, level=number)
@@ -154,7 +154,7 @@ def test_a_level_that_is_not_there_is_refused_with_those_that_are(
         with_levels.card.level(number)
 
 
-def test_an_export_without_levels_says_how_to_get_some(board_export: Written) -> None:
+def test_an_export_without_levels_says_how_to_get_some(board_export: Written[Card]) -> None:
     with pytest.raises(NoLevel, match="arena export --levels N writes some"):
         Champion(board_export.directory, level=1)
     with pytest.raises(ConfigError, match="none: arena export --levels N"):
@@ -168,7 +168,7 @@ def test_an_export_without_levels_says_how_to_get_some(board_export: Written) ->
     [{"graph": "../policy.onnx"}, {"graph": "levels/1/policy.onnx"}, {"temperature": 0.0}],
 )
 def test_a_card_from_elsewhere_is_checked(
-    with_levels: Written, tmp_path: Path, change: Mapping[str, object]
+    with_levels: Written[Card], tmp_path: Path, change: Mapping[str, object]
 ) -> None:
     card = json.loads((with_levels.directory / "card.json").read_text())
     levels = card["levels"]
@@ -178,7 +178,7 @@ def test_a_card_from_elsewhere_is_checked(
         from_json(json.dumps(card | {"levels": levels[1:]}).encode(), Card)
 
 
-def test_the_script_plays_at_a_level(with_levels: Written) -> None:
+def test_the_script_plays_at_a_level(with_levels: Written[Card]) -> None:
     program = [sys.executable, str(with_levels.directory / "champion.py"), "--games", "2"]
     for arguments, code, says in (
         (("--level", "1"), 0, '"matches": 2'),

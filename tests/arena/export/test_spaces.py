@@ -72,7 +72,7 @@ def policies() -> dict[str, Policy]:
 @pytest.fixture(scope="module")
 def written(
     policies: dict[str, Policy], tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Written]:
+) -> dict[str, Written[Card]]:
     root = tmp_path_factory.mktemp("spaces")
     return {
         name: write_export(root / name, card=card, weights=weights)
@@ -310,7 +310,7 @@ def feeds(card: Card, rows: torch.Tensor, masks: torch.Tensor | None) -> dict[st
 
 
 @pytest.mark.slow
-def test_every_part_is_an_input_of_its_own(written: dict[str, Written]) -> None:
+def test_every_part_is_an_input_of_its_own(written: dict[str, Written[Card]]) -> None:
     session = onnxruntime.InferenceSession(written["nested"].directory / "policy.onnx")
     assert {i.name: (i.type, i.shape) for i in session.get_inputs()} == {
         "observation.eye": ("tensor(float)", ["batch", 8, 8]),
@@ -342,7 +342,7 @@ def test_an_export_plays_like_its_policy_in_tournaments(greedy: bool, case: Case
 
 @pytest.mark.slow
 def test_samples_are_drawn_from_the_policy(
-    policies: dict[str, Policy], written: dict[str, Written]
+    policies: dict[str, Policy], written: dict[str, Written[Card]]
 ) -> None:
     num_draws = 600
     card, weights = policies["nested"]
@@ -373,7 +373,7 @@ def test_samples_are_drawn_from_the_policy(
 
 @pytest.mark.slow
 def test_squashed_samples_are_gaussian_before_the_bounds(
-    policies: dict[str, Policy], written: dict[str, Written]
+    policies: dict[str, Policy], written: dict[str, Written[Card]]
 ) -> None:
     num_draws = 1500
     card, weights = policies["wheel"]
@@ -394,7 +394,7 @@ def test_squashed_samples_are_gaussian_before_the_bounds(
 
 
 @pytest.mark.slow
-def test_masks_may_nest_as_the_space_does(written: dict[str, Written]) -> None:
+def test_masks_may_nest_as_the_space_does(written: dict[str, Written[Card]]) -> None:
     actions = Actions(describe(DEEDS), continuous="clipped")
     flat = np.array([1, 0, 0, 1, *[1, 0, 1, 1], *[0, 1], *[1, 0, 1]], dtype=np.int8)
     pairs = ([[1, 0], [1, 1]], ([0, 1], [1, 0, 1]))
@@ -467,7 +467,7 @@ def test_what_does_not_fit_is_refused(
     change: dict[str, Any],
     complaint: str,
     policies: dict[str, Policy],
-    written: dict[str, Written],
+    written: dict[str, Written[Card]],
 ) -> None:
     card, _ = policies[name]
     ((observation, mask, agent),) = as_given(card, *rows_and_masks(card, 1))
@@ -506,7 +506,7 @@ class AtOnce:
 @pytest.mark.parametrize("name", ["nested", "pixels"])
 @pytest.mark.slow
 def test_parallel_environments_are_played_as_they_are(
-    name: str, policies: dict[str, Policy], written: dict[str, Written]
+    name: str, policies: dict[str, Policy], written: dict[str, Written[Card]]
 ) -> None:
     # Masks of ``pixels`` are in infos, which are empty: then everything is legal.
     env = AtOnce(policies[name][0])
@@ -528,7 +528,7 @@ def test_parallel_environments_are_played_as_they_are(
 
 @pytest.mark.slow
 def test_the_card_says_what_is_seen_and_done(
-    policies: dict[str, Policy], written: dict[str, Written]
+    policies: dict[str, Policy], written: dict[str, Written[Card]]
 ) -> None:
     card = written["nested"].card
     assert card.observation.shape is None

@@ -20,6 +20,7 @@ from msgspec import structs
 from pettingzoo.classic import chess_v6
 
 from arena.codec import plain
+from arena.export.card import Card
 from arena.export.champion import Champion
 from arena.export.uci import Engine, Position
 from arena.export.write import Written, write_export
@@ -33,7 +34,7 @@ MATED = "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
 
 
 @pytest.fixture(scope="module")
-def chess_export(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def chess_export(tmp_path_factory: pytest.TempPathFactory) -> Written[Card]:
     """An untrained policy of PettingZoo's chess, with a level that plays hotter."""
     env = chess_v6.env()
     observation = env.observation_space("player_0")["observation"]
@@ -49,20 +50,22 @@ def chess_export(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 
 @pytest.fixture
-def engine(chess_export: Written) -> Iterator[Any]:
+def engine(chess_export: Written[Card]) -> Iterator[Any]:
     command = [sys.executable, str(chess_export.directory / "champion.py"), "--uci"]
     with chess.engine.SimpleEngine.popen_uci(command, timeout=60) as found:
         yield found
 
 
 def test_the_engine_is_a_file_of_exports_of_chess_alone(
-    chess_export: Written, board_export: Written
+    chess_export: Written[Card], board_export: Written[Card]
 ) -> None:
     assert "uci.py" in chess_export.card.files
     assert "uci.py" not in board_export.card.files
 
 
-def test_whole_games_are_legal_in_every_time_control(engine: Any, chess_export: Written) -> None:
+def test_whole_games_are_legal_in_every_time_control(
+    engine: Any, chess_export: Written[Card]
+) -> None:
     assert engine.id["name"] == chess_export.card.player
     limits = [
         chess.engine.Limit(time=0.05),
@@ -100,7 +103,7 @@ def test_both_colours_positions_and_promotions_are_played(engine: Any) -> None:
     assert len(promoted) >= 8
 
 
-def test_it_thinks_until_it_is_stopped_and_ends_at_quit(chess_export: Written) -> None:
+def test_it_thinks_until_it_is_stopped_and_ends_at_quit(chess_export: Written[Card]) -> None:
     session = (
         "uci\nisready\nucinewgame\nposition startpos moves e2e4\ngo infinite\nisready\nstop\n"
         "stop\nisready\nquit\ngo depth 1\n"
@@ -125,14 +128,14 @@ def test_a_client_analyses_and_stops(engine: Any) -> None:
 
 
 @pytest.fixture
-def lines(chess_export: Written) -> Engine:
+def lines(chess_export: Written[Card]) -> Engine:
     return Engine(
         lambda level: Champion(chess_export.directory, level=level or None, seed=1),
         plain(chess_export.card),
     )
 
 
-def test_it_plays_what_the_champion_plays(lines: Engine, chess_export: Written) -> None:
+def test_it_plays_what_the_champion_plays(lines: Engine, chess_export: Written[Card]) -> None:
     moves = ["e2e4", "c7c5", "g1f3"]
     assert not [*lines.answers(f"position startpos moves {' '.join(moves)}")]
     info, best = lines.answers("go movetime 10")
@@ -162,7 +165,7 @@ def test_a_level_is_an_option(lines: Engine) -> None:
 
 
 def test_the_level_of_the_command_line_is_the_first_and_the_champion_another(
-    chess_export: Written,
+    chess_export: Written[Card],
 ) -> None:
     made: list[int] = []
     engine = Engine(made.append, plain(chess_export.card), level=1)

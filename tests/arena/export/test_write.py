@@ -15,7 +15,7 @@ from arena.export.write import Written, write_export
 Policy = tuple[Card, dict[str, torch.Tensor]]
 
 
-def test_an_export_is_five_files_whose_digests_are_on_the_card(board_export: Written) -> None:
+def test_an_export_is_five_files_whose_digests_are_on_the_card(board_export: Written[Card]) -> None:
     directory = board_export.directory
     names = {path.name for path in directory.iterdir()}
     assert names == {"policy.onnx", "policy.safetensors", "card.json", "card.md", "champion.py"}
@@ -28,7 +28,7 @@ def test_an_export_is_five_files_whose_digests_are_on_the_card(board_export: Wri
 
 
 def test_the_card_says_what_was_given_and_by_what_it_was_written(
-    board_policy: Policy, board_export: Written
+    board_policy: Policy, board_export: Written[Card]
 ) -> None:
     card = read_card(board_export.directory)
     assert card == board_export.card
@@ -41,7 +41,7 @@ def test_the_card_says_what_was_given_and_by_what_it_was_written(
 
 
 def test_an_export_is_not_replaced_without_force(
-    board_policy: Policy, board_export: Written
+    board_policy: Policy, board_export: Written[Card]
 ) -> None:
     before = (board_export.directory / "card.json").read_bytes()
     with pytest.raises(ConfigError, match="--force"):

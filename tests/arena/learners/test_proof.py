@@ -14,7 +14,7 @@ from msgspec import structs
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import BatchRequest
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.errors import ConfigError
 from arena.learners import proof
 from arena.learners.proof import check_code, prove, results_digest
@@ -139,7 +139,7 @@ def test_it_plays_in_few_environments_and_without_a_warm_up(
     monkeypatch.setattr(proof, "MAX_ENVS", NUM_ENVS - 1)
     asked = []
 
-    def make_env(request: BatchRequest) -> object:
+    def make_env(request: EnvsRequest, **_: object) -> object:
         asked.append(request.num_envs)
         return bench.env()
 

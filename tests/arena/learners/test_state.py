@@ -5,18 +5,10 @@ from msgspec.structs import replace
 
 from arena.learners.state import (
     Command,
-    Event,
     Exit,
     LearnerState,
     Patience,
-    Received,
-    Send,
-    SendHeartbeat,
-    Started,
-    StartWork,
-    StopRequested,
     StopWork,
-    Ticked,
 )
 from arena.types import AssignmentId
 from arena.wire.messages import (
@@ -27,6 +19,7 @@ from arena.wire.messages import (
     Finished,
     FromController,
     Goodbye,
+    Heartbeat,
     Refuse,
     Stop,
     Welcome,
@@ -35,7 +28,7 @@ from tests.arena.wire.examples import HELLO, TRAIN
 
 BEGIN_S = 1000.0
 PATIENCE = Patience(hello_s=(1.0, 4.0), resend_s=(2.0, 6.0), liveness_s=100.0, grace_s=30.0)
-IDLE = SendHeartbeat(assignment_id=None, attempt=0)
+IDLE = Heartbeat(assignment_id=None, attempt=0, progress=0, agent_steps=0, rss_bytes=0)
 FINISHED = Finished(
     assignment_id=TRAIN.assignment_id,
     attempt=TRAIN.attempt,
@@ -55,18 +48,21 @@ class Learner:
         self.state = LearnerState(hello=HELLO, patience=PATIENCE)
         self.now_s = BEGIN_S
         if epoch:
-            assert self.tell(Started()) == [Send(message=HELLO)]
+            assert self.greet() == [HELLO]
             assert self.hear(Welcome(heartbeat_s=10.0), epoch=epoch) == [IDLE]
 
-    def tell(self, event: Event) -> list[Command]:
-        return self.state.handle(event, now_s=self.now_s)
+    def greet(self) -> list[Command]:
+        return self.state.greet(now_s=self.now_s)
+
+    def finish(self, result: Finished | Failed) -> list[Command]:
+        return self.state.finish(result, now_s=self.now_s)
 
     def hear(self, message: FromController, *, epoch: int = 1) -> list[Command]:
-        return self.tell(Received(message=message, epoch=epoch))
+        return self.state.receive(message, epoch=epoch, now_s=self.now_s)
 
     def wait(self, duration_s: float) -> list[Command]:
         self.now_s += duration_s
-        return self.tell(Ticked())
+        return self.state.tick(now_s=self.now_s)
 
     def times_of(self, command: Command, *, duration_s: float) -> list[float]:
         """When a command came, in seconds since the test began."""
@@ -79,11 +75,11 @@ class Learner:
 
     def start(self, assignment: Assignment = TRAIN) -> None:
         commands = self.hear(assignment)
-        assert commands == [StartWork(assignment=assignment), beat(assignment)]
+        assert commands == [assignment, beat(assignment)]
 
 
-def beat(assignment: Assignment) -> SendHeartbeat:
-    return SendHeartbeat(assignment_id=assignment.assignment_id, attempt=assignment.attempt)
+def beat(assignment: Assignment) -> Heartbeat:
+    return replace(IDLE, assignment_id=assignment.assignment_id, attempt=assignment.attempt)
 
 
 def acknowledge(message: Finished | Failed) -> Acknowledge:
@@ -101,8 +97,8 @@ def learner() -> Learner:
 
 def test_hello_is_said_with_growing_pauses_until_welcome() -> None:
     learner = Learner()
-    assert learner.tell(Started()) == [Send(message=HELLO)]
-    assert learner.times_of(Send(message=HELLO), duration_s=20.0) == [
+    assert learner.greet() == [HELLO]
+    assert learner.times_of(HELLO, duration_s=20.0) == [
         1.0,
         3.0,
         7.0,
@@ -126,7 +122,7 @@ def test_heartbeats_come_with_the_period_of_the_welcome(learner: Learner) -> Non
 
 def test_nothing_is_taken_before_the_welcome_or_from_another_epoch() -> None:
     learner = Learner()
-    learner.tell(Started())
+    learner.greet()
     assert learner.hear(TRAIN, epoch=0) == []
     assert learner.hear(TRAIN, epoch=1) == []
     learner = Learner(epoch=2)
@@ -139,9 +135,9 @@ def test_nothing_is_taken_before_the_welcome_or_from_another_epoch() -> None:
 def test_one_assignment_runs_and_one_waits(learner: Learner) -> None:
     learner.start()
     assert learner.hear(NEXT) == []
-    assert learner.tell(FINISHED) == [
-        Send(message=FINISHED),
-        StartWork(assignment=NEXT),
+    assert learner.finish(FINISHED) == [
+        FINISHED,
+        NEXT,
         beat(NEXT),
     ]
 
@@ -152,9 +148,8 @@ def test_a_third_assignment_takes_the_place_of_the_second_which_is_given_back(
     learner.start()
     learner.hear(NEXT)
     (command,) = learner.hear(THIRD)
-    assert isinstance(command, Send)
-    assert isinstance(command.message, Failed)
-    assert (command.message.assignment_id, command.message.kind) == (13, "stopped")
+    assert isinstance(command, Failed)
+    assert (command.assignment_id, command.kind) == (13, "stopped")
     assert list(learner.state.queued) == [THIRD]
 
 
@@ -163,12 +158,12 @@ def test_repeated_and_older_attempts_are_ignored(learner: Learner) -> None:
     learner.start(second)
     assert learner.hear(second) == []
     assert learner.hear(TRAIN) == []
-    learner.tell(result_of(second))
+    learner.finish(result_of(second))
     assert learner.hear(second) == []
     learner.hear(acknowledge(result_of(second)))
     assert learner.hear(second) == []
     assert learner.hear(replace(TRAIN, attempt=3)) == [
-        StartWork(assignment=replace(TRAIN, attempt=3)),
+        replace(TRAIN, attempt=3),
         beat(replace(TRAIN, attempt=3)),
     ]
 
@@ -179,14 +174,14 @@ def test_a_newer_attempt_replaces_what_runs(learner: Learner) -> None:
     assert learner.hear(second) == [StopWork()]
     assert learner.wait(10.0) == [IDLE]
     # The result of the first attempt is nobody's any more.
-    assert learner.tell(FINISHED) == [StartWork(assignment=second), beat(second)]
-    assert learner.tell(result_of(second)) == [Send(message=result_of(second))]
+    assert learner.finish(FINISHED) == [second, beat(second)]
+    assert learner.finish(result_of(second)) == [result_of(second)]
 
 
 def test_results_are_sent_with_growing_pauses_until_acknowledged(learner: Learner) -> None:
     learner.start()
-    assert learner.tell(FINISHED) == [Send(message=FINISHED)]
-    assert learner.times_of(Send(message=FINISHED), duration_s=30.0) == [
+    assert learner.finish(FINISHED) == [FINISHED]
+    assert learner.times_of(FINISHED, duration_s=30.0) == [
         2.0,
         6.0,
         12.0,
@@ -196,15 +191,15 @@ def test_results_are_sent_with_growing_pauses_until_acknowledged(learner: Learne
     ]
     assert learner.hear(acknowledge(FINISHED)) == []
     assert learner.hear(acknowledge(FINISHED)) == []
-    assert Send(message=FINISHED) not in learner.wait(60.0)
+    assert FINISHED not in learner.wait(60.0)
 
 
 def test_the_next_assignment_does_not_wait_for_the_acknowledgement(learner: Learner) -> None:
     learner.start()
-    learner.tell(FINISHED)
+    learner.finish(FINISHED)
     learner.start(NEXT)
-    assert learner.wait(2.0) == [Send(message=FINISHED)]
-    assert learner.tell(result_of(NEXT)) == [Send(message=result_of(NEXT))]
+    assert learner.wait(2.0) == [FINISHED]
+    assert learner.finish(result_of(NEXT)) == [result_of(NEXT)]
     learner.hear(acknowledge(FINISHED))
     assert set(learner.state.results) == {(13, 1)}
 
@@ -236,7 +231,7 @@ def test_the_last_word_of_an_earlier_controller_does_not_count() -> None:
 def test_an_idle_learner_that_is_stopped_leaves_at_once(learner: Learner) -> None:
     reason = "the controller said so"
     assert learner.hear(Stop(grace_s=5.0)) == [
-        Send(message=Goodbye(reason=reason)),
+        Goodbye(reason=reason),
         Exit(code=0, reason=reason),
     ]
 
@@ -246,11 +241,11 @@ def test_a_stopped_learner_finishes_is_acknowledged_and_leaves(learner: Learner)
     learner.hear(NEXT)
     assert learner.hear(Stop(grace_s=20.0)) == [StopWork()]
     assert learner.hear(THIRD) == []
-    assert learner.tell(FINISHED) == [Send(message=FINISHED)]
-    assert learner.wait(2.0) == [Send(message=FINISHED)]
+    assert learner.finish(FINISHED) == [FINISHED]
+    assert learner.wait(2.0) == [FINISHED]
     reason = "the controller said so"
     assert learner.hear(acknowledge(FINISHED)) == [
-        Send(message=Goodbye(reason=reason)),
+        Goodbye(reason=reason),
         Exit(code=0, reason=reason),
     ]
 
@@ -262,11 +257,11 @@ def test_a_stopped_learner_does_not_wait_longer_than_it_was_told(
     learner.start()
     learner.hear(Stop(grace_s=20.0))
     if has_result:
-        learner.tell(FINISHED)
+        learner.finish(FINISHED)
     assert not any(isinstance(command, Exit) for command in learner.wait(19.9))
     reason = "the controller said so; the time to finish is over"
     assert learner.wait(0.1)[-2:] == [
-        Send(message=Goodbye(reason=reason)),
+        Goodbye(reason=reason),
         Exit(code=0, reason=reason),
     ]
 
@@ -281,29 +276,29 @@ def test_a_second_stop_can_only_shorten_the_time(learner: Learner) -> None:
 
 def test_a_signal_stops_gently_and_a_second_one_at_once(learner: Learner) -> None:
     learner.start()
-    assert learner.tell(StopRequested(reason="SIGTERM")) == [StopWork()]
-    assert learner.tell(StopRequested(reason="SIGTERM")) == [
-        Send(message=Goodbye(reason="SIGTERM, twice")),
+    assert learner.state.stop("SIGTERM", now_s=learner.now_s) == [StopWork()]
+    assert learner.state.stop("SIGTERM", now_s=learner.now_s) == [
+        Goodbye(reason="SIGTERM, twice"),
         Exit(code=0, reason="SIGTERM, twice"),
     ]
 
 
 def test_who_was_never_welcomed_says_no_goodbye() -> None:
     learner = Learner()
-    learner.tell(Started())
-    assert learner.tell(StopRequested(reason="SIGINT")) == [Exit(code=0, reason="SIGINT")]
+    learner.greet()
+    assert learner.state.stop("SIGINT", now_s=learner.now_s) == [Exit(code=0, reason="SIGINT")]
 
 
 def test_a_silent_controller_is_asked_again_and_work_goes_on(learner: Learner) -> None:
     learner.start()
-    assert learner.times_of(Send(message=HELLO), duration_s=108.0) == [100.0, 101.0, 103.0, 107.0]
+    assert learner.times_of(HELLO, duration_s=108.0) == [100.0, 101.0, 103.0, 107.0]
     assert learner.hear(Welcome(heartbeat_s=10.0)) == [beat(TRAIN)]
-    assert Send(message=HELLO) not in learner.wait(99.0)
+    assert HELLO not in learner.wait(99.0)
 
 
 def test_a_new_epoch_takes_nothing_over_from_the_old_one(learner: Learner) -> None:
     learner.start()
-    learner.tell(FINISHED)
+    learner.finish(FINISHED)
     learner.start(NEXT)
     learner.hear(THIRD)
     assert learner.hear(Welcome(heartbeat_s=10.0), epoch=2) == [StopWork(), IDLE]
@@ -311,8 +306,8 @@ def test_a_new_epoch_takes_nothing_over_from_the_old_one(learner: Learner) -> No
     # The same assignment, given out again, waits until the worker is free.
     again = replace(TRAIN, attempt=2)
     assert learner.hear(again, epoch=2) == []
-    assert learner.tell(result_of(NEXT)) == [
-        StartWork(assignment=again),
+    assert learner.finish(result_of(NEXT)) == [
+        again,
         beat(again),
     ]
 
@@ -332,12 +327,12 @@ def test_a_heartbeat_period_of_zero_does_not_flood() -> None:
 
 def test_the_next_tick_is_due_when_something_is() -> None:
     learner = Learner()
-    learner.tell(Started())
+    learner.greet()
     assert learner.state.due_s() == 1001.0
     learner.hear(Welcome(heartbeat_s=10.0), epoch=1)
     assert learner.state.due_s() == 1010.0
     learner.start()
-    learner.tell(FINISHED)
+    learner.finish(FINISHED)
     assert learner.state.due_s() == 1002.0
     learner.hear(Stop(grace_s=0.5))
     assert learner.state.due_s() == 1000.5

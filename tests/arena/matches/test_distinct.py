@@ -10,14 +10,15 @@ from arena.core import Actor, ActorInput, ActorOutput
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.batched.find import find_game, game_facts
-from arena.envs.make import BatchRequest, make_game_batch
+from arena.envs.make import make_game_batch
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.probe.chance import has_chance
 from arena.envs.random_play import action_layouts
 from arena.matches.actors import make_bot
 from arena.matches.match import Block, play_matches
 from arena.matches.pair_scores import points
 from arena.matches.seating import make_seats
-from arena.matches.tournament import Contender, play_tournament
+from arena.matches.tournament import play_tournament
 from arena.types import Entrant, Tally
 from tests.arena.samples import Always, each_alone
 
@@ -37,14 +38,13 @@ def batch(
     assert kind is not None
     spec = game_facts(name, kind, kwargs={})
     env = make_game_batch(
-        BatchRequest(
+        EnvsRequest(
             EnvironmentConfig(id=name, outcome=outcome),
             spec=spec,
             sides=each_alone(spec),
             populations={"player": spec.agents},
             num_envs=num_envs,
             launch_directory="",
-            device=CPU,
         ),
         kind,
     )
@@ -164,10 +164,7 @@ def test_who_folds_wins_fewer_games_and_more_chips(outcome: Any, score: float) -
     seats = make_seats(agents=spec.agents, sides=sides, populations={"player": spec.agents})
     result = play_tournament(
         env,
-        contenders=[
-            Contender(name="folder", actors={"player": Folder()}),
-            Contender(name="bettor", actors={"player": Always(1)}),
-        ],
+        contenders={"folder": {"player": Folder()}, "bettor": {"player": Always(1)}},
         num_matches=6000,
         seats=seats,
         sides=sides,

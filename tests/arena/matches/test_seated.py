@@ -12,7 +12,7 @@ from arena.envs.base import Group
 from arena.matches.match import Block, play_matches
 from arena.matches.seated import NOBODY, Seatable, SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
-from arena.matches.tournament import Contender, TournamentResult, play_tournament
+from arena.matches.tournament import TournamentResult, play_tournament
 from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.stack import PolicyStack
@@ -230,10 +230,7 @@ def test_a_tournament_of_many_networks_is_exact_and_repeatable(
             scripted_env(
                 num_envs=num_envs, length=lambda seed, episode: 1 + (seed * 7 + episode) % 5
             ),
-            contenders=[
-                Contender(name=f"n{index}", actors={"player": policy})
-                for index, policy in enumerate(policies)
-            ],
+            contenders={f"n{index}": {"player": one} for index, one in enumerate(policies)},
             num_matches=4,
             seats=SEATS,
             sides=SIDES,

@@ -14,14 +14,16 @@ from arena.types import Entrant
 from tests.arena.samples import Always
 
 
-def contender(name: str, action: int, *populations: str) -> Contender:
-    return Contender(
-        name=name, actors={population: Always(action) for population in populations or ("p",)}
-    )
+def contender(action: int, *populations: str) -> Contender:
+    return {population: Always(action) for population in populations or ("p",)}
 
 
 def tournament(
-    env: Any, contenders: list[Contender], *, num_matches: int, sides: dict[str, tuple[str, ...]]
+    env: Any,
+    contenders: dict[str, Contender],
+    *,
+    num_matches: int,
+    sides: dict[str, tuple[str, ...]],
 ) -> TournamentResult:
     return play_tournament(
         env,
@@ -55,7 +57,7 @@ def test_every_ordered_pair_plays_exactly_n_matches(scripted_env: Any, num_envs:
     env = payoff_env(scripted_env, ("a", "b"), num_envs=num_envs)
     result = tournament(
         env,
-        [contender("strong", 2), contender("weak", 1), contender("feeble", 1)],
+        {"strong": contender(2), "weak": contender(1), "feeble": contender(1)},
         num_matches=5,
         sides={"a": ("a",), "b": ("b",)},
     )
@@ -81,7 +83,7 @@ def test_with_three_sides_home_has_each_seat_in_turn(scripted_env: Any) -> None:
     env = payoff_env(scripted_env, agents, num_envs=8)
     result = tournament(
         env,
-        [contender("strong", 2), contender("weak", 1)],
+        {"strong": contender(2), "weak": contender(1)},
         num_matches=6,
         sides={agent: (agent,) for agent in agents},
     )
@@ -108,7 +110,7 @@ def test_matches_left_over_are_spread_over_all_sides(scripted_env: Any, num_matc
     names = ("v", "w", "x")
     result = tournament(
         env,
-        [contender("v", 1), contender("w", 2), contender("x", 2)],
+        {"v": contender(1), "w": contender(2), "x": contender(2)},
         num_matches=num_matches,
         sides={agent: (agent,) for agent in agents},
     )
@@ -139,7 +141,7 @@ def test_cooperation_compares_two_plays_of_the_same_episodes(scripted_env: Any) 
     env.num_sides = 1
     result = tournament(
         env,
-        [contender("strong", 2), contender("weak", 1)],
+        {"strong": contender(2), "weak": contender(1)},
         num_matches=4,
         sides={"all": ("a", "b")},
     )
@@ -154,11 +156,11 @@ def test_contenders_of_different_populations_meet_in_the_order_that_fits(
 ) -> None:
     env = payoff_env(scripted_env, ("a", "b"), num_envs=3)
     env.populations = {"wolf": ("a",), "hare": ("b",)}
-    contenders = [
-        contender("a wolf", 2, "wolf"),
-        contender("a hare", 1, "hare"),
-        contender("bot:random", 1, "wolf", "hare"),
-    ]
+    contenders = {
+        "a wolf": contender(2, "wolf"),
+        "a hare": contender(1, "hare"),
+        "bot:random": contender(1, "wolf", "hare"),
+    }
     result = tournament(env, contenders, num_matches=2, sides={"a": ("a",), "b": ("b",)})
     assert [(r.home, r.away) for r in result.pairs] == [
         ("a wolf", "a hare"),
@@ -168,18 +170,17 @@ def test_contenders_of_different_populations_meet_in_the_order_that_fits(
     with pytest.raises(ConfigError, match="no two of"):
         tournament(
             env,
-            [contender("x", 1, "wolf"), contender("y", 1, "wolf")],
+            {"x": contender(1, "wolf"), "y": contender(1, "wolf")},
             num_matches=1,
             sides={"a": ("a",), "b": ("b",)},
         )
 
 
-@pytest.mark.parametrize("names", [["A"], ["A", "A"]])
-def test_names_must_be_distinct(scripted_env: Any, names: list[str]) -> None:
-    with pytest.raises(ValueError, match="two or more distinct names"):
+def test_one_contender_has_nobody_to_play(scripted_env: Any) -> None:
+    with pytest.raises(ValueError, match="two or more contenders"):
         tournament(
             payoff_env(scripted_env, ("a", "b"), num_envs=1),
-            [contender(name, 1) for name in names],
+            {"A": contender(1)},
             num_matches=1,
             sides={"a": ("a",), "b": ("b",)},
         )

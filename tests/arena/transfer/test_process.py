@@ -136,7 +136,7 @@ def test_keys_come_and_go_while_it_runs_and_its_successor_knows_them(
     place: Place, tmp_path: Path
 ) -> None:
     keys = make_keys(place.keys, names=())
-    public, text = new_learner_key("slot0-1", controller=keys.public)
+    public, text = new_learner_key("slot0-1", controller=keys.pair.public_key)
     write_secret(tmp_path / "slot0-1.key", text)
     own = load_learner_keys(tmp_path / "slot0-1.key")
     numbers = itertools.count()
@@ -321,9 +321,7 @@ def test_a_key_of_another_run_does_not_get_in(
     own = load_learner_keys(key_path(stranger, "remote-0"))
     known = load_learner_keys(key_path(place.keys, "remote-0"))
     # With the right controller's key, too: it could have been read off a stolen file's neighbour.
-    forged = type(own)(
-        name=own.name, public=own.public, secret=own.secret, controller=known.controller
-    )
+    forged = own.model_copy(update={"controller_key": known.controller_key})
     with closing(
         StoreConnection(listener.endpoint, run=RUN, learner=LEARNER, keys=forged)
     ) as connection:

@@ -41,10 +41,10 @@ def test_nobody_else_can_read_keys_whatever_the_umask_lets(directory: Path) -> N
 def test_every_learner_has_a_pair_that_the_controller_knows_by_name(directory: Path) -> None:
     controller = make_keys(directory, names=NAMES)
     learners = [load_learner_keys(key_path(directory, name)) for name in NAMES]
-    assert controller.learners == {z85.decode(own.public): own.name for own in learners}
+    assert controller.learners == {z85.decode(own.public_key): own.name for own in learners}
     assert [own.name for own in learners] == list(NAMES)
-    assert {own.controller for own in learners} == {controller.public}
-    assert len({controller.secret, *(own.secret for own in learners)}) == 3
+    assert {own.controller_key for own in learners} == {controller.pair.public_key}
+    assert len({controller.pair.secret_key, *(own.secret_key for own in learners)}) == 3
 
 
 def test_keys_are_kept_and_missing_ones_are_made(directory: Path) -> None:
@@ -52,7 +52,7 @@ def test_keys_are_kept_and_missing_ones_are_made(directory: Path) -> None:
     kept = {path.name: path.read_bytes() for path in directory.iterdir()}
     key_path(directory, "remote-0").unlink()  # it is on another machine now
     second = make_keys(directory, names=(*NAMES, "learner-1"))
-    assert (second.public, second.secret) == (first.public, first.secret)
+    assert second.pair == first.pair
     assert second.learners.items() > first.learners.items()
     assert set(second.learners.values()) == {*NAMES, "learner-1"}
     del kept["remote-0.key"]
@@ -68,7 +68,7 @@ def test_who_has_no_public_file_is_shut_out_and_its_name_gets_another_pair(direc
     assert old not in second.learners
     assert set(second.learners.values()) == set(NAMES)
     new = load_learner_keys(key_path(directory, "remote-0"))
-    assert second.learners[z85.decode(new.public)] == "remote-0"
+    assert second.learners[z85.decode(new.public_key)] == "remote-0"
 
 
 def test_where_the_controllers_pair_is_lost_all_pairs_are_made_anew(directory: Path) -> None:
@@ -77,11 +77,11 @@ def test_where_the_controllers_pair_is_lost_all_pairs_are_made_anew(directory: P
     (directory / "controller.key").unlink()
     key_path(directory, "remote-0").unlink()  # it is on another machine now
     second = make_keys(directory, names=("learner-0", "learner-1"))
-    assert second.public != first.public
+    assert second.pair != first.pair
     assert second.renewed == NAMES
     learners = [load_learner_keys(key_path(directory, name)) for name in (*NAMES, "learner-1")]
-    assert {own.controller for own in learners} == {second.public}
-    assert second.learners == {z85.decode(own.public): own.name for own in learners}
+    assert {own.controller_key for own in learners} == {second.pair.public_key}
+    assert second.learners == {z85.decode(own.public_key): own.name for own in learners}
     assert not second.learners.keys() & first.learners.keys()
     assert make_keys(directory, names=NAMES).renewed == ()
 
@@ -96,8 +96,8 @@ def test_a_launch_that_was_killed_leaves_nothing_in_the_way(directory: Path) -> 
 def test_secrets_are_in_no_text(directory: Path) -> None:
     controller = make_keys(directory, names=NAMES)
     learner = load_learner_keys(key_path(directory, "learner-0"))
-    assert controller.secret.decode() not in repr(controller)
-    assert learner.secret.decode() not in repr(learner)
+    assert controller.pair.secret_key not in repr(controller)
+    assert learner.secret_key not in repr(learner)
     assert b"secret" not in (directory / "learner-0.pub").read_bytes()
 
 

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+from collections import defaultdict
+
 import pytest
 
 from populations.errors import RunFailed
-from tools.bench.launched import Commit, committed_rate
+from tools.bench.launched import Commits, committed_rate
 
 
-def commits(*entries: tuple[float, str, int]) -> list[Commit]:
-    return [Commit(time_s=t, learner=learner, agent_steps=n) for t, learner, n in entries]
+def commits(*entries: tuple[float, str, int]) -> Commits:
+    found = defaultdict(list)
+    for time_s, learner, agent_steps in entries:
+        found[learner].append((time_s, agent_steps))
+    return found
 
 
 def test_what_was_done_before_the_first_commit_of_a_learner_does_not_count() -> None:
@@ -29,7 +34,7 @@ def test_a_learner_with_one_commit_says_nothing() -> None:
     assert committed_rate(found, num_learners=1) == pytest.approx(50.0)
 
 
-@pytest.mark.parametrize("found", [[], commits((1.0, "a", 100), (2.0, "b", 100))])
-def test_a_run_that_is_too_short_says_so(found: list[Commit]) -> None:
+@pytest.mark.parametrize("found", [{}, commits((1.0, "a", 100), (2.0, "b", 100))])
+def test_a_run_that_is_too_short_says_so(found: Commits) -> None:
     with pytest.raises(RunFailed, match=r"too short: .* --run-seconds"):
         committed_rate(found, num_learners=2)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 
 import pytest
 
@@ -118,26 +117,3 @@ def test_a_comparison_warms_up_and_measures_each_side_in_each_round() -> None:
 def test_parts_that_follow_each_other_add_their_times() -> None:
     # 1 / (1/10 + 1/10 + 1/5)
     assert harmonic(10.0, 10.0, 5.0) == pytest.approx(2.5)
-
-
-def measurement(name: str = "x") -> Measurement:
-    return summarize(name, unit="rows/s", bound_name="y", rates=[1.0, 3.0], bound_rates=[2.0, 4.0])
-
-
-def test_a_measurement_survives_json() -> None:
-    assert Measurement.from_json(asdict(measurement())) == measurement()
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        None,
-        {},
-        asdict(measurement()) | {"extra": 1},
-        asdict(measurement()) | {"ratio": "high"},
-        asdict(measurement()) | {"rounds": True},
-    ],
-)
-def test_anything_else_is_no_measurement(document: object) -> None:
-    with pytest.raises(ValueError, match="measurement"):
-        Measurement.from_json(document)

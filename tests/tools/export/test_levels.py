@@ -126,7 +126,7 @@ def test_matches_are_seen_from_the_upper_one_in_both_orders() -> None:
 
     def play(env: object, contenders: Any, *, seed: int, **_: object) -> object:
         seeds.append(seed)
-        home, away = (contender.name for contender in contenders)
+        home, away = contenders
         pairs = (
             SimpleNamespace(home=home, away=away, score=0.9, matches=10),
             SimpleNamespace(home=away, away=home, score=0.3, matches=10),

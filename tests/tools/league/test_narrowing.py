@@ -66,14 +66,14 @@ def test_events_are_selected_by_player_and_time() -> None:
 
 
 def test_a_limit_keeps_what_matters_most() -> None:
-    first = limited(standings(), VIEWS["standings"], 2)
-    assert first.hidden == 11
-    lines = first.document["populations"]["player"]
+    first, hidden = limited(standings(), VIEWS["standings"], 2)
+    assert hidden == 11
+    lines = first["populations"]["player"]
     assert [line["player"] for line in lines] == ["player/p000", "player/p001"]
-    cells = limited(payoff(), VIEWS["payoff"], 1).document["payoff"]
+    cells = limited(payoff(), VIEWS["payoff"], 1)[0]["payoff"]
     assert [(cell["player"], cell["opponent"]) for cell in cells] == [
         ("player/p000", "player/p001")
     ]
-    last = limited({"events": [event(n, "kept") for n in range(5)]}, VIEWS["events"], 2)
-    assert [row["sequence"] for row in last.document["events"]] == [3, 4]
-    assert limited(standings(), VIEWS["standings"], None).hidden == 0
+    last, _ = limited({"events": [event(n, "kept") for n in range(5)]}, VIEWS["events"], 2)
+    assert [row["sequence"] for row in last["events"]] == [3, 4]
+    assert limited(standings(), VIEWS["standings"], None)[1] == 0

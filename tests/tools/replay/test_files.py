@@ -5,25 +5,25 @@ from __future__ import annotations
 import gc
 import re
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from arena.errors import ConfigError
+from tools.league.documents import Opened
 from tools.replay import files
-from tools.replay.retelling import Retold, retold
+from tools.replay.retelling import retold
 
 HOSTILE = "</script><script>document.title='broken'</script>"
 
 
 @pytest.fixture(scope="module")
-def told(kept_run: Path) -> Retold:
+def told(kept_run: Path) -> Opened:
     return retold(kept_run, game="1.0")
 
 
-def test_a_page_is_one_file_that_loads_nothing(told: Retold, tmp_path: Path) -> None:
+def test_a_page_is_one_file_that_loads_nothing(told: Opened, tmp_path: Path) -> None:
     page = tmp_path / "game.html"
     files.write_file(told, page)
     text = page.read_text(encoding="utf8")
@@ -35,8 +35,8 @@ def test_a_page_is_one_file_that_loads_nothing(told: Retold, tmp_path: Path) -> 
     assert text.count("unsafe-inline") == 0
 
 
-def test_hostile_names_stay_text(told: Retold, tmp_path: Path) -> None:
-    document = deepcopy(told.document)
+def test_hostile_names_stay_text(told: Opened, tmp_path: Path) -> None:
+    document = deepcopy(dict(told.document))
     document["environment"] = HOSTILE
     document["notes"] = [HOSTILE]
     for seat in document["seats"]:
@@ -45,7 +45,7 @@ def test_hostile_names_stay_text(told: Retold, tmp_path: Path) -> None:
         step["rewards"] = {HOSTILE: 1.0}
         for decision in step["decisions"]:
             decision["agent"] = decision["player"] = HOSTILE
-    hostile = replace(told, document=document)
+    hostile = told._replace(document=document)
     files.write_file(hostile, tmp_path / "game.html")
     files.write_file(hostile, tmp_path / "game.txt")
     text = (tmp_path / "game.html").read_text(encoding="utf8")
@@ -53,7 +53,7 @@ def test_hostile_names_stay_text(told: Retold, tmp_path: Path) -> None:
     assert "&lt;/script&gt;" in text
 
 
-def test_text_has_all_steps_in_plain_characters(told: Retold, tmp_path: Path) -> None:
+def test_text_has_all_steps_in_plain_characters(told: Opened, tmp_path: Path) -> None:
     path = tmp_path / "game.txt"
     files.write_file(told, path)
     text = path.read_bytes().decode("ascii")
@@ -71,7 +71,7 @@ def test_text_has_all_steps_in_plain_characters(told: Retold, tmp_path: Path) ->
 # imageio leaves its pipe to ffmpeg to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
-def test_films_show_each_step(told: Retold, tmp_path: Path) -> None:
+def test_films_show_each_step(told: Opened, tmp_path: Path) -> None:
     iio = pytest.importorskip("imageio.v3", reason="imageio is not installed (extra video)")
     files.write_file(told, tmp_path / "game.gif")
     files.write_file(told, tmp_path / "game.mp4")
@@ -89,11 +89,11 @@ def test_films_show_each_step(told: Retold, tmp_path: Path) -> None:
     gc.collect()
 
 
-def test_a_game_without_pictures_has_no_film(told: Retold, tmp_path: Path) -> None:
+def test_a_game_without_pictures_has_no_film(told: Opened, tmp_path: Path) -> None:
     pytest.importorskip("imageio.v3", reason="imageio is not installed (extra video)")
-    document = deepcopy(told.document)
+    document = deepcopy(dict(told.document))
     for step in document["steps"]:
         del step["picture"]
     with pytest.raises(ConfigError, match="has no pictures, of which a film could be made"):
-        files.write_file(replace(told, document=document), tmp_path / "game.gif")
+        files.write_file(told._replace(document=document), tmp_path / "game.gif")
     assert not (tmp_path / "game.gif").exists()

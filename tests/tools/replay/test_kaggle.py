@@ -19,7 +19,7 @@ from tests.environments.short_run import ASSETS
 from tests.tools.replay.kaggle_games import BY_HAND, FIRST_WINS, by_turns, told
 from tools.replay.files import write_file
 from tools.replay.kaggle import GAMES, episode
-from tools.replay.retelling import Retold, retold
+from tools.replay.retelling import retold
 
 STORED: dict[str, dict[str, Any]] = json.loads(
     (ASSETS / "kaggle_episodes.json").read_text(encoding="utf8")
@@ -119,7 +119,7 @@ def test_openspiel_is_asked_for_where_it_is_missing(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_game_of_a_run_is_written(kept_run: Path, tmp_path: Path) -> None:
-    game: Retold = retold(kept_run, game="1.0")
+    game = retold(kept_run, game="1.0")
     write_file(game, tmp_path / "game.json")
     assert game.document["kwargs"] == {}
     written = json.loads((tmp_path / "game.json").read_text(encoding="utf8"))

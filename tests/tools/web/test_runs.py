@@ -82,7 +82,7 @@ class Blocked:
         if self.error is not None:
             raise self.error
         number = len(self.asked)
-        return Made({view: msgpack.packb({"view": view, "made": number}) for view in views}, 0.0)
+        return {view: msgpack.packb({"view": view, "made": number}) for view in views}, 0.0
 
 
 def is_done(run: Run) -> None:

@@ -77,7 +77,7 @@ class Asked:
         shape = VIEWS[view]
         shown = shape.on_screen(self.documents[view] if document is None else document)
         if shape.limits:
-            shown = limited(shown, shape, None).document
+            shown, _ = limited(shown, shape, None)
         return list(shape.sections(shown, self.medium.room))
 
     def part(

@@ -59,8 +59,8 @@ def mapped() -> int:
 def test_a_killed_worker_is_named_and_others_are_started_for_the_next_batch(
     workers: EnvWorkers,
 ) -> None:
-    one = make_batched_env(faulty("Rounds", "").request(workers=workers))
-    other = make_batched_env(faulty("Rounds", "").request(workers=workers))
+    one = make_batched_env(faulty("Rounds", "").request(), workers=workers)
+    other = make_batched_env(faulty("Rounds", "").request(), workers=workers)
     turn = one.reset(SEEDS)
     other.reset(SEEDS)
     before = crew_of(workers)
@@ -77,14 +77,14 @@ def test_a_killed_worker_is_named_and_others_are_started_for_the_next_batch(
     for env in (one, other):
         env.close()
     assert all(map(is_gone, before.pids))
-    with closing(make_batched_env(GAME.request(workers=workers))) as anew:
+    with closing(make_batched_env(GAME.request(), workers=workers)) as anew:
         anew.reset(SEEDS)
     assert crew_of(workers) is not before
 
 
 def test_an_environment_that_exits_is_a_fault_of_the_environment(workers: EnvWorkers) -> None:
     game = faulty("Rounds", "exits", share=1.0)
-    with closing(make_batched_env(game.request(workers=workers))) as env:
+    with closing(make_batched_env(game.request(), workers=workers)) as env:
         turn = env.reset(SEEDS)
         actions = {name: group.new_actions() for name, group in turn.groups.items()}
         env.step(actions)
@@ -96,7 +96,7 @@ def test_an_environment_that_exits_is_a_fault_of_the_environment(workers: EnvWor
 
 def test_processes_hear_no_signal_of_a_group_and_end_when_they_are_closed() -> None:
     workers = EnvWorkers(2)
-    env = make_batched_env(GAME.request(workers=workers))
+    env = make_batched_env(GAME.request(), workers=workers)
     env.reset(SEEDS)
     crew = crew_of(workers)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -114,7 +114,7 @@ def test_nothing_is_left_open_or_mapped() -> None:
     before, mapped_before = open_files(), mapped()
     workers = EnvWorkers(2)
     for _ in range(3):
-        env = make_batched_env(GAME.request(workers=workers))
+        env = make_batched_env(GAME.request(), workers=workers)
         env.reset(SEEDS)
         assert mapped() > mapped_before
         env.close()
@@ -132,7 +132,7 @@ def test_after_an_interrupted_call_they_are_not_asked_again(workers: EnvWorkers)
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    env = make_batched_env(GAME.request(workers=workers, on_step=interrupt))
+    env = make_batched_env(GAME.request(), workers=workers, on_step=interrupt)
     turn = env.reset(SEEDS)
     actions = {name: group.new_actions() for name, group in turn.groups.items()}
     with pytest.raises(KeyboardInterrupt):

@@ -21,9 +21,8 @@ from arena.envs.workers.messages import (
     Channel,
     Close,
     Error,
-    Fault,
     Make,
-    Reset,
+    Play,
 )
 from arena.errors import DecodeError
 
@@ -55,7 +54,7 @@ REQUEST = EnvsRequest(
 )
 MESSAGES = (
     Make(batch=1, request=REQUEST, first=3, num_envs=8),
-    Reset(
+    Play(
         batch=1,
         calls=(Call(kind="halt", environments=(0, 2)), Call(kind="tell", phases=(None, PHASE))),
         max_faults=0,
@@ -63,7 +62,7 @@ MESSAGES = (
     ),
     Answer(
         faults=(
-            Fault(stage=2, num_played=7, text="é", traceback="x" * 100_000, is_exhaustion=True),
+            Error(kind="exhaustion", text="é", traceback="x" * 100_000, stage=2, num_played=7),
         ),
         figures=(Report(environment=1, agent=0, figures={"sum": 0.1}, num_ignored=2),),
         has_void=True,
@@ -73,7 +72,7 @@ MESSAGES = (
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_they_arrive_as_they_were_sent(message: Make | Reset | Answer) -> None:
+def test_they_arrive_as_they_were_sent(message: Make | Play | Answer) -> None:
     assert received(msgpack_bytes(message, is_ours=True)) == message
 
 

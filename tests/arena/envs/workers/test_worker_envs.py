@@ -16,7 +16,8 @@ from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Phase, Told, Turn
 from arena.envs.checks.conformance import compare_environments
 from arena.envs.describe import environment_facts
-from arena.envs.make import BatchRequest, make_batched_env
+from arena.envs.make import make_batched_env
+from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.workers.envs import EnvWorkers
 from arena.errors import ConfigError, EnvironmentFault
@@ -57,7 +58,7 @@ class Game:
             )
         )
 
-    def request(self, **changes: Any) -> BatchRequest:
+    def request(self, **changes: Any) -> EnvsRequest:
         spec = self.spec
         environment = EnvironmentConfig(
             id=spec.id,
@@ -82,7 +83,7 @@ class Game:
             "reads_state": self.reads_state,
             "agent_ids": tuple(populations) if self.has_agent_ids else (),
         }
-        return BatchRequest(environment, **{**wanted, **changes})
+        return EnvsRequest(environment, **{**wanted, **changes})
 
 
 def faulty(game: str, fault: str, *, share: float = 0.15) -> Game:
@@ -117,7 +118,7 @@ def twins(
     """The environments here, and the same ones in workers."""
     with (
         closing(make_batched_env(game.request(**changes))) as here,
-        closing(make_batched_env(game.request(workers=workers, **changes))) as there,
+        closing(make_batched_env(game.request(**changes), workers=workers)) as there,
     ):
         yield here, there
 
@@ -148,6 +149,10 @@ def drawn(game: Game, seed: int = 1) -> Callable[[Turn], dict[str, torch.Tensor]
     return lambda turn: random_legal_actions(turn, actions=actions, generator=generator)
 
 
+def noting(told: list[str]) -> Callable[[EnvironmentFault], None]:
+    return lambda fault: told.append(str(fault))
+
+
 @pytest.mark.parametrize(
     ("game", "num_workers"),
     [*((game, 2) for game in GAMES), (GAMES[1], 1), (GAMES[1], 3)],
@@ -157,7 +162,9 @@ def test_every_bit_is_the_same(game: Game, num_workers: int, env_workers: Worker
     faults: list[list[str]] = [[], []]
     makes = [
         make_batched_env(
-            game.request(workers=workers, on_fault=lambda fault, told=told: told.append(str(fault)))
+            game.request(),
+            workers=workers,
+            on_fault=noting(told),
         )
         for workers, told in zip((None, env_workers[num_workers]), faults, strict=True)
     ]
@@ -206,7 +213,7 @@ def test_the_fault_that_is_too_much_is_the_same(
         on_fault = None
         if tolerates:
             on_fault = lambda fault, seen=seen: seen.append(str(fault))  # noqa: E731
-        env = make_batched_env(game.request(workers=workers, on_fault=on_fault))
+        env = make_batched_env(game.request(), workers=workers, on_fault=on_fault)
         with closing(env), pytest.raises(EnvironmentFault) as caught:
             play_until_it_is_too_much(env, drawn(game))
         raised.append(str(caught.value))
@@ -221,7 +228,7 @@ def test_episodes_that_end_behind_a_fault_do_not_count_for_it(env_workers: Worke
     for first in range(0, 100, 10):
         texts = []
         for workers in (None, env_workers[2]):
-            env = make_batched_env(game.request(workers=workers, on_fault=lambda fault: None))
+            env = make_batched_env(game.request(), workers=workers, on_fault=lambda fault: None)
             with closing(env), pytest.raises(EnvironmentFault) as caught:
                 play_until_it_is_too_much(env, drawn(game), seeds=range(first, first + NUM_ENVS))
             texts.append(str(caught.value))
@@ -275,7 +282,7 @@ def test_environments_are_told_the_same(env_workers: Workers) -> None:
 
 def test_an_environment_that_does_not_close_says_so(env_workers: Workers) -> None:
     game = faulty("Rounds", "close_raises", share=1.0)
-    env = make_batched_env(game.request(workers=env_workers[2]))
+    env = make_batched_env(game.request(), workers=env_workers[2])
     env.reset(SEEDS)
     with pytest.raises(EnvironmentFault, match=r"in close, .* raised RuntimeError: it does not"):
         env.close()
@@ -286,7 +293,7 @@ def test_an_environment_that_cannot_be_made_is_refused_as_here(env_workers: Work
     texts = []
     for workers in (None, env_workers[2]):
         with pytest.raises(ConfigError, match="must have the agents") as caught:
-            make_batched_env(game.request(workers=workers))
+            make_batched_env(game.request(), workers=workers)
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
     # The processes are still of use.
@@ -296,16 +303,16 @@ def test_an_environment_that_cannot_be_made_is_refused_as_here(env_workers: Work
 
 def test_a_batched_game_is_refused(env_workers: Workers) -> None:
     game = Game(id="classic/tictactoe-v3")
-    request = game.request(workers=env_workers[2])
+    request = game.request()
     with pytest.raises(ConfigError, match="num_env_workers must be 0 where classic/tictactoe-v3"):
         make_batched_env(
-            BatchRequest(
+            EnvsRequest(
                 EnvironmentConfig(id=game.id),
                 spec=game.spec,
                 sides=request.sides,
                 populations=request.populations,
                 num_envs=NUM_ENVS,
                 launch_directory=ASSETS,
-                workers=env_workers[2],
-            )
+            ),
+            workers=env_workers[2],
         )

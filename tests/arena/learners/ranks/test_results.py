@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from arena.codec import from_msgpack, msgpack_bytes
-from arena.learners.ranks.crew import Losses, RankResult, merge_results
+from arena.learners.ranks.crew import RankResult, merge_results
 from arena.rollout.measured import Measures, Spread
 from arena.types import Entrant, PairScore, PolicyId, Tally
 from arena.wire.messages import InFlight
@@ -38,7 +38,8 @@ def result(*, matches: int, low: float | None, void: int = 0) -> RankResult:
             ),
         ),
         in_flight=(InFlight(entrants=(ME, OTHER), num_envs=matches),),
-        losses=Losses(dropped=(PolicyId("player/p001"),), num_dropped=2, num_void=void),
+        dropped=(PolicyId("player/p001"),),
+        lost={"episode/dropped": 2.0, **({"episode/void": float(void)} if void else {})},
     )
 
 
@@ -51,7 +52,8 @@ def test_results_of_ranks_add_up() -> None:
     assert merged.tallies[0].return_sum == (4.5, -4.5)
     assert [one.matches for one in merged.episodes] == [8]
     assert merged.in_flight == (InFlight(entrants=(ME, OTHER), num_envs=5),)
-    assert merged.losses == Losses(dropped=(PolicyId("player/p001"),), num_dropped=6, num_void=4)
+    assert merged.dropped == (PolicyId("player/p001"),)
+    assert merged.lost == {"episode/dropped": 6.0, "episode/void": 4.0}
     # Heights 0, 1, 2 and 0, 1: mean 0.8, variance (0.64 + 0.04 + 1.44 + 0.64 + 0.04) / 5.
     found = merged.measures[0].metrics()
     assert found["environment/height_mean"] == 0.8

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from arena.learners.work.training import ReturnSums
+from arena.learners.work.training import return_metrics
 from arena.types import Entrant, Tally
 
 ME, OTHER = Entrant("bot:me"), Entrant("bot:other")
@@ -22,22 +24,24 @@ def tally(
 
 
 def test_by_hand() -> None:
-    returns = ReturnSums()
     # Returns 1, 1, 3, 3: mean 2, deviation 1.
-    returns.add(tally((ME, OTHER), (8.0, -8.0), (20.0, 20.0)), entrant=ME, sides=("a", "b"))
-    assert returns.metrics() == {
+    match = tally((ME, OTHER), (8.0, -8.0), (20.0, 20.0))
+    assert return_metrics([match], entrant=ME, sides=("a", "b")) == {
         "episode/return_mean": pytest.approx(2.0),
         "episode/return_deviation": pytest.approx(1.0),
     }
 
 
 def test_mirror_play_whose_returns_cancel_is_left_out() -> None:
-    returns = ReturnSums()
-    assert returns.metrics() == {}
     mirror = tally((ME, ME), (8.0, -8.0), (20.0, 20.0))
-    returns.add(mirror, entrant=ME, sides=("a", "b"))
-    assert returns.metrics() == {}
-    # On one side they do not cancel: both seats count.
-    returns.add(mirror, entrant=ME, sides=("a", "a"))
-    assert returns.metrics()["episode/return_mean"] == 0.0
-    assert returns.count == 8
+    assert return_metrics([mirror], entrant=ME, sides=("a", "b")) == {}
+    # On one side they do not cancel: both seats count, of variance (20 + 20) / 8.
+    found = return_metrics([mirror], entrant=ME, sides=("a", "a"))
+    assert found == {
+        "episode/return_mean": 0.0,
+        "episode/return_deviation": pytest.approx(math.sqrt(5.0)),
+    }
+    # What is left out changes nothing.
+    match = tally((ME, OTHER), (8.0, -8.0), (20.0, 20.0))
+    both = return_metrics([match, mirror], entrant=ME, sides=("a", "b"))
+    assert both == return_metrics([match], entrant=ME, sides=("a", "b"))
