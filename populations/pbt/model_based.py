@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from populations.core import Exploration, SearchSpace
-from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
+from populations.pbt.explore import Perturb, PerturbSettings
 from populations.pbt.gaussian_process import MIN_NOISE, FloatArray, Posterior, fit_kernel
 from populations.pbt.generations import Improvement, finished, leads, running
 from populations.records.rows import GenerationRow
@@ -57,12 +57,12 @@ class ModelBased:
 
     Attributes:
         sampler: Kind of the sampler.
-        fallback: Rule for too few finished generations.
+        fallback: Settings of ``perturb``, for too few finished generations.
         min_generations: Finished generations that are needed (not for ``random``).
     """
 
     sampler: SamplerKind
-    fallback: Perturb
+    fallback: PerturbSettings
     min_generations: int = MIN_GENERATIONS
 
     def explore(
@@ -79,7 +79,7 @@ class ModelBased:
         known = finished(history, names=list(dimensions))
         if self.sampler != "random" and len(known) < self.min_generations:
             reason = f"{self.sampler} has {len(known)} of {self.min_generations} generations"
-            perturbed = self.fallback.explore(
+            perturbed = Perturb(self.fallback).explore(
                 hyperparameters, search_space, history=history, rng=rng
             )
             return with_reason(perturbed, reason)
@@ -266,7 +266,7 @@ def _kind(sampler: SamplerKind) -> RuleKind[PerturbSettings, ModelBased]:
     return RuleKind(
         name=sampler,
         settings=PerturbSettings,
-        make=lambda settings: ModelBased(sampler=sampler, fallback=make_perturb(settings)),
+        make=lambda settings: ModelBased(sampler=sampler, fallback=settings),
     )
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from populations.core import Exploration, SearchSpace
-from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
+from populations.pbt.explore import Perturb, PerturbSettings
 from populations.pbt.gaussian_process import MIN_NOISE, FloatArray, Posterior, fit_kernel
 from populations.pbt.generations import Improvement, finished, running
 from populations.pbt.model_based import with_reason
@@ -48,11 +48,11 @@ class Pb2:
     alone, so that policies which ask one after the other spread.
 
     Attributes:
-        fallback: Rule for too few finished generations.
+        fallback: Settings of ``perturb``, for too few finished generations.
         min_generations: Finished generations that the bandit needs.
     """
 
-    fallback: Perturb
+    fallback: PerturbSettings
     min_generations: int = MIN_GENERATIONS
 
     def explore(
@@ -68,7 +68,7 @@ class Pb2:
         dimensions = parse_search_space(search_space, start=hyperparameters)
         known = finished(history, names=list(dimensions))[-MAX_ROWS:]
         if len(known) < self.min_generations or not dimensions:
-            perturbed = self.fallback.explore(
+            perturbed = Perturb(self.fallback).explore(
                 hyperparameters, search_space, history=history, rng=rng
             )
             reason = f"pb2 has {len(known)} of {self.min_generations} generations"
@@ -233,5 +233,5 @@ def _finite_or(number: float | None, otherwise: float) -> float:
 KIND = RuleKind(
     name="pb2",
     settings=PerturbSettings,
-    make=lambda settings: Pb2(fallback=make_perturb(settings)),
+    make=lambda settings: Pb2(fallback=settings),
 )

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from populations.core import Explore, SearchSpace
-from populations.pbt.explore import Perturb
+from populations.pbt.explore import PerturbSettings
 from populations.pbt.generations import believable, finished, leads
 from populations.pbt.model_based import ModelBased, SamplerKind, _values
 from populations.pbt.pb2 import Pb2
@@ -136,9 +136,9 @@ def gain(a: float, b: float) -> float:
 @pytest.mark.parametrize(
     ("rule", "least"),
     [
-        (Pb2(fallback=Perturb()), 250.0),
-        (ModelBased(sampler="tpe", fallback=Perturb()), 150.0),
-        (ModelBased(sampler="cma_es", fallback=Perturb()), 150.0),
+        (Pb2(fallback=PerturbSettings()), 250.0),
+        (ModelBased(sampler="tpe", fallback=PerturbSettings()), 150.0),
+        (ModelBased(sampler="cma_es", fallback=PerturbSettings()), 150.0),
     ],
 )
 def test_a_generation_of_500_steps_ruins_no_model(rule: Explore, least: float) -> None:
@@ -186,7 +186,7 @@ def test_early_generations_are_no_better_for_being_early(sampler: SamplerKind) -
                 {"a": a, "b": b}, rate=rate, index=i % 8, begin=100_000 * (i // 8), deviation=1.0
             )
         )
-    rule = ModelBased(sampler=sampler, fallback=Perturb())
+    rule = ModelBased(sampler=sampler, fallback=PerturbSettings())
     gains = [
         gain(
             **rule.explore(
