@@ -18,7 +18,6 @@ import numpy as np
 
 from arena.types import Digest
 from arena.users_code import guarded
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import RemoveCheckpoints
@@ -26,6 +25,7 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import GhostsByOrigin, ghosts_by_origin
 from populations.controller.state.transaction import Transaction
 from populations.core import ThinningRequest
+from populations.findings import Finding
 from populations.records.rows import GhostRow, Json
 from populations.roles import MAIN
 from populations.thinning.make import make_thinning

@@ -442,11 +442,11 @@ def _members(mixture: Mixture) -> list[Document]:
     return [
         {
             "population": mixture.population,
-            **member.standing.picked("player", "kind"),
-            "probability": member.probability,
-            **member.standing.picked(*RATING, "agent_steps", "weights"),
+            **line.picked("player", "kind"),
+            "probability": probability,
+            **line.picked(*RATING, "agent_steps", "weights"),
         }
-        for member in mixture.members
+        for line, probability in mixture.members
     ]
 
 

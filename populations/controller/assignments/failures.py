@@ -16,7 +16,6 @@ from populations.controller.assignments.placement import able_places
 from populations.controller.evaluation.pairings import validated_generation_of
 from populations.controller.evolution import quarantine
 from populations.controller.evolution.resets import without_weights
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.opponents import drop_external_player
 from populations.controller.state import pauses
@@ -34,6 +33,7 @@ from populations.controller.state.ledger import (
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leaders_of, maker_of
 from populations.controller.state.transaction import Transaction
+from populations.findings import Finding
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.storage.store import newest_last
 

@@ -99,13 +99,15 @@ def line_of(run: Inspection, best: Standing) -> list[Document]:
         return []
     return [
         {
-            "policy": stretch.generation.policy,
-            "generation": stretch.generation.generation,
-            "cause": stretch.generation.cause,
-            "begin": stretch.begin,
-            "agent_steps": stretch.agent_steps,
+            "policy": generation.policy,
+            "generation": generation.generation,
+            "cause": generation.cause,
+            "begin": begin,
+            "agent_steps": agent_steps,
         }
-        for stretch in lineage(generations, entrant, agent_steps=origin.agent_steps)
+        for generation, begin, agent_steps in lineage(
+            generations, entrant, agent_steps=origin.agent_steps
+        )
     ]
 
 
