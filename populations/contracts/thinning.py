@@ -11,7 +11,7 @@ import numpy as np
 from arena.contracts.contract import Subject, name_of
 from populations.config.sections import GhostsConfig
 from populations.core import Thinning, ThinningRequest
-from populations.thinning.make import UsersThinning, make_thinning
+from populations.thinning.make import make_thinning, places_of
 
 FUNCTION = "choose must be a function of its request: equal requests, equal answers"
 
@@ -45,21 +45,20 @@ def check_thinning(
     else:
         made = subject.made(thinning, rule, keys) if isinstance(thinning, type) else thinning
     subject.takes(made, "choose", None)
-    guarded = made if isinstance(made, UsersThinning) else UsersThinning(rule=made)
-    answers = [_choose(subject, guarded, name) for name in POOLS]
+    answers = [_choose(subject, made, name) for name in POOLS]
     for name, answer in reversed(list(zip(POOLS, answers, strict=True))):
-        again = _choose(subject, guarded, name)
+        again = _choose(subject, made, name)
         subject.must(FUNCTION, again == answer, found=f"{answer}, then {again} of {name}")
 
 
-def _choose(subject: Subject, thinning: UsersThinning, name: str) -> tuple[int, ...]:
+def _choose(subject: Subject, thinning: Thinning, name: str) -> tuple[int, ...]:
     request, before = POOLS[name](), POOLS[name]()
     with (
         subject.drawing("choose must draw nothing"),
         # The run's own check of the answer, which names the rule that it breaks.
         subject.obeying(f"choose must answer {name}"),
     ):
-        places = thinning.choose(request)
+        places = places_of(thinning.choose(request), request)
     changed = [
         one.name
         for one in fields(request)

@@ -28,7 +28,7 @@ from populations.core import ThinningRequest
 from populations.findings import Finding
 from populations.records.rows import GhostRow, Json
 from populations.roles import MAIN
-from populations.thinning.make import make_thinning
+from populations.thinning.make import make_thinning, places_of
 
 INSTEAD = "spread"
 """Rule that chooses where a user's own one fails."""
@@ -123,7 +123,7 @@ def _choose(
         return INSTEAD, make_thinning(INSTEAD, config).choose(request), problem
 
     rule, going, problem = guarded(
-        lambda: (config.thinning, state.thinning.choose(request), ""),
+        lambda: (config.thinning, places_of(state.thinning.choose(request), request), ""),
         instead,
         what=f"thinning the ghosts of {population}",
     )
