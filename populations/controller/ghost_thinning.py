@@ -25,7 +25,7 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import GhostsByOrigin, ghosts_by_origin
 from populations.controller.state.transaction import Transaction
 from populations.core import ThinningRequest
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.records.rows import GhostRow, Json
 from populations.roles import MAIN
 from populations.thinning.make import make_thinning, places_of

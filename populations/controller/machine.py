@@ -40,7 +40,7 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.league.champions import with_title_of
 from populations.records.rows import GhostRow
 

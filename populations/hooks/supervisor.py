@@ -19,7 +19,7 @@ from typing import Literal
 from arena.errors import ConfigError
 from arena.processes.parent import Child
 from populations.config.sections import AlertKind
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.hooks.process import HookSettings, ProcessSettings
 from populations.records.rows import Json
 

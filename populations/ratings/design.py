@@ -111,10 +111,10 @@ def make_design(
         anchors: Entrants at 0.
         links: Further knowledge of differences, between the same entrants.
         root_deviation: As in `populations.ratings.bradley_terry.BradleyTerry`; so are the next.
-        child_deviation: Around the parent and the common gain.
-        advantage_deviation: Of each advantage.
-        stage_deviation: Of what all gain from one stage to the next.
-        recency_deviation: Of the recency; 0: there is no such parameter.
+        child_deviation: Deviation around the parent and the common gain.
+        advantage_deviation: Deviation of each advantage.
+        stage_deviation: Deviation of what all gain from one stage to the next.
+        recency_deviation: Deviation of the recency; 0: there is no such parameter.
     """
     entrants = results.entrants
     of_entrants = [times.get(entrant) for entrant in entrants]

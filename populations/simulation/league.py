@@ -48,7 +48,7 @@ class Outcome:
         num_retired: Policies that left (``pbt.share``: halving).
         spearman: Rank correlation of the final policies' ratings and planted skills, the mean over
             populations; None where fewer than two are rated.
-        exploits: Of each copy the Elo by which the donor was rated better, and was better.
+        exploits: Elo by which the donor of each copy was rated better, and was better.
         best_skill: Agent steps of the run, and the best planted skill of a policy at that time.
         mean_skill: Mean skill of the final policies.
         skill_deviation: Standard deviation of the final policies' skills.

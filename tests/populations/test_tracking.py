@@ -14,7 +14,7 @@ from arena.metrics.jsonl import JsonlSink
 from arena.metrics.tracker import Note, Point, Reached
 from arena.types import SHOWN_BYTES, Entrant, PlayerId
 from populations import tracking
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.hooks.process import Control, TrackerSettings
 from populations.hooks.supervisor import HookProcess
 from populations.records.rows import EventRow, GameRow, RatingsRow, RunRow

@@ -34,7 +34,7 @@ from populations.controller.state.ledger import (
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leaders_of, maker_of
 from populations.controller.state.transaction import Transaction
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.storage.store import newest_last
 

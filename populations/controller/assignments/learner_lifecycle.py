@@ -18,7 +18,7 @@ from populations.controller.state.leases import Fault, Learner, forgive, overdue
 from populations.controller.state.ledger import OWN_PLACE, STORAGE
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 
 MAX_CHARGES = 2
 """Charges in a row after which a learner is at fault, if others do their work."""

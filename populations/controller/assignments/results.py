@@ -31,7 +31,7 @@ from populations.controller.state.leases import Held, Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leaders_of, team_of
 from populations.controller.state.transaction import Transaction
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
 from populations.records.rows import (
     AssignmentRow,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from arena.types import PolicyId
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import Window
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.records.rows import EventRow, Json
 
 RAISED, CLEARED = "alert", "alert_cleared"

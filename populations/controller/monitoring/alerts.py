@@ -17,7 +17,7 @@ from populations.controller.indexes.raised_alerts import CLEARED, RAISED, docume
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.pbt.scheduler import interval, mark_of
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from arena.metrics.sink import Sink
 from arena.users_code import guarded, split_lines
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 
 logger = logging.getLogger(__name__)
 

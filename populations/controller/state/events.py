@@ -9,7 +9,7 @@ from arena.checkpoints.manifest import Manifest
 from arena.types import LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Finished, Heartbeat, Hello
 from populations.core import Exploration
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.league.ratings import Ratings
 
 

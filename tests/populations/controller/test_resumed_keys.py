@@ -48,7 +48,7 @@ from populations.controller.state.goals import bound_at_any_time
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
 from populations.core import OpponentRequest, Opponents
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.matchmaking.drawing import draw_opponents, with_latest
 from populations.pbt.scheduler import next_mark
 from populations.records.rows import EventRow, PolicyRow, TallyRow

@@ -13,8 +13,8 @@ import pytest
 
 from arena.errors import ConfigError
 from populations.config.hooks import Hook
-from populations.findings import Finding
 from populations.hooks.calls import Place, begin_place, write_place
+from populations.hooks.findings import Finding
 from populations.hooks.process import HookSettings
 from populations.hooks.supervisor import HookProcess, check_hooks
 from populations.records.rows import EventRow, RunRow

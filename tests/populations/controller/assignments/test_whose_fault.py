@@ -20,7 +20,7 @@ from arena.wire.messages import Evaluate, Failed, Train
 from populations.config.run_config import validate_config
 from populations.config.run_file import learner_setup, new_run_file
 from populations.controller.state.state import make_state
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.records.rows import EventRow
 from populations.simulation.world import World, make_tables, start
 from tests.populations.controller.simulated import (

@@ -15,7 +15,7 @@ from populations.controller.indexes.raised_alerts import (
     raised_by,
     resumed,
 )
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.records.rows import EventRow
 
 

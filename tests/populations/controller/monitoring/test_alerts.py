@@ -26,7 +26,7 @@ from populations.controller.state.events import (
 from populations.controller.state.state import make_state
 from populations.core import Member
 from populations.decisions import Decision, NotReady
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.league.league import League
 from populations.pbt.selection import evidence_about
 from populations.pbt.settings import PbtConfig

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from populations.controller.monitoring.sinks import Sinks
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 
 
 @dataclass

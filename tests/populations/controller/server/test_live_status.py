@@ -23,7 +23,7 @@ from populations.controller.server.live_status import (
 from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.events import HeartbeatReceived
 from populations.controller.state.leases import Held, Learner, Pause
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from tests.populations.controller.simulated import World, make_world
 
 

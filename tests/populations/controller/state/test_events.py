@@ -36,7 +36,7 @@ from populations.controller.state.events import (
     Ticked,
 )
 from populations.core import Exploration
-from populations.findings import Finding
+from populations.hooks.findings import Finding
 from populations.records.rows import CheckpointRow, EventRow, GhostRow, Json
 from tests.populations.controller.simulated import World, make_world
 
