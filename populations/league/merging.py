@@ -204,7 +204,8 @@ class Merge:
         }
 
 
-Result = RecordRow | PairRow
+ResultRow = RecordRow | PairRow
+"""Row that a merge changes."""
 
 
 class _Changes:
@@ -212,27 +213,27 @@ class _Changes:
 
     def __init__(self, league: League) -> None:
         self._league = league
-        self.kept: dict[RecordKey | PairKey, Result] = {}
-        self.gone: dict[RecordKey | PairKey, Result] = {}
+        self.kept: dict[RecordKey | PairKey, ResultRow] = {}
+        self.gone: dict[RecordKey | PairKey, ResultRow] = {}
         self._new: set[RecordKey | PairKey] = set()
 
-    def put(self, row: Result, *, is_new: bool) -> None:
+    def put(self, row: ResultRow, *, is_new: bool) -> None:
         """Put a row, and note whether there was none."""
         self._league.put(row)
         self.note_kept(row, is_new=is_new)
 
-    def note_kept(self, row: Result, *, is_new: bool) -> None:
+    def note_kept(self, row: ResultRow, *, is_new: bool) -> None:
         """Note a row that the payoff has changed by itself."""
         self.kept[row.key] = row
         if is_new:
             self._new.add(row.key)
 
-    def drop(self, row: Result) -> None:
+    def drop(self, row: ResultRow) -> None:
         """Take a row of an evaluated entrant out."""
         self._league.drop(row)
         self.note_gone(row)
 
-    def note_gone(self, row: Result) -> None:
+    def note_gone(self, row: ResultRow) -> None:
         """Note that a row is no more."""
         self.kept.pop(row.key, None)
         if row.key in self._new:
@@ -241,7 +242,7 @@ class _Changes:
             self.gone[row.key] = row
 
 
-def apply_merge(league: League, merge: Merge) -> tuple[list[Result], list[Result]]:
+def apply_merge(league: League, merge: Merge) -> tuple[list[ResultRow], list[ResultRow]]:
     """Take players out of a league that are gone; keep what they say of others, and their sums.
 
     Returns:
