@@ -14,7 +14,6 @@ even: TLeague's AdaEvoExploiter (Sun et al., 2020).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -41,53 +40,15 @@ EVEN_FROM, EVEN_TO = 0.2, 0.5
 """Range of win rates of an exploiter's ghost that is worth continuing from."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRule:
-    """Rule for leaving ghosts.
+def next_mark(agent_steps: int, *, phase: int) -> int:
+    """Return the agent steps until the next moment at which a ghost may be due, at least 1.
 
-    Attributes:
-        phase_agent_steps: Least number of agent steps between two ghosts.
-        timeout_phases: Phases after which a ghost is left in any case.
-        win_rate: Win rate against every required opponent above which a policy leaves a ghost
-            before the timeout.
-        constants: ``paper``: main agents leave a ghost each phase, whatever their win rates.
+    Args:
+        agent_steps: Agent steps since the last ghost.
+        phase: Least number of agent steps between two ghosts.
     """
-
-    phase_agent_steps: int
-    timeout_phases: int = 2
-    win_rate: float = 0.7
-    constants: Constants = "pseudocode"
-
-    def why(self, role: str, *, agent_steps: int, win_rates: FloatArray) -> str | None:
-        """Return the reason for leaving a ghost now, in words; None if there is none.
-
-        Args:
-            role: Role of the policy.
-            agent_steps: Agent steps since its last ghost.
-            win_rates: Win rates against the required opponents that it has met: the latest main
-                agents for a main exploiter, all ghosts for the others. float64 [N], N may be 0.
-        """
-        # The phase is a lower limit for every role.
-        if agent_steps < self.phase_agent_steps:
-            return None
-        if role == MAIN and self.constants == "paper":
-            return f"{agent_steps:,} agent steps since the last one"
-        # The weakest result decides; without any result there is no claim to have beaten all.
-        if win_rates.size and float(win_rates.min()) > self.win_rate:
-            return f"it beats all {win_rates.size} that it has met more often than {self.win_rate}"
-        if agent_steps >= self.timeout_phases * self.phase_agent_steps:
-            return f"{agent_steps:,} agent steps since the last one: {self.timeout_phases} phases"
-        return None
-
-    def next_mark(self, agent_steps: int) -> int:
-        """Return the agent steps until the next moment at which a ghost may be due, at least 1.
-
-        Args:
-            agent_steps: Agent steps since the last ghost.
-        """
-        phase = self.phase_agent_steps
-        # After the first phase a ghost may be due at each further multiple.
-        return phase - agent_steps if agent_steps < phase else phase - agent_steps % phase
+    # After the first phase a ghost may be due at each further multiple.
+    return phase - agent_steps if agent_steps < phase else phase - agent_steps % phase
 
 
 def reset_probability(role: str, *, league_exploiter: float = LEAGUE_RESET_PROBABILITY) -> float:

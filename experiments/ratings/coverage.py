@@ -108,7 +108,7 @@ def measure(
                 anchors=[RANDOM_BOT],
                 num_resamples=NUM_RESAMPLES,
                 rng=rng,
-            ).ratings[:, order]
+            )[:, order]
             shares[2].add(skills[1:], *_percentiles(drawn[:, 1:]))
             gaps = drawn[:, pairs[:, 0]] - drawn[:, pairs[:, 1]]
             shares[3].add(skills[pairs[:, 0]] - skills[pairs[:, 1]], *_percentiles(gaps))

@@ -59,26 +59,6 @@ MAX_NEW_GENERATIONS = 1000
 """Most generations of a policy since a backup. Each has a row, and is over in seconds at best."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adoption:
-    """Changes to a restored journal.
-
-    Attributes:
-        rows: Rows to commit, without `RunRow` and events.
-        notes: Notes for events.
-        refused: Reason why a checkpoint was not adopted though it fits the run, by key.
-        agent_steps: Agent steps of the policies since the backup.
-        num_finished: Least number of assignments that finished after the backup: each makes at most
-            one checkpoint per population.
-    """
-
-    rows: list[Row]
-    notes: list[Note]
-    refused: Mapping[str, str]
-    agent_steps: int
-    num_finished: int
-
-
 def adopt(tables: Tables, found: Survey, *, since_s: float) -> Adoption:
     """Decide about the rows of a restored journal. Pure.
 
@@ -95,41 +75,38 @@ def adopt(tables: Tables, found: Survey, *, since_s: float) -> Adoption:
     speed = max((row.speed for row in tables.policies.values()), default=0.0)
     per_s = MAX_SPEED_UP * speed if speed > 0.0 else MAX_PER_S
     most = int(min(per_s * (max(since_s, 0.0) + SLACK_S), MAX_AGENT_STEPS))
-    draft = _Draft(tables, found, most)
+    adoption = Adoption(tables, found, most)
     for policy in tables.policies.values():
         # Policies first: a ghost may be of a checkpoint that is adopted here.
-        draft.take(policy)
+        adoption.take(policy)
     for ghost in tables.ghosts.values():
         if not ghost.linked and ghost.key in found.ghosts:
             # It was linked after the backup.
-            draft.ghosts[ghost.key] = replace(ghost, linked=True)
+            adoption.ghosts[ghost.key] = replace(ghost, linked=True)
     # After all policies and ghosts, whose new rows say what is needed.
-    draft.forget_removed()
+    adoption.forget_removed()
     for assignment in tables.assignments.values():
         # Its decision is of the backup's time, and may have been carried out since.
-        draft.others.append(replace(assignment, status="failed", reason=RESTORED))
+        adoption.others.append(replace(assignment, status="failed", reason=RESTORED))
         data: dict[str, Json] = {"failure": "repair", "reason": RESTORED}
-        draft.notes.append(("assignment_failed", str(assignment.assignment_id), data))
-    return Adoption(
-        rows=[
-            *draft.checkpoints.values(),
-            *draft.policies.values(),
-            *draft.ghosts.values(),
-            *draft.others,
-        ],
-        notes=draft.notes,
-        refused=draft.refused,
-        agent_steps=sum(
-            row.agent_steps - tables.policies[row.policy].agent_steps
-            for row in draft.policies.values()
-        ),
-        num_finished=max(draft.num_new.values(), default=0),
-    )
+        adoption.notes.append(("assignment_failed", str(assignment.assignment_id), data))
+    return adoption
 
 
 @dataclass(slots=True)
-class _Draft:
-    """Changed rows, while they are being decided."""
+class Adoption:
+    """Changes to a restored journal.
+
+    Attributes:
+        tables: Rows of the backup; not changed.
+        found: Content of the store.
+        most_agent_steps: Agent steps that a policy may have trained since the backup.
+        refused: Reason why a checkpoint was not adopted though it fits the run, by key.
+        checkpoints: Rows to commit, by key, as are ``ghosts``; by policy are ``policies``.
+        others: Further rows to commit, without `RunRow` and events.
+        notes: Notes for events.
+        num_new: New checkpoints of each population.
+    """
 
     tables: Tables
     found: Survey
@@ -141,6 +118,27 @@ class _Draft:
     others: list[Row] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     num_new: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def rows(self) -> list[Row]:
+        """Rows to commit, without `RunRow` and events."""
+        checkpoints, policies, ghosts = self.checkpoints, self.policies, self.ghosts
+        return [*checkpoints.values(), *policies.values(), *ghosts.values(), *self.others]
+
+    @property
+    def agent_steps(self) -> int:
+        """Agent steps of the policies since the backup."""
+        before = self.tables.policies
+        return sum(
+            row.agent_steps - before[row.policy].agent_steps for row in self.policies.values()
+        )
+
+    @property
+    def num_finished(self) -> int:
+        """Least number of assignments that finished after the backup: each makes at most one
+        checkpoint per population.
+        """
+        return max(self.num_new.values(), default=0)
 
     def take(self, policy: PolicyRow) -> None:
         """Let a policy continue from its newest checkpoint, and record its ghosts."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +40,6 @@ MENDED = "rows_mended"
 Rowids = Mapping[Table[Any], Sequence[int]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Removed:
-    """Rows that others replace.
-
-    Attributes:
-        rowids: Rows to remove, by table: damaged ones, and all sums if one of them is.
-        details: The backup's details that stand for some of them.
-        data: Damaged rows by table.
-    """
-
-    rowids: Rowids
-    details: Sequence[Row]
-    data: Mapping[str, Json]
-
-
 class _Lost(Exception):
     """Tallies that nobody has any more, so that nothing can be added up."""
 
@@ -74,33 +59,39 @@ def mend_rows(path: Path, *, backup: Path, run_file: RunFile, utc: str) -> bool:
     Raises:
         StorageError: If the disk refuses.
     """
-    removed = _find(path, backup)
-    if removed is None or not removed.rowids:
+    found = _find(path, backup)
+    if found is None or not found[0]:
         return False
+    rowids, details, data = found
     with Journal.open(path) as journal:
         try:
-            journal.mend(removed.rowids, _made_again(journal, removed, run_file, utc=utc))
+            rows = _made_again(journal, rowids, run_file, utc=utc, data=data)
+            journal.mend(rowids, chain(details, rows))
         except _Lost:
             return False
     return True
 
 
 def _made_again(
-    journal: Journal, removed: _Removed, run_file: RunFile, *, utc: str
+    journal: Journal, removed: Rowids, run_file: RunFile, *, utc: str, data: Mapping[str, Json]
 ) -> Iterator[Row]:
     """Yield rows in the place of removed ones; later ones follow from those before."""
-    yield from removed.details
-    if PAIRS in removed.rowids:
+    if PAIRS in removed:
         yield from _sums(journal, run_file)
-    if RATINGS in removed.rowids:
+    if RATINGS in removed:
         yield from _fit(journal, run_file)
     yield EventRow(
-        sequence=journal.load().num_events + 1, time=utc, kind=MENDED, subject="", data=removed.data
+        sequence=journal.load().num_events + 1, time=utc, kind=MENDED, subject="", data=data
     )
 
 
-def _find(path: Path, backup: Path) -> _Removed | None:
-    """Return the damaged rows; None: some of them cannot be mended."""
+def _find(path: Path, backup: Path) -> tuple[Rowids, list[Row], dict[str, Json]] | None:
+    """Find what others are to replace.
+
+    Returns:
+        Rows to remove, damaged ones and all sums if one of them is; the backup's details that stand
+        for some of them; the number of damaged ones by table. None: some cannot be mended.
+    """
     rowids: dict[Table[Any], Sequence[int]] = {}
     sums: dict[Table[Any], Sequence[int]] = {}
     details: list[Row] = []
@@ -128,7 +119,7 @@ def _find(path: Path, backup: Path) -> _Removed | None:
     # They are added up together, in the order of their first tallies.
     if not rowids.keys().isdisjoint(sums):
         rowids |= sums
-    return _Removed(rowids=rowids, details=details, data=data)
+    return rowids, details, data
 
 
 def _of_backup(backup: Path, table: Table[Any]) -> Mapping[int, Any]:

@@ -226,10 +226,10 @@ def refold(
 
 
 def _merge(league: League, merge: Merge, folded: Aggregates) -> None:
-    changed = apply_merge(league, merge)
-    for row in changed.gone:
+    kept, gone = apply_merge(league, merge)
+    for row in gone:
         folded.delete(row)
-    for row in changed.kept:
+    for row in kept:
         folded.put(row)
 
 

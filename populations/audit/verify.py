@@ -42,6 +42,7 @@ from populations.records.rows import (
     GenerationRow,
     GhostRow,
     PolicyRow,
+    RunRow,
 )
 from populations.records.tables import ARCHIVED, Tables
 from populations.storage.archive import check_archive
@@ -57,20 +58,32 @@ Made = tuple[AssignmentId, PolicyId]
 
 
 @dataclass(slots=True, kw_only=True)
-class AssignmentSums:
-    """Sums over assignments.
+class Sums:
+    """Sums over events and assignments.
 
     Attributes:
-        finished: Number of finished ones.
+        num_events: Number of events.
+        has_gap: Whether their sequence numbers have gaps.
+        donors: Donor of each event ``exploited``, by its sequence.
+        adopted: Agent steps of each policy in assignments of which only a checkpoint is left.
+        removed: Agent steps of checkpoints whose rows were removed.
+        generations: Generations whose rows were removed.
+        finished: Number of finished assignments.
         training: Number of finished training assignments with agent steps.
         evaluation: Number of finished evaluation assignments.
         agent_steps: Agent steps of finished ones.
         matches: Matches of finished ones.
         trained: Agent steps of each policy in finished ones.
         matches_of: Matches of each assignment.
-        last: Highest id; 0 without one.
+        last: Highest id of an assignment; 0 without one.
     """
 
+    num_events: int = 0
+    has_gap: bool = False
+    donors: dict[int, object] = field(default_factory=dict)
+    adopted: Counter[PolicyId] = field(default_factory=Counter)
+    removed: dict[Made, int] = field(default_factory=dict)
+    generations: dict[Entrant, GenerationRow] = field(default_factory=dict)
     finished: int = 0
     training: int = 0
     evaluation: int = 0
@@ -80,84 +93,53 @@ class AssignmentSums:
     matches_of: dict[AssignmentId, int] = field(default_factory=dict)
     last: int = 0
 
+    def add_events(self, rows: Iterable[EventRow]) -> None:
+        """Add all events."""
+        for row in rows:
+            self.num_events += 1
+            self.has_gap = self.has_gap or row.sequence != self.num_events
+            if row.kind == "exploited":
+                self.donors[row.sequence] = row.data.get("donor")
+            before, after = row.data.get("agent_steps_before"), row.data.get("agent_steps")
+            if row.kind == ADOPTED and isinstance(before, int) and isinstance(after, int):
+                self.adopted[PolicyId(row.subject)] += after - before
+            for gone in removed_checkpoints([row]):
+                self.removed[gone.assignment_id, gone.policy] = gone.agent_steps
+            self.generations.update(removed_generations([row]))
 
-def add_assignments(
-    rows: Iterable[AssignmentRow],
-    checkpoints: Mapping[str, CheckpointRow],
-    *,
-    removed: Mapping[Made, int],
-) -> AssignmentSums:
-    """Return the sums over all assignments.
+    def add_assignments(
+        self, rows: Iterable[AssignmentRow], checkpoints: Mapping[str, CheckpointRow]
+    ) -> None:
+        """Add all assignments, after the events.
 
-    Args:
-        rows: All assignments.
-        checkpoints: Recorded checkpoints.
-        removed: Agent steps of those whose rows were removed.
-    """
-    # An assignment with several trainees stores only the sum of their steps, so the steps of each
-    # are the difference between its checkpoint and its counter at the start.
-    made = {(row.assignment_id, row.policy): row.agent_steps for row in checkpoints.values()}
-    made.update(removed)
-    sums = AssignmentSums()
-    for row in rows:
-        sums.matches_of[row.assignment_id] = row.matches
-        sums.last = max(sums.last, row.assignment_id)
-        if row.status != "finished":
-            continue
-        sums.finished += 1
-        sums.agent_steps += row.agent_steps
-        sums.matches += row.matches
-        if not isinstance(row.message, Train):
-            sums.evaluation += 1
-            continue
-        # Assignments that only published an initial checkpoint are not counted.
-        sums.training += row.agent_steps > 0
-        trainees = row.message.trainees
-        for trainee in trainees:
-            after = made.get((row.assignment_id, trainee.policy), trainee.agent_steps)
-            alone = len(trainees) == 1
-            sums.trained[trainee.policy] += (
-                row.agent_steps if alone else after - trainee.agent_steps
-            )
-    return sums
-
-
-@dataclass(slots=True, kw_only=True)
-class EventSums:
-    """Sums over events.
-
-    Attributes:
-        number: Number of events.
-        has_gap: Whether their sequence numbers have gaps.
-        donors: Donor of each event ``exploited``, by its sequence.
-        adopted: Agent steps of each policy in assignments of which only a checkpoint is left.
-        removed: Agent steps of checkpoints whose rows were removed.
-        generations: Generations whose rows were removed.
-    """
-
-    number: int = 0
-    has_gap: bool = False
-    donors: dict[int, object] = field(default_factory=dict)
-    adopted: Counter[PolicyId] = field(default_factory=Counter)
-    removed: dict[Made, int] = field(default_factory=dict)
-    generations: dict[Entrant, GenerationRow] = field(default_factory=dict)
-
-
-def add_events(rows: Iterable[EventRow]) -> EventSums:
-    """Return the sums over all events."""
-    sums = EventSums()
-    for row in rows:
-        sums.number += 1
-        sums.has_gap = sums.has_gap or row.sequence != sums.number
-        if row.kind == "exploited":
-            sums.donors[row.sequence] = row.data.get("donor")
-        before, after = row.data.get("agent_steps_before"), row.data.get("agent_steps")
-        if row.kind == ADOPTED and isinstance(before, int) and isinstance(after, int):
-            sums.adopted[PolicyId(row.subject)] += after - before
-        for gone in removed_checkpoints([row]):
-            sums.removed[gone.assignment_id, gone.policy] = gone.agent_steps
-        sums.generations.update(removed_generations([row]))
-    return sums
+        Args:
+            rows: All assignments.
+            checkpoints: Recorded checkpoints.
+        """
+        # An assignment with several trainees stores only the sum of their steps, so the steps of
+        # each are the difference between its checkpoint and its counter at the start.
+        made = {(row.assignment_id, row.policy): row.agent_steps for row in checkpoints.values()}
+        made.update(self.removed)
+        for row in rows:
+            self.matches_of[row.assignment_id] = row.matches
+            self.last = max(self.last, row.assignment_id)
+            if row.status != "finished":
+                continue
+            self.finished += 1
+            self.agent_steps += row.agent_steps
+            self.matches += row.matches
+            if not isinstance(row.message, Train):
+                self.evaluation += 1
+                continue
+            # Assignments that only published an initial checkpoint are not counted.
+            self.training += row.agent_steps > 0
+            trainees = row.message.trainees
+            for trainee in trainees:
+                after = made.get((row.assignment_id, trainee.policy), trainee.agent_steps)
+                alone = len(trainees) == 1
+                self.trained[trainee.policy] += (
+                    row.agent_steps if alone else after - trainee.agent_steps
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,25 +153,6 @@ class Report:
 
     faults: list[str]
     notes: list[str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Records:
-    """One committed state of a journal, with sums over its details.
-
-    Attributes:
-        tables: Rows of the controller's state.
-        work: Sums over assignments.
-        told: Sums over events.
-        tally_faults: Faults of tallies and their aggregates.
-        archives: Ranges of details that have left the journal.
-    """
-
-    tables: Tables
-    work: AssignmentSums
-    told: EventSums
-    tally_faults: list[str]
-    archives: list[ArchiveRow]
 
 
 def verify_run(run_dir: Path) -> Report:
@@ -219,22 +182,22 @@ def _verify_once(run_dir: Path) -> Report:
             reader.integrity_check()
             # All tables of one commit: between two commits the sums below would not add up.
             with reader.snapshot():
-                records = _read(reader, run_file)
+                tables, archives = reader.load(), reader.archives()
+                wrong_rows = list(_check_rows(reader, tables, run_file))
         # Nobody writes to a run that nobody holds.
         loss = find_loss(run_dir) if lock_holder(run_dir) is None else None
     except StorageError as error:
         return Report(faults=[*faults, str(error)], notes=[])
-    tables = records.tables
     faults += _check_files(run_dir, tables)
     if loss is not None:
         faults.append(str(loss))
-    faults += _check_rows(records)
+    faults += [*wrong_rows, *_check_ranges(archives)]
     setup = None if run_file is None else learner_setup(run_file, root=run_dir)
     faults += _check_checkpoints(run_dir, tables, setup)
     faults += _check_ghosts(run_dir, tables, setup)
     if setup is not None:
         faults += _check_games(tables, setup.seats)
-    archived = [check_archive(run_dir, row) for row in records.archives if row.file]
+    archived = [check_archive(run_dir, row) for row in archives if row.file]
     faults += [problem for problem in archived if problem is not None]
     notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
     leftovers = _leftovers(run_dir, tables)
@@ -248,25 +211,6 @@ def _verify_once(run_dir: Path) -> Report:
     return Report(faults=faults, notes=notes)
 
 
-def _read(reader: JournalReader, run_file: RunFile | None) -> _Records:
-    tables = reader.load()
-    told = add_events(reader.all_events())
-    work = add_assignments(reader.all_assignments(), tables.checkpoints, removed=told.removed)
-    return _Records(
-        tables=tables,
-        work=work,
-        told=told,
-        tally_faults=check_tallies(
-            reader.all_tallies(),
-            tables=tables,
-            matches_of=work.matches_of,
-            run_file=run_file,
-            merges=merges(reader.all_events()),
-        ),
-        archives=reader.archives(),
-    )
-
-
 def _check_files(run_dir: Path, tables: Tables) -> Iterator[str]:
     # One that is no YAML has been told.
     with contextlib.suppress(ConfigError):
@@ -278,25 +222,31 @@ def _check_files(run_dir: Path, tables: Tables) -> Iterator[str]:
         yield problem
 
 
-def _check_rows(records: _Records) -> Iterator[str]:
-    tables = records.tables
-    yield from _check_policies(records)
-    yield from _check_run(records)
+def _check_rows(reader: JournalReader, tables: Tables, run_file: RunFile | None) -> Iterator[str]:
+    sums = Sums()
+    sums.add_events(reader.all_events())
+    sums.add_assignments(reader.all_assignments(), tables.checkpoints)
+    yield from _check_policies(tables, sums)
+    yield from _check_run(tables.run, sums)
     yield from _check_open(tables)
-    yield from check_evolution(tables, records.told.generations)
-    yield from records.tally_faults
+    yield from check_evolution(tables, sums.generations)
+    yield from check_tallies(
+        reader.all_tallies(),
+        tables=tables,
+        matches_of=sums.matches_of,
+        run_file=run_file,
+        merges=merges(reader.all_events()),
+    )
     yield from _check_ratings(tables)
-    if records.told.has_gap:
+    if sums.has_gap:
         yield "events: sequence numbers have gaps"
-    for sequence, donor in records.told.donors.items():
+    for sequence, donor in sums.donors.items():
         if donor not in tables.policies:
             yield f"event {sequence}: donor {donor!r} is no policy"
-    yield from _check_ranges(records.archives)
 
 
-def _check_policies(records: _Records) -> Iterator[str]:
-    tables = records.tables
-    trained = records.work.trained + records.told.adopted
+def _check_policies(tables: Tables, sums: Sums) -> Iterator[str]:
+    trained = sums.trained + sums.adopted
     for policy in tables.policies.values():
         for name, value in policy.hyperparameters.items():
             if not math.isfinite(value):
@@ -330,22 +280,21 @@ def _problem_of_current(policy: PolicyRow, tables: Tables) -> str | None:
     return None
 
 
-def _check_run(records: _Records) -> Iterator[str]:
-    run, work, told = records.tables.run, records.work, records.told
+def _check_run(run: RunRow, sums: Sums) -> Iterator[str]:
     counters = {
-        "agent_steps": (run.agent_steps, told.adopted.total() + work.agent_steps),
-        "matches": (run.matches, work.matches),
-        "assignments_finished": (run.assignments_finished, work.finished),
-        "evaluation_assignments": (run.evaluation_assignments, work.evaluation),
-        "training_assignments": (run.training_assignments, work.training),
-        "exploits": (run.exploits, len(told.donors)),
+        "agent_steps": (run.agent_steps, sums.adopted.total() + sums.agent_steps),
+        "matches": (run.matches, sums.matches),
+        "assignments_finished": (run.assignments_finished, sums.finished),
+        "evaluation_assignments": (run.evaluation_assignments, sums.evaluation),
+        "training_assignments": (run.training_assignments, sums.training),
+        "exploits": (run.exploits, len(sums.donors)),
     }
     for name, (counted, added_up) in counters.items():
         if counted != added_up:
             yield f"run: {name} is {counted}, but what was committed adds up to {added_up}"
     # A number given out twice would let a late result fit another assignment.
-    if run.next_assignment <= work.last:
-        yield f"run: next_assignment is {run.next_assignment}, but {work.last} was given out"
+    if run.next_assignment <= sums.last:
+        yield f"run: next_assignment is {run.next_assignment}, but {sums.last} was given out"
 
 
 def _check_ranges(archives: list[ArchiveRow]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from arena.config import Model
 from arena.errors import ConfigError
 from populations.config.sections import PopulationConfig
 from populations.fields import Share
-from populations.roles import MAIN, deal_roles, has_exploiters
+from populations.roles import MAIN, Constants, FloatArray, deal_roles, has_exploiters
 
 INITIAL = "initial"
 NEAREST_EVEN = "nearest_even"
@@ -41,6 +41,37 @@ class RolesConfig(Model):
 
     reset_probability: Share = 0.25
     """How often a league exploiter starts again after a ghost; main exploiters always do."""
+
+    def why_ghost(
+        self,
+        role: str,
+        *,
+        agent_steps: int,
+        win_rates: FloatArray,
+        phase: int,
+        constants: Constants,
+    ) -> str | None:
+        """Return the reason for leaving a ghost now, in words; None if there is none.
+
+        Args:
+            role: Role of the policy.
+            agent_steps: Agent steps since its last ghost.
+            win_rates: Win rates against the required opponents that it has met: the latest main
+                agents for a main exploiter, all ghosts for the others. float64 [N], N may be 0.
+            phase: Least number of agent steps between two ghosts.
+            constants: ``paper``: main agents leave a ghost each phase, whatever their win rates.
+        """
+        # The phase is a lower limit for every role.
+        if agent_steps < phase:
+            return None
+        if role == MAIN and constants == "paper":
+            return f"{agent_steps:,} agent steps since the last one"
+        # The weakest result decides; without any result there is no claim to have beaten all.
+        if win_rates.size and float(win_rates.min()) > self.win_rate:
+            return f"it beats all {win_rates.size} that it has met more often than {self.win_rate}"
+        if agent_steps >= self.timeout_phases * phase:
+            return f"{agent_steps:,} agent steps since the last one: {self.timeout_phases} phases"
+        return None
 
     @property
     def is_imported(self) -> bool:

@@ -5,8 +5,9 @@ Shapes: N candidates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,19 @@ from populations.core import FloatArray, OpponentRequest
 TRAINEE = PolicyId("player/p000")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class League:
-    """State of a league when opponents are drawn.
+def request_of(
+    *,
+    num_ghosts: int,
+    num_latest: int,
+    num_opponents: int = 8,
+    is_own: bool = True,
+    win_rate: float | None = 0.5,
+    is_rated: bool = True,
+    role: str = "main",
+) -> OpponentRequest:
+    """Return the request of a league; its columns can be written to, so that it shows.
 
-    Attributes:
-        name: Name in messages.
+    Args:
         num_ghosts: Number of ghosts.
         num_latest: Number of other policies' latest checkpoints.
         num_opponents: Opponents to draw.
@@ -32,69 +40,16 @@ class League:
         is_rated: Whether players have ratings.
         role: Role of the trainee.
     """
-
-    name: str
-    num_ghosts: int
-    num_latest: int
-    num_opponents: int = 8
-    is_own: bool = True
-    win_rate: float | None = 0.5
-    is_rated: bool = True
-    role: str = "main"
-
-
-NOBODY = League(name="a league of nobody", num_ghosts=0, num_latest=0, is_own=False)
-
-LEAGUES = (
-    League(
-        name="a league without a ghost (every run begins so)",
-        num_ghosts=0,
-        num_latest=3,
-        win_rate=None,
-        is_rated=False,
-    ),
-    League(name="a league of one policy without a ghost", num_ghosts=0, num_latest=0),
-    League(name="a league of one policy with one ghost", num_ghosts=1, num_latest=0),
-    League(name="a league with six ghosts", num_ghosts=6, num_latest=3),
-    League(
-        name="a league without ratings", num_ghosts=6, num_latest=3, win_rate=None, is_rated=False
-    ),
-    League(name="a league whose ghosts are all beaten", num_ghosts=6, num_latest=3, win_rate=1.0),
-    League(name="a league whose ghosts always win", num_ghosts=6, num_latest=3, win_rate=0.0),
-    League(name="an assignment with one opponent", num_ghosts=6, num_latest=3, num_opponents=1),
-    League(name="an assignment with 64 opponents", num_ghosts=6, num_latest=3, num_opponents=64),
-    League(name="opponents of another population", num_ghosts=6, num_latest=3, is_own=False),
-    League(
-        name="opponents of another population without a ghost",
-        num_ghosts=0,
-        num_latest=3,
-        is_own=False,
-        is_rated=False,
-    ),
-    League(
-        name="opponents of another population without active policies",
-        num_ghosts=6,
-        num_latest=0,
-        is_own=False,
-    ),
-    League(name="a main exploiter's assignment", num_ghosts=6, num_latest=3, role="main_exploiter"),
-    League(name="a league with 300 ghosts", num_ghosts=300, num_latest=7),
-)
-
-
-def request_of(league: League) -> OpponentRequest:
-    """Return the request of a league; its columns can be written to, so that it shows."""
-    name = "player" if league.is_own else "other"
-    ghosts = [_ghost(number, population=name) for number in range(league.num_ghosts)]
-    latest = [_latest(number + 1, population=name) for number in range(league.num_latest)]
+    name = "player" if is_own else "other"
+    ghosts = [_ghost(number, population=name) for number in range(num_ghosts)]
+    latest = [_latest(number + 1, population=name) for number in range(num_latest)]
 
     def record(candidates: Candidates) -> tuple[FloatArray, FloatArray]:
-        share = league.win_rate
-        matches = np.full(len(candidates), 0.0 if share is None else 20.0)
-        return matches * (share or 0.0), matches * (1.0 - (share or 0.0))
+        matches = np.full(len(candidates), 0.0 if win_rate is None else 20.0)
+        return matches * (win_rate or 0.0), matches * (1.0 - (win_rate or 0.0))
 
     def ratings(candidates: Candidates) -> FloatArray:
-        known = candidates.agent_steps / 10.0 if league.is_rated else np.nan
+        known = candidates.agent_steps / 10.0 if is_rated else np.nan
         return np.full(len(candidates), 1.0) * known
 
     def predicted(candidates: Candidates) -> FloatArray:
@@ -106,19 +61,59 @@ def request_of(league: League) -> OpponentRequest:
 
     return OpponentRequest(
         trainee=TRAINEE,
-        role=league.role,
+        role=role,
         entrant=Entrant(f"{TRAINEE}#0"),
         agent_steps=10_000,
-        num_opponents=league.num_opponents,
-        is_own_population=league.is_own,
+        num_opponents=num_opponents,
+        is_own_population=is_own,
         ghosts=_columns(ghosts),
         latest=_columns(latest),
         record=record,
         predicted=predicted,
         ratings=ratings,
-        trainee_rating=0.0 if league.is_rated else float("nan"),
+        trainee_rating=0.0 if is_rated else float("nan"),
         scores=scores,
     )
+
+
+NOBODY = partial(request_of, num_ghosts=0, num_latest=0, is_own=False)
+
+LEAGUES: Mapping[str, Callable[[], OpponentRequest]] = {
+    "a league without a ghost (every run begins so)": partial(
+        request_of, num_ghosts=0, num_latest=3, win_rate=None, is_rated=False
+    ),
+    "a league of one policy without a ghost": partial(request_of, num_ghosts=0, num_latest=0),
+    "a league of one policy with one ghost": partial(request_of, num_ghosts=1, num_latest=0),
+    "a league with six ghosts": partial(request_of, num_ghosts=6, num_latest=3),
+    "a league without ratings": partial(
+        request_of, num_ghosts=6, num_latest=3, win_rate=None, is_rated=False
+    ),
+    "a league whose ghosts are all beaten": partial(
+        request_of, num_ghosts=6, num_latest=3, win_rate=1.0
+    ),
+    "a league whose ghosts always win": partial(
+        request_of, num_ghosts=6, num_latest=3, win_rate=0.0
+    ),
+    "an assignment with one opponent": partial(
+        request_of, num_ghosts=6, num_latest=3, num_opponents=1
+    ),
+    "an assignment with 64 opponents": partial(
+        request_of, num_ghosts=6, num_latest=3, num_opponents=64
+    ),
+    "opponents of another population": partial(
+        request_of, num_ghosts=6, num_latest=3, is_own=False
+    ),
+    "opponents of another population without a ghost": partial(
+        request_of, num_ghosts=0, num_latest=3, is_own=False, is_rated=False
+    ),
+    "opponents of another population without active policies": partial(
+        request_of, num_ghosts=6, num_latest=0, is_own=False
+    ),
+    "a main exploiter's assignment": partial(
+        request_of, num_ghosts=6, num_latest=3, role="main_exploiter"
+    ),
+    "a league with 300 ghosts": partial(request_of, num_ghosts=300, num_latest=7),
+}
 
 
 def columns_of(request: OpponentRequest) -> Iterator[tuple[str, object]]:

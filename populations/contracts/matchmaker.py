@@ -9,7 +9,7 @@ import numpy as np
 
 from arena.contracts.contract import Subject, name_of
 from arena.users_code import pass_interrupt
-from populations.contracts.leagues import LEAGUES, NOBODY, League, columns_of, request_of
+from populations.contracts.leagues import LEAGUES, NOBODY, columns_of
 from populations.core import Matchmaker, OpponentRequest, Opponents
 from populations.matchmaking.make import UsersMatchmaker, make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
@@ -40,14 +40,14 @@ def check_matchmaker(
     subject = Subject(name_of(matchmaker))
     drawing = _made(subject, matchmaker, options or {}, launch_directory)
     subject.takes(drawing, "draw", None, rng=None)
-    answers = [_draw(subject, drawing, league) for league in LEAGUES]
+    answers = [_draw(subject, drawing, name) for name in LEAGUES]
     # In another order: a state of its own would show.
-    for league, answer in reversed(list(zip(LEAGUES, answers, strict=True))):
-        again = _draw(subject, drawing, league)
-        found = f"{_told(answer)}, then {_told(again)} of {league.name}"
+    for name, answer in reversed(list(zip(LEAGUES, answers, strict=True))):
+        again = _draw(subject, drawing, name)
+        found = f"{_told(answer)}, then {_told(again)} of {name}"
         subject.must(FUNCTION, again == answer, found=found)
     try:
-        drawn = drawing.draw(request_of(NOBODY), rng=np.random.default_rng(0))
+        drawn = drawing.draw(NOBODY(), rng=np.random.default_rng(0))
     except BaseException as error:
         pass_interrupt(error)
         return
@@ -75,21 +75,21 @@ def _made(
     return made.matchmaker if isinstance(made, UsersMatchmaker) else made
 
 
-def _draw(subject: Subject, matchmaker: Matchmaker, league: League) -> Opponents:
-    request = request_of(league)
+def _draw(subject: Subject, matchmaker: Matchmaker, name: str) -> Opponents:
+    request = LEAGUES[name]()
     before = dict(columns_of(request))
     with (
         subject.drawing("draw must draw from rng alone"),
-        subject.obeying(f"draw must answer {league.name}"),
+        subject.obeying(f"draw must answer {name}"),
     ):
         drawn = matchmaker.draw(request, rng=np.random.default_rng(3))
     after = dict(columns_of(request))
-    changed = [name for name in before if before[name] != after[name]]
+    changed = [column for column in before if before[column] != after[column]]
     subject.must("draw must not change its request", not changed, got=changed)
     subject.must(
         "draw must return populations.core.Opponents", isinstance(drawn, Opponents), got=drawn
     )
-    _check_numbers(subject, drawn, request, league)
+    _check_numbers(subject, drawn, request, name)
     offered = {
         # Equal by all that they hold, so that no made-up candidate passes.
         *(request.ghosts[index] for index in range(len(request.ghosts))),
@@ -101,9 +101,7 @@ def _draw(subject: Subject, matchmaker: Matchmaker, league: League) -> Opponents
     return drawn
 
 
-def _check_numbers(
-    subject: Subject, drawn: Opponents, request: OpponentRequest, league: League
-) -> None:
+def _check_numbers(subject: Subject, drawn: Opponents, request: OpponentRequest, name: str) -> None:
     mirrors = cast("object", drawn.num_mirrors)
     is_number = isinstance(mirrors, int | np.integer) and mirrors >= 0
     subject.must("num_mirrors must be a whole number, at least 0", is_number, got=mirrors)
@@ -115,7 +113,7 @@ def _check_numbers(
     subject.must(
         "num_mirrors and players must sum to request.num_opponents",
         number == request.num_opponents,
-        found=f"{number} of {request.num_opponents} in {league.name}",
+        found=f"{number} of {request.num_opponents} in {name}",
     )
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from functools import partial
 
 import numpy as np
 
 from arena.contracts.contract import Subject, name_of
 from populations.config.sections import GhostsConfig
 from populations.core import Thinning, ThinningRequest
-from populations.thinning.make import UsersThinning, make_thinning
+from populations.thinning.make import make_thinning, places_of
 
 FUNCTION = "choose must be a function of its request: equal requests, equal answers"
 
@@ -44,21 +45,20 @@ def check_thinning(
     else:
         made = subject.made(thinning, rule, keys) if isinstance(thinning, type) else thinning
     subject.takes(made, "choose", None)
-    guarded = made if isinstance(made, UsersThinning) else UsersThinning(rule=made)
-    answers = [_choose(subject, guarded, name) for name in POOLS]
+    answers = [_choose(subject, made, name) for name in POOLS]
     for name, answer in reversed(list(zip(POOLS, answers, strict=True))):
-        again = _choose(subject, guarded, name)
+        again = _choose(subject, made, name)
         subject.must(FUNCTION, again == answer, found=f"{answer}, then {again} of {name}")
 
 
-def _choose(subject: Subject, thinning: UsersThinning, name: str) -> tuple[int, ...]:
-    request, before = _request(POOLS[name]), _request(POOLS[name])
+def _choose(subject: Subject, thinning: Thinning, name: str) -> tuple[int, ...]:
+    request, before = POOLS[name](), POOLS[name]()
     with (
         subject.drawing("choose must draw nothing"),
         # The run's own check of the answer, which names the rule that it breaks.
         subject.obeying(f"choose must answer {name}"),
     ):
-        places = thinning.choose(request)
+        places = places_of(thinning.choose(request), request)
     changed = [
         one.name
         for one in fields(request)
@@ -73,36 +73,30 @@ def _choose(subject: Subject, thinning: UsersThinning, name: str) -> tuple[int, 
     return places
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Pool:
-    """Full pool of ghosts of three policies, or of one."""
-
-    num_policies: int = 3
-    num_needed: int = 0
-    num_to_go: int = 4
-    is_rated: bool = True
-
-
 NUM_GHOSTS = 12
 
-POOLS: Mapping[str, _Pool] = {
-    "a full pool of 12 ghosts": _Pool(),
-    "a pool without ratings": _Pool(is_rated=False),
-    "a pool whose newest ghosts are needed": _Pool(num_needed=4),
-    "a pool in which every ghost is needed": _Pool(num_needed=NUM_GHOSTS),
-    "a pool from which nothing must go": _Pool(num_to_go=0),
-    "a pool of one policy": _Pool(num_policies=1),
-}
 
-
-def _request(pool: _Pool) -> ThinningRequest:
+def _request(
+    *, num_policies: int = 3, num_needed: int = 0, num_to_go: int = 4, is_rated: bool = True
+) -> ThinningRequest:
+    """Return the request about a full pool of ghosts."""
     ratings = np.linspace(0.0, 300.0, NUM_GHOSTS)
-    ratings = ratings if pool.is_rated else np.full(NUM_GHOSTS, np.nan)
+    ratings = ratings if is_rated else np.full(NUM_GHOSTS, np.nan)
     return ThinningRequest(
-        policies=np.arange(NUM_GHOSTS) % pool.num_policies,
+        policies=np.arange(NUM_GHOSTS) % num_policies,
         agent_steps=np.arange(1, NUM_GHOSTS + 1) * 1000,
         ratings=ratings,
-        lows=ratings - 50.0 if pool.is_rated else np.full(NUM_GHOSTS, -np.inf),
-        is_needed=np.arange(NUM_GHOSTS) >= NUM_GHOSTS - pool.num_needed,
-        num_to_go=pool.num_to_go,
+        lows=ratings - 50.0 if is_rated else np.full(NUM_GHOSTS, -np.inf),
+        is_needed=np.arange(NUM_GHOSTS) >= NUM_GHOSTS - num_needed,
+        num_to_go=num_to_go,
     )
+
+
+POOLS: Mapping[str, Callable[[], ThinningRequest]] = {
+    "a full pool of 12 ghosts": _request,
+    "a pool without ratings": partial(_request, is_rated=False),
+    "a pool whose newest ghosts are needed": partial(_request, num_needed=4),
+    "a pool in which every ghost is needed": partial(_request, num_needed=NUM_GHOSTS),
+    "a pool from which nothing must go": partial(_request, num_to_go=0),
+    "a pool of one policy": partial(_request, num_policies=1),
+}

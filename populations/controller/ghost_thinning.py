@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from arena.types import Digest
 from arena.users_code import guarded
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import RemoveCheckpoints
@@ -26,9 +25,10 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import GhostsByOrigin, ghosts_by_origin
 from populations.controller.state.transaction import Transaction
 from populations.core import ThinningRequest
+from populations.hooks.findings import Finding
 from populations.records.rows import GhostRow, Json
 from populations.roles import MAIN
-from populations.thinning.make import make_thinning
+from populations.thinning.make import make_thinning, places_of
 
 INSTEAD = "spread"
 """Rule that chooses where a user's own one fails."""
@@ -123,7 +123,7 @@ def _choose(
         return INSTEAD, make_thinning(INSTEAD, config).choose(request), problem
 
     rule, going, problem = guarded(
-        lambda: (config.thinning, state.thinning.choose(request), ""),
+        lambda: (config.thinning, places_of(state.thinning.choose(request), request), ""),
         instead,
         what=f"thinning the ghosts of {population}",
     )

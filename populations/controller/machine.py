@@ -37,10 +37,10 @@ from populations.controller.state.events import (
     StopRequested,
     StrangerSpoke,
     Ticked,
-    TroubleReported,
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.hooks.findings import Finding
 from populations.league.champions import with_title_of
 from populations.records.rows import GhostRow
 
@@ -123,8 +123,8 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
             for key in event.keys:
                 if key in state.tables.checkpoints:
                     tx.put(replace(state.tables.checkpoints[key], state="deleted"))
-        case TroubleReported():
-            alerts.record(state, tx, event.finding)
+        case Finding():
+            alerts.record(state, tx, event)
         case StopRequested():
             state.stop(tx, reason=event.reason, interrupted=True)
         case Ticked():

@@ -98,10 +98,10 @@ def merge(state: ControllerState, tx: Transaction) -> None:
 
 
 def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
-    changed = apply_merge(state.league, found)
-    for row in changed.gone:
+    kept, gone = apply_merge(state.league, found)
+    for row in gone:
         tx.delete(row)
-    for row in changed.kept:
+    for row in kept:
         tx.put(row)
     # The last fit knew them all: what was evaluated since is not gone.
     num_gone = len(found.gone)

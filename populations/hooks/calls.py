@@ -16,7 +16,6 @@ from typing import Any
 
 from arena.files import read_json_object, write_own
 from populations.config.hooks import Hook
-from populations.config.sections import AlertKind
 from populations.records.rows import EventRow, Json
 from populations.storage.database import storage_errors
 
@@ -66,21 +65,6 @@ class Call:
         if isinstance(self.hook, str):
             return f"{self.kind}: {self.hook}"
         return f"{self.kind}[{self.place}]: {self.hook[0]}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookTold:
-    """A hook or an export failed, or works again.
-
-    Attributes:
-        alert: Kind of the alert.
-        subject: Name of the hook; empty: all of them.
-        problem: Trouble in words; empty: there is none any more.
-    """
-
-    alert: AlertKind
-    subject: str
-    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

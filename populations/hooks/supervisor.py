@@ -19,7 +19,7 @@ from typing import Literal
 from arena.errors import ConfigError
 from arena.processes.parent import Child
 from populations.config.sections import AlertKind
-from populations.hooks.calls import HookTold
+from populations.hooks.findings import Finding
 from populations.hooks.process import HookSettings, ProcessSettings
 from populations.records.rows import Json
 
@@ -89,7 +89,7 @@ class HookProcess:
     _failing: set[str] = field(default_factory=set)
     _well: set[str] = field(default_factory=set)
     """Hooks that were told to be well; each is told so once, for the run may have an alert."""
-    _told: list[HookTold] = field(default_factory=list)
+    _told: list[Finding] = field(default_factory=list)
     _end_at_s: float | None = None
 
     @property
@@ -97,7 +97,7 @@ class HookProcess:
         """Return its process id; None while there is no process."""
         return None if self._process is None else self._process.child.pid
 
-    def poll(self) -> list[HookTold]:
+    def poll(self) -> list[Finding]:
         """Take in what it says, restart it where it has ended; return what is to be told."""
         if self._process is None:
             if self.clock() >= self._retry_at_s:
@@ -113,7 +113,7 @@ class HookProcess:
         *,
         wait: Callable[[float], None] = time.sleep,
         on_wait: Callable[[str, float], None] = lambda name, most_s: None,
-    ) -> list[HookTold]:
+    ) -> list[Finding]:
         """Let it make the calls of the end of the run; return what is to be told.
 
         Args:
@@ -121,7 +121,7 @@ class HookProcess:
             on_wait: Function that is called once, after `SILENT_S`, with the name and with the
                 longest time, in seconds, that is waited still.
         """
-        told: list[HookTold] = []
+        told: list[Finding] = []
         is_silent = True
         begin_s = self.clock()
         self._end_at_s = begin_s + self.end_s
@@ -192,7 +192,7 @@ class HookProcess:
             case {"dropped": int(dropped)}:
                 self._judge("", "")  # it is there
                 what = f"{dropped} calls were dropped since the run began" if dropped else ""
-                self._told.append(HookTold(alert="hooks_behind", subject="", problem=what))
+                self._told.append(Finding("hooks_behind", "", "", what))
             case {"broken": str(reason)}:
                 process.broken = reason
             case {"finished": True}:
@@ -208,7 +208,7 @@ class HookProcess:
         else:
             self._failing.discard(name)
         self._well.add(name)
-        self._told.append(HookTold(alert=self.alert, subject=name, problem=problem))
+        self._told.append(Finding(self.alert, name, name, problem))
 
     def _watch(self, process: _Process) -> None:
         """Notice that it has ended, or hangs."""

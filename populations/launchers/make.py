@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 from arena.wire.address import default_endpoint, next_port
 from arena.wire.in_memory import InMemoryHub
@@ -27,19 +26,9 @@ from populations.launchers.store_keeper import StoreKeeper
 LINGER_S = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Connections:
-    """Ways between a controller and its learners.
-
-    Attributes:
-        transport: Messages.
-        launcher: Processes.
-        store: Process that serves checkpoints; None: all learners see them.
-    """
-
-    transport: ControllerTransport
-    launcher: Launcher
-    store: StoreKeeper | None
+Connections = tuple[ControllerTransport, Launcher, StoreKeeper | None]
+"""Messages between a controller and its learners, their processes, and the process that serves
+checkpoints; None: all learners see them."""
 
 
 @contextmanager
@@ -54,17 +43,17 @@ def make_launcher(
     """
     connect = {"inline": _inline, "local": _local, "ray": _on_ray}[run.run_file.config.launcher]
     with ExitStack() as stack:
-        made = connect(run, stack, notify)
+        transport, launcher, store = connect(run, stack, notify)
         # First of all, learners end.
-        stack.callback(made.launcher.close)
-        yield made
+        stack.callback(launcher.close)
+        yield transport, launcher, store
 
 
 def _inline(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Connections:
     hub = InMemoryHub(run=run.run_file.run, epoch=_next_epoch(run))
     stack.callback(hub.controller.close, linger_s=LINGER_S)
     launcher = InlineLauncher(setup=run.setup, hub=hub)
-    return Connections(transport=hub.controller, launcher=launcher, store=None)
+    return hub.controller, launcher, None
 
 
 def _local(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Connections:
@@ -86,15 +75,15 @@ def _local(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Con
         nice=config.learner_nice,
         keys=None if endpoint is None else run.run_dir / KEYS,
     )
-    return Connections(transport=transport, launcher=launcher, store=store)
+    return transport, launcher, store
 
 
 def _on_ray(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Connections:
     config = run.run_file.config
     # Closed last: it ends what the launcher has left.
-    session = stack.enter_context(ray_session(run.run_file.run, config.ray))
+    host, is_own = stack.enter_context(ray_session(run.run_file.run, config.ray))
     transport = ZmqControllerTransport(
-        config.endpoint or f"tcp://{session.host}:*",
+        config.endpoint or f"tcp://{host}:*",
         run=run.run_file.run,
         epoch=_next_epoch(run),
         # Each learner of a slot has a key of its own, which is in no file here.
@@ -117,11 +106,11 @@ def _on_ray(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Co
         resources=config.ray,
         endpoint=transport.endpoint,
         store=store.endpoint,
-        logs=run.run_dir / "logs" if session.is_own else None,
+        logs=run.run_dir / "logs" if is_own else None,
         admit=admit,
         forget=forget,
     )
-    return Connections(transport=transport, launcher=launcher, store=store)
+    return transport, launcher, store
 
 
 def _store(run: OpenRun, transport: ZmqControllerTransport, stack: ExitStack) -> StoreKeeper:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from arena.config import LearnerSetup
 from arena.wire.keys import holder_of
@@ -61,20 +61,6 @@ class _Learner:
     def has_place(self) -> bool:
         """Return whether it has come to a node; it may have ended there."""
         return self.place.done() and self.place.exception() is None
-
-
-class _Dying(NamedTuple):
-    """Actor that was told to kill its learner.
-
-    Attributes:
-        actor: Handle of the actor.
-        killed: Done when the learner is gone.
-        until_s: How long that is waited for.
-    """
-
-    actor: Any
-    killed: Future[None]
-    until_s: float
 
 
 class RayLauncher:
@@ -120,7 +106,8 @@ class RayLauncher:
         self._forget = forget
         self._num_started = 0
         self._learners: dict[int, _Learner] = {}
-        self._dying: list[_Dying] = []
+        self._dying: list[tuple[Any, Future[None], float]] = []
+        """Actors told to kill their learners, done when these are gone, and how long to wait."""
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Ask for an actor in a slot, after killing its predecessor there."""
@@ -155,7 +142,7 @@ class RayLauncher:
         self._forget(learner.key)
         if learner.has_place:
             killed = learner.actor.kill.remote(dump_stacks).future()
-            self._dying.append(_Dying(learner.actor, killed, time.monotonic() + END_S))
+            self._dying.append((learner.actor, killed, time.monotonic() + END_S))
         else:
             self._ray.kill(learner.actor)
 
@@ -189,7 +176,7 @@ class RayLauncher:
         # A copy: `kill` takes entries out.
         for slot in list(self._learners):
             self.kill(slot)
-        _, left = wait([dying.killed for dying in self._dying], timeout=END_S)
+        _, left = wait([killed for _, killed, _ in self._dying], timeout=END_S)
         if left:
             logger.warning("%d learners did not end within %.0f s", len(left), END_S)
         self._end_dying(now_s=math.inf)
@@ -214,9 +201,10 @@ class RayLauncher:
     def _end_dying(self, *, now_s: float) -> None:
         """End the actors of learners that are gone, and of those that took too long."""
         for dying in list(self._dying):
-            if dying.killed.done() or now_s >= dying.until_s:
+            actor, killed, until_s = dying
+            if killed.done() or now_s >= until_s:
                 # With an actor its learner ends, also where the actor has not answered.
-                self._ray.kill(dying.actor)
+                self._ray.kill(actor)
                 self._dying.remove(dying)
 
 

@@ -12,7 +12,6 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -48,19 +47,6 @@ _ENVIRONMENT = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaySession:
-    """A connection to Ray.
-
-    Attributes:
-        host: Address of this machine that learners can reach.
-        is_own: Whether all of this Ray runs on this machine and ends with the run.
-    """
-
-    host: str
-    is_own: bool
-
-
 def check_ray(settings: RayConfig) -> None:
     """Refuse to go on without Ray, or without a cluster at its address.
 
@@ -85,7 +71,7 @@ def _address(settings: RayConfig) -> str:
 
 
 @contextmanager
-def ray_session(run: str, settings: RayConfig) -> Iterator[RaySession]:
+def ray_session(run: str, settings: RayConfig) -> Iterator[tuple[str, bool]]:
     """Connect to the configured cluster, or start a Ray of the run's own; end what was begun.
 
     Use it in the main thread, under the run's lock: processes of a Ray of its own are killed with
@@ -94,6 +80,10 @@ def ray_session(run: str, settings: RayConfig) -> Iterator[RaySession]:
     Args:
         run: Run's id.
         settings: Configuration of Ray.
+
+    Yields:
+        Address of this machine that learners can reach, and whether all of this Ray runs on this
+        machine and ends with the run.
 
     Raises:
         ConfigError: If there is no Ray, or no cluster at the address.
@@ -115,7 +105,7 @@ def ray_session(run: str, settings: RayConfig) -> Iterator[RaySession]:
             stack.callback(ray.shutdown)
             _join(ray, address)
         host = "127.0.0.1" if is_own else ray.util.get_node_ip_address()
-        yield RaySession(host=host, is_own=is_own)
+        yield host, is_own
 
 
 @contextmanager

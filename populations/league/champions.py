@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,7 +20,7 @@ from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.ratings.model import probability_positive
-from populations.records.rows import RatingsRow
+from populations.records.rows import GhostRow, PolicyRow, RatingsRow
 from populations.records.tables import Tables
 
 LIKELY = 0.9
@@ -35,21 +34,8 @@ EQUAL = 10.0
 """Elo by which lower bounds may differ of players who are equals."""
 
 
-class Holder(NamedTuple):
-    """Player with weights that may have the title.
-
-    Attributes:
-        player: Its name.
-        policy: The policy, or a ghost's.
-        is_policy: Whether it is no ghost.
-        agent_steps: Its agent steps.
-    """
-
-    player: PlayerId
-    policy: PolicyId
-    is_policy: bool
-    agent_steps: int
-
+Holder = PolicyRow | GhostRow
+"""Player with weights that may have the title."""
 
 Holders = Mapping[Entrant, Sequence[Holder]]
 """Players by their weights."""
@@ -62,12 +48,10 @@ def holders_of(tables: Tables, league: League, population: str) -> Holders:
         if policy.population == population and policy.state == "active":
             digest = league.standing_weights(policy, tables)
             if digest is not None:
-                holder = Holder(PlayerId(policy.policy), policy.policy, True, policy.agent_steps)
-                found[Entrant(digest)].append(holder)
+                found[Entrant(digest)].append(policy)
     for ghost in tables.ghosts.values():
         if ghost.population == population and ghost.is_present:
-            holder = Holder(ghost.player, ghost.policy, False, ghost.agent_steps)
-            found[Entrant(ghost.weights_digest)].append(holder)
+            found[Entrant(ghost.weights_digest)].append(ghost)
     return found
 
 
@@ -138,7 +122,7 @@ def _trained_on(now: Entrant, ratings: Ratings, holders: Holders, league: League
 
 def _standing_of(policy: PolicyId, holders: Holders) -> Entrant | None:
     for weights, own in holders.items():
-        if any(one.is_policy and one.policy == policy for one in own):
+        if any(isinstance(one, PolicyRow) and one.policy == policy for one in own):
             return weights
     return None
 
@@ -159,11 +143,12 @@ def name_of(holders: Sequence[Holder], league: League, weights: Entrant) -> Play
     Else its ghost; a policy that has just copied them comes last.
     """
     origin = league.checkpoints.get(Digest(weights))
-    return max(
+    holder = max(
         holders,
         key=lambda one: (
             origin is not None and one.policy == origin.policy,
-            one.is_policy,
+            isinstance(one, PolicyRow),
             one.agent_steps,
         ),
-    ).player
+    )
+    return holder.player if isinstance(holder, GhostRow) else PlayerId(holder.policy)

@@ -94,16 +94,9 @@ class Link(NamedTuple):
         return Link(self.weight, -self.difference)
 
 
-class Seen(NamedTuple):
-    """Results of the player that goes against another, in one pair of seats.
-
-    Attributes:
-        counts: As the player that goes sees them.
-        advantage: Worth of its seat, in natural units.
-    """
-
-    counts: Counts
-    advantage: float
+Seen = tuple[Counts, float]
+"""Results of the player that goes against another, in one pair of seats: as it sees them, and what
+its seat is worth, in natural units."""
 
 
 def link_of(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from arena.matches.comparisons import (
     counted,
@@ -56,21 +55,6 @@ ResultKey = tuple[Rated, Rated, tuple[int, int]]
 
 RECENT_PER_POLICY = 6
 """Newest evaluated weights of a policy, which stay in the fit of ratings whatever leaves it."""
-
-
-class Met(NamedTuple):
-    """Result of one entrant against another in evaluation: sum of scores, matches, sum of
-    returns.
-    """
-
-    points: float
-    matches: float
-    return_sum: float
-
-    @property
-    def score(self) -> float | None:
-        """Score per opponent; None if they have not met."""
-        return mean_score(self.points, self.matches)
 
 
 class League:
@@ -412,8 +396,10 @@ class League:
         key = (population, Entrant(entrant))
         return self.records.get(key) or RecordRow(population=population, entrant=key[1])
 
-    def evaluated_against(self, entrant: Entrant, other: Entrant) -> Met:
-        """Return the result of an entrant against another in evaluation, over all seats."""
+    def evaluated_against(self, entrant: Entrant, other: Entrant) -> tuple[float, float] | None:
+        """Return an entrant's mean score and mean return against another in evaluation, over all
+        seats; None if they have not met.
+        """
         won = matches = return_sum = 0.0
         for low, high in sorted(self._filed):
             row = self._evaluation_pairs.get(("evaluate", entrant, other, low, high))
@@ -426,7 +412,8 @@ class League:
                 won += num_scored(row) - points(row)
                 matches += num_scored(row)
                 return_sum += row.second_return_sum
-        return Met(points=won, matches=matches, return_sum=return_sum)
+        score = mean_score(won, matches)
+        return None if score is None else (score, return_sum / matches)
 
     def results_of(self, first: Rated, second: Rated) -> Iterator[Counts]:
         """Yield the results of two players in evaluation, the first in the lower seat.

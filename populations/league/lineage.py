@@ -19,20 +19,9 @@ from populations.records.rows import CheckpointRow, EventRow, GenerationRow
 from populations.records.tables import Tables
 from populations.yaml_documents import nearest
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Part of one generation's training that is in some weights.
-
-    Attributes:
-        generation: Generation whose hyperparameters were in use.
-        begin: Agent steps in the weights before it, counted along the lineage.
-        agent_steps: Agent steps trained in it.
-    """
-
-    generation: GenerationRow
-    begin: int
-    agent_steps: int
+Stretch = tuple[GenerationRow, int, int]
+"""Part of one generation's training that is in some weights: the generation whose hyperparameters
+were in use, agent steps in the weights before it, counted along the lineage, and those in it."""
 
 
 def _in_order(
@@ -79,9 +68,10 @@ def lineage(
         until = row.parent_agent_steps if row.parent_agent_steps is not None else 0
         row = generations.get(row.parent) if row.parent is not None else None
     # Found from the newest to the oldest; begins count from the oldest.
-    stretches, begin = [], 0
+    stretches: list[Stretch] = []
+    begin = 0
     for row, trained in reversed(found):
-        stretches.append(Stretch(generation=row, begin=begin, agent_steps=trained))
+        stretches.append((row, begin, trained))
         begin += trained
     return stretches
 
@@ -202,14 +192,14 @@ def schedule_of(
         raise ConfigError(f"{policy_id}: the run has not recorded its generations")
     history = history or History.of(tables)
     stretches = lineage(history.generations, entrant, agent_steps=policy.agent_steps)
-    trained = [stretch for stretch in stretches if stretch.agent_steps > 0]
+    trained = [stretch for stretch in stretches if stretch[-1] > 0]
     if not trained:
         raise ConfigError(f"{policy_id} has not trained yet: there is no schedule to replay")
     entries: list[ScheduleEntry] = []
     for stretch in trained:
         for agent_steps, values in _values(history, stretch, scheduled or ScheduledValues()):
             # Where a schedule stands still, nothing begins.
-            if agent_steps == stretch.begin or entries[-1].hyperparameters != values:
+            if agent_steps == stretch[1] or entries[-1].hyperparameters != values:
                 entry = ScheduleEntry(agent_steps=agent_steps, hyperparameters=values)
                 entries.append(entry)
     return tuple(entries)
@@ -219,13 +209,13 @@ def _values(
     history: History, stretch: Stretch, scheduled: ScheduledValues
 ) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield the hyperparameters of a stretch's assignments, with agent steps along the lineage."""
-    row = stretch.generation
-    yield stretch.begin, dict(row.hyperparameters)
+    row, begin, agent_steps = stretch
+    yield begin, dict(row.hyperparameters)
     if not row.factors:
         return
     # Each assignment began where a checkpoint of the generation had been made.
     for steps in sorted(history.checkpoints.get(row.entrant, ())):
         trained = steps - row.agent_steps_begin
-        if 0 < trained < stretch.agent_steps:
+        if 0 < trained < agent_steps:
             values = scheduled.values(row.hyperparameters, factors=row.factors, agent_steps=steps)
-            yield stretch.begin + trained, values
+            yield begin + trained, values

@@ -89,9 +89,9 @@ def meetings(league: League, rated: Rated, *, advantage: Callable[[Seats], float
     for (first, second, seats), counts in league.results.of_entrant(rated):
         worth = advantage(seats)
         if first == rated:
-            played[second].append(Seen(counts, worth))
+            played[second].append((counts, worth))
         else:
-            played[first].append(Seen(counts.turned(), -worth))
+            played[first].append((counts.turned(), -worth))
     links: defaultdict[Rated, list[Link]] = defaultdict(list)
     for (first, second, _), counts in league.links.of_entrant(rated):
         known = Link.from_counts(counts)
@@ -206,17 +206,8 @@ class Merge:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
-    """Rows that a merge changed.
-
-    Attributes:
-        kept: Rows that stay, as they are now.
-        gone: Rows that are no more.
-    """
-
-    kept: tuple[RecordRow | PairRow, ...]
-    gone: tuple[RecordRow | PairRow, ...]
+ResultRow = RecordRow | PairRow
+"""Row that a merge changes."""
 
 
 class _Changes:
@@ -224,44 +215,40 @@ class _Changes:
 
     def __init__(self, league: League) -> None:
         self._league = league
-        self._kept: dict[RecordKey | PairKey, RecordRow | PairRow] = {}
-        self._gone: dict[RecordKey | PairKey, RecordRow | PairRow] = {}
+        self.kept: dict[RecordKey | PairKey, ResultRow] = {}
+        self.gone: dict[RecordKey | PairKey, ResultRow] = {}
         self._new: set[RecordKey | PairKey] = set()
 
-    def put(self, row: RecordRow | PairRow, *, is_new: bool) -> None:
+    def put(self, row: ResultRow, *, is_new: bool) -> None:
         """Put a row, and note whether there was none."""
         self._league.put(row)
         self.note_kept(row, is_new=is_new)
 
-    def note_kept(self, row: RecordRow | PairRow, *, is_new: bool) -> None:
+    def note_kept(self, row: ResultRow, *, is_new: bool) -> None:
         """Note a row that the payoff has changed by itself."""
-        self._kept[row.key] = row
+        self.kept[row.key] = row
         if is_new:
             self._new.add(row.key)
 
-    def drop(self, row: RecordRow | PairRow) -> None:
+    def drop(self, row: ResultRow) -> None:
         """Take a row of an evaluated entrant out."""
         self._league.drop(row)
         self.note_gone(row)
 
-    def note_gone(self, row: RecordRow | PairRow) -> None:
+    def note_gone(self, row: ResultRow) -> None:
         """Note that a row is no more."""
-        self._kept.pop(row.key, None)
+        self.kept.pop(row.key, None)
         if row.key in self._new:
             self._new.discard(row.key)
         else:
-            self._gone[row.key] = row
-
-    def merged(self) -> Merged:
-        """Return the changes."""
-        return Merged(kept=tuple(self._kept.values()), gone=tuple(self._gone.values()))
+            self.gone[row.key] = row
 
 
-def apply_merge(league: League, merge: Merge) -> Merged:
+def apply_merge(league: League, merge: Merge) -> tuple[list[ResultRow], list[ResultRow]]:
     """Take players out of a league that are gone; keep what they say of others, and their sums.
 
     Returns:
-        Changed rows, to be committed together.
+        Rows that stay, as they are now, and rows that are no more, to be committed together.
 
     Raises:
         ValueError: If weights that are gone have no results.
@@ -294,7 +281,7 @@ def apply_merge(league: League, merge: Merge) -> Merged:
     for former, later in merge.folds():
         _fold(league, changes, former, later)
     league.compact()
-    return changes.merged()
+    return list(changes.kept.values()), list(changes.gone.values())
 
 
 def _fold(league: League, changes: _Changes, former: Entrant, later: Entrant) -> None:

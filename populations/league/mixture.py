@@ -44,32 +44,20 @@ NUM_HALVINGS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MixtureMember:
-    """Member of a mixture.
-
-    Attributes:
-        standing: Standing of the player.
-        probability: Probability of being drawn for an episode.
-    """
-
-    standing: Standing
-    probability: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
     """Equilibrium strategy of a population.
 
     Attributes:
         population: Name of the population.
-        members: Members, the most probable first; probabilities sum to one.
+        members: Standings with their probabilities of being drawn for an episode, the most
+            probable first; these sum to one.
         num_players: Frozen players that were weighed.
         worst_score: Expected score against the strongest of the weighed opponents, in [0, 1]. One
             population: 1/2 if none beats the mixture, less if members were dropped.
     """
 
     population: str
-    members: tuple[MixtureMember, ...]
+    members: tuple[tuple[Standing, float], ...]
     num_players: int
     worst_score: float
 
@@ -233,9 +221,7 @@ def _mixture(
     return Mixture(
         population=population,
         members=tuple(
-            MixtureMember(standing=players[i], probability=float(probabilities[i]))
-            for i in order.tolist()
-            if probabilities[i] > 0.0
+            (players[i], float(probabilities[i])) for i in order.tolist() if probabilities[i] > 0.0
         ),
         num_players=len(players),
         # min_j (p A)_j is the worst over pure opponents, and no mixture of them is worse.

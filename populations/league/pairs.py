@@ -23,7 +23,7 @@ from arena.matches.comparisons import (
 )
 from arena.matches.pair_scores import added_sums, num_scored, points, reversed_sums
 from arena.types import Entrant, PairScore, Seat, Tally
-from populations.league.elimination import MIN_WEIGHT, Link, Seen, link_of
+from populations.league.elimination import MIN_WEIGHT, Link, link_of
 from populations.ratings.results import Counts
 from populations.records.aggregates import PairRow
 
@@ -253,7 +253,7 @@ def as_link(row: PairRow) -> PairRow:
     counts = Counts.from_results(row)
     # Near what they show themselves, half a match added to each side.
     point = math.log((row.wins + JEFFREYS) / (row.losses + JEFFREYS))
-    link = link_of([Seen(counts, 0.0)], point=point, pair_deviation=0.0, known=math.inf)
+    link = link_of([(counts, 0.0)], point=point, pair_deviation=0.0, known=math.inf)
     # Next to nothing: as little as is passed on at least.
     known = Link(MIN_WEIGHT, point) if link is None else link
     return link_row(known, row.first, row.second, seat=row.first_seat)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
@@ -29,7 +28,6 @@ from populations.search_space import (
 )
 
 PERTURB_FACTORS = (0.8, 1.2)
-RESAMPLE_PROBABILITY = 0.25
 
 
 class PerturbSettings(Model):
@@ -71,26 +69,16 @@ class PerturbSettings(Model):
         return ends
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Perturb:
     """Each hyperparameter of the search space moves a little, or sometimes anywhere.
 
-    Attributes:
-        factors: One of them, drawn uniformly, multiplies the value (1 - x with ``complement``);
-            choices move to a neighbour, integers by at least 1. A range may have its own.
-        uniform: Ends of the factors in place of ``factors``.
-        resample_probability: Probability that a value is drawn from its range instead.
-        mutation_probability: Probability that a hyperparameter moves at all; the others stay,
-            even where they began outside of their bounds.
-        reset_probability: Probability that one goes back to its start value: that of the
-            population's first generation, fitted into the bounds.
+    A range may have factors of its own, which multiply 1 - x with ``complement``; choices move to a
+    neighbour, integers by at least 1. What does not move stays, even where it began outside of its
+    bounds; a start value, that of the population's first generation, is fitted into them.
     """
 
-    factors: tuple[float, ...] = PERTURB_FACTORS
-    uniform: tuple[float, float] | None = None
-    resample_probability: float = RESAMPLE_PROBABILITY
-    mutation_probability: float = 1.0
-    reset_probability: float = 0.0
+    def __init__(self, settings: PerturbSettings | None = None) -> None:
+        self.settings = settings or PerturbSettings()
 
     def explore(
         self,
@@ -117,11 +105,14 @@ class Perturb:
     def _move(
         self, dimension: Dimension, *, old: float, start: float, rng: np.random.Generator
     ) -> tuple[float, str]:
+        settings = self.settings
         # All decisions are drawn before any is used: their number depends on the settings alone.
-        is_anew = bool(rng.random() < self.resample_probability)
+        is_anew = bool(rng.random() < settings.resample_probability)
         factor = self._factor(dimension, rng)
-        is_kept = self.mutation_probability < 1.0 and rng.random() >= self.mutation_probability
-        is_reset = self.reset_probability > 0.0 and rng.random() < self.reset_probability
+        is_kept = (
+            settings.mutation_probability < 1.0 and rng.random() >= settings.mutation_probability
+        )
+        is_reset = settings.reset_probability > 0.0 and rng.random() < settings.reset_probability
         # No value yet (null in YAML): there is nothing to keep, reset or multiply.
         if not math.isfinite(old):
             return dimension.sample(rng), "resampled"
@@ -137,7 +128,7 @@ class Perturb:
         return new, _move(dimension, old=old, new=new, factor=factor)
 
     def _factor(self, dimension: Dimension, rng: np.random.Generator) -> float:
-        factors, uniform = self.factors, self.uniform
+        factors, uniform = self.settings.perturb_factors, self.settings.perturb_uniform
         # A category or a choice has none of its own.
         if isinstance(dimension, Range) and (dimension.factors or dimension.uniform):
             factors, uniform = dimension.factors or (), dimension.uniform
@@ -240,17 +231,6 @@ def spread_hyperparameters(
     return drawn
 
 
-def make_perturb(settings: PerturbSettings) -> Perturb:
-    """Make the rule ``perturb`` with its settings."""
-    return Perturb(
-        factors=settings.perturb_factors,
-        uniform=settings.perturb_uniform,
-        resample_probability=settings.resample_probability,
-        mutation_probability=settings.mutation_probability,
-        reset_probability=settings.reset_probability,
-    )
-
-
-PERTURB = RuleKind(name="perturb", settings=PerturbSettings, make=make_perturb)
+PERTURB = RuleKind(name="perturb", settings=PerturbSettings, make=Perturb)
 RESAMPLE = RuleKind(name="resample", settings=Model, make=lambda _: Resample())
 NONE = RuleKind(name="none", settings=Model, make=lambda _: NoExplore())

@@ -156,34 +156,17 @@ def _between(rates: FloatArray, variances: FloatArray) -> float:
     return max(float(spread / freedom), 0.0) if freedom > 0.0 else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leads:
-    """Rates of N generations, compared with those of their time.
+def leads(known: Sequence[Improvement]) -> tuple[FloatArray, FloatArray, float]:
+    """Compare finished generations, of which there is at least one, with those of their time.
 
     Rates fall as policies grow strong, whatever their hyperparameters: compared with all others,
     early generations would be the best. So rates are compared with a line through all of them over
     the agent steps at which they began.
 
-    Attributes:
-        measured: Elo per million agent steps above the line. float64 [N].
-        variances: Variances of their noise, above 0. float64 [N].
-        signal: Variance of the true ones, above 0.
+    Returns:
+        Elo per million agent steps above the line, and variances of their noise, above 0; float64
+        [N] each. Variance of the true ones, above 0.
     """
-
-    measured: FloatArray
-    variances: FloatArray
-    signal: float
-
-    @property
-    def believed(self) -> FloatArray:
-        """Return the leads, each pulled to 0 the more the less exact it is. float64 [N]."""
-        return np.asarray(
-            self.signal / (self.signal + self.variances) * self.measured, dtype=np.float64
-        )
-
-
-def leads(known: Sequence[Improvement]) -> Leads:
-    """Compare finished generations, of which there is at least one, with those of their time."""
     rates = np.array([one.measured for one in known])
     variances = _variances(np.array([one.deviation for one in known]))
     # All are exact: noise that is small beside any difference.
@@ -198,7 +181,13 @@ def leads(known: Sequence[Improvement]) -> Leads:
     # Where the spread drowns in noise, tau^2 is 0 and believable rates are all equal. Models go by
     # their order and find a hill in many of them all the same: only the less exact are pulled then.
     signal = max(_between(measured, variances), LEAST_SIGNAL * float(variances.min()))
-    return Leads(measured=measured, variances=variances, signal=signal)
+    return measured, variances, signal
+
+
+def believed_leads(known: Sequence[Improvement]) -> FloatArray:
+    """Return the `leads`, each pulled to 0 the more the less exact it is. float64 [N]."""
+    measured, variances, signal = leads(known)
+    return np.asarray(signal / (signal + variances) * measured, dtype=np.float64)
 
 
 def running(

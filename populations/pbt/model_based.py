@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from populations.core import Exploration, SearchSpace
-from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
+from populations.pbt.explore import Perturb, PerturbSettings
 from populations.pbt.gaussian_process import MIN_NOISE, FloatArray, Posterior, fit_kernel
-from populations.pbt.generations import Improvement, finished, leads, running
+from populations.pbt.generations import Improvement, believed_leads, finished, leads, running
 from populations.records.rows import GenerationRow
 from populations.rule_kinds import RuleKind
 from populations.search_space import (
@@ -57,12 +57,12 @@ class ModelBased:
 
     Attributes:
         sampler: Kind of the sampler.
-        fallback: Rule for too few finished generations.
+        fallback: Settings of ``perturb``, for too few finished generations.
         min_generations: Finished generations that are needed (not for ``random``).
     """
 
     sampler: SamplerKind
-    fallback: Perturb
+    fallback: PerturbSettings
     min_generations: int = MIN_GENERATIONS
 
     def explore(
@@ -79,7 +79,7 @@ class ModelBased:
         known = finished(history, names=list(dimensions))
         if self.sampler != "random" and len(known) < self.min_generations:
             reason = f"{self.sampler} has {len(known)} of {self.min_generations} generations"
-            perturbed = self.fallback.explore(
+            perturbed = Perturb(self.fallback).explore(
                 hyperparameters, search_space, history=history, rng=rng
             )
             return with_reason(perturbed, reason)
@@ -154,9 +154,9 @@ def _values(
     dimensions: Mapping[str, Dimension],
 ) -> FloatArray:
     """Return values that can be believed: samplers take all as equally sure. float64 [N]."""
-    known = leads([one for _, one in finished_ones])
+    known = [one for _, one in finished_ones]
     if kind != "gp":
-        return known.believed
+        return believed_leads(known)
     # Expected improvement is over the best value told, which among noisy ones is the luckiest: then
     # nothing near it improves, and the sampler visits corners for ever. So each is told what its
     # neighbours make of it: the mean of a process at its own place.
@@ -166,13 +166,14 @@ def _values(
                 dimension.to_unit(one.row.hyperparameters[name])
                 for name, dimension in dimensions.items()
             ]
-            for _, one in finished_ones
+            for one in known
         ]
     )
-    steps = np.array([one.row.agent_steps_begin for _, one in finished_ones], dtype=np.float64)
-    t = steps / float(np.median([one.num_steps for _, one in finished_ones]))
-    y = known.measured / math.sqrt(known.signal)
-    noise = np.maximum(known.variances / known.signal, MIN_NOISE)
+    steps = np.array([one.row.agent_steps_begin for one in known], dtype=np.float64)
+    t = steps / float(np.median([one.num_steps for one in known]))
+    measured, variances, signal = leads(known)
+    y = measured / math.sqrt(signal)
+    noise = np.maximum(variances / signal, MIN_NOISE)
     process = Posterior.of(fit_kernel(x, t, y, noise=noise), x, t, y, noise=noise)
     # All at one time, the latest: an old value counts as much as it says of now.
     return process.mean(x, np.full_like(t, t.max()))
@@ -266,7 +267,7 @@ def _kind(sampler: SamplerKind) -> RuleKind[PerturbSettings, ModelBased]:
     return RuleKind(
         name=sampler,
         settings=PerturbSettings,
-        make=lambda settings: ModelBased(sampler=sampler, fallback=make_perturb(settings)),
+        make=lambda settings: ModelBased(sampler=sampler, fallback=settings),
     )
 
 

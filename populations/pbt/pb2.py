@@ -15,13 +15,13 @@ open.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from populations.core import Exploration, SearchSpace
-from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
+from populations.pbt.explore import Perturb, PerturbSettings
 from populations.pbt.gaussian_process import MIN_NOISE, FloatArray, Posterior, fit_kernel
 from populations.pbt.generations import Improvement, finished, running
 from populations.pbt.model_based import with_reason
@@ -48,11 +48,11 @@ class Pb2:
     alone, so that policies which ask one after the other spread.
 
     Attributes:
-        fallback: Rule for too few finished generations.
+        fallback: Settings of ``perturb``, for too few finished generations.
         min_generations: Finished generations that the bandit needs.
     """
 
-    fallback: Perturb
+    fallback: PerturbSettings
     min_generations: int = MIN_GENERATIONS
 
     def explore(
@@ -68,15 +68,18 @@ class Pb2:
         dimensions = parse_search_space(search_space, start=hyperparameters)
         known = finished(history, names=list(dimensions))[-MAX_ROWS:]
         if len(known) < self.min_generations or not dimensions:
-            perturbed = self.fallback.explore(
+            perturbed = Perturb(self.fallback).explore(
                 hyperparameters, search_space, history=history, rng=rng
             )
             reason = f"pb2 has {len(known)} of {self.min_generations} generations"
             return with_reason(perturbed, reason)
         # Time and rating are given, so the search is over the hyperparameters alone.
         rating = _rating_now(hyperparameters, history, known)
-        bandit = _make_bandit(known, running(history, names=list(dimensions)), dimensions)
-        best = bandit.choose(rating=rating, agent_steps=agent_steps, rng=rng)
+        pending = running(history, names=list(dimensions))
+        upper_bound, places = _make_bound(
+            known, pending, dimensions, rating=rating, agent_steps=agent_steps
+        )
+        best = _highest(upper_bound, places, rng=rng)
         new, moves = dict(hyperparameters), dict[str, str]()
         for position, (name, dimension) in zip(best, dimensions.items(), strict=True):
             new[name] = dimension.from_unit(float(position))
@@ -84,72 +87,53 @@ class Pb2:
         return Exploration(old=dict(hyperparameters), new=new, moves=moves)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bandit:
-    """The process with its scales.
+def _highest(
+    upper_bound: Callable[[FloatArray], FloatArray], places: FloatArray, *, rng: np.random.Generator
+) -> FloatArray:
+    """Search the unit cube for the point with the highest upper bound. Shape [H].
 
-    Attributes:
-        told: Process given finished generations; gives the mean.
-        fantasised: Process given running ones too, with made-up values; gives the variance.
-        interval: Agent steps per unit of time.
-        lowest: Rating that is 0 in x.
-        span: Ratings from 0 to 1 in x; above 0.
-        beta: Weight of the deviation in the upper bound.
+    Args:
+        upper_bound: Function of points. Shape [M, H] to [M].
+        places: Points of the rows so far, which are starts too. Shape [N, H].
+        rng: Draws where further searches start.
     """
+    from scipy.optimize import minimize
 
-    told: Posterior
-    fantasised: Posterior
-    interval: float
-    lowest: float
-    span: float
-    beta: float
+    def loss(point: FloatArray) -> tuple[float, FloatArray]:
+        # Forward differences, all in one product; inwards at the upper bound.
+        steps = np.where(point + STEP > 1.0, -STEP, STEP)
+        values = -upper_bound(np.vstack([point, point + np.diag(steps)]))
+        return float(values[0]), (values[1:] - values[0]) / steps
 
-    def choose(self, *, rating: float, agent_steps: int, rng: np.random.Generator) -> FloatArray:
-        """Search the unit cube for the point with the highest upper bound. Shape [H].
-
-        Args:
-            rating: Elo with which the generation begins.
-            agent_steps: Agent steps at which it begins.
-            rng: Draws where searches start; the best rows so far are starts too.
-        """
-        from scipy.optimize import minimize
-
-        num_hyperparameters = self.told.x.shape[1] - 1
-        # Within what is known: a policy that is better than all before would else be far from all
-        # data, and nothing learnt would count for it.
-        begin = min(max((rating - self.lowest) / self.span, 0.0), 1.0)
-
-        def upper_bound(points: FloatArray) -> FloatArray:
-            x = np.column_stack([np.full(len(points), begin), points])
-            t = np.full(len(points), agent_steps / self.interval)
-            deviation = np.sqrt(self.fantasised.variance(x, t))
-            return self.told.mean(x, t) + math.sqrt(self.beta) * deviation
-
-        def loss(point: FloatArray) -> tuple[float, FloatArray]:
-            # Forward differences, all in one product; inwards at the upper bound.
-            steps = np.where(point + STEP > 1.0, -STEP, STEP)
-            values = -upper_bound(np.vstack([point, point + np.diag(steps)]))
-            return float(values[0]), (values[1:] - values[0]) / steps
-
-        starts = np.vstack(
-            [rng.random((NUM_RANDOM_STARTS, num_hyperparameters)), self.told.x[:, 1:]]
-        )
-        # Local searches only from the best starts; stable, so that equals keep their order.
-        best = starts[np.argsort(-upper_bound(starts), kind="stable")[:NUM_SEARCHES]]
-        found = [
-            minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start)).x
-            for start in best
-        ]
-        # The starts compete, too: a search can end below the point where it began.
-        points = np.clip(np.vstack([best, *found]), 0.0, 1.0)
-        return np.asarray(points[int(np.argmax(upper_bound(points)))], dtype=np.float64)
+    starts = np.vstack([rng.random((NUM_RANDOM_STARTS, places.shape[1])), places])
+    # Local searches only from the best starts; stable, so that equals keep their order.
+    best = starts[np.argsort(-upper_bound(starts), kind="stable")[:NUM_SEARCHES]]
+    found = [
+        minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start)).x
+        for start in best
+    ]
+    # The starts compete, too: a search can end below the point where it began.
+    points = np.clip(np.vstack([best, *found]), 0.0, 1.0)
+    return np.asarray(points[int(np.argmax(upper_bound(points)))], dtype=np.float64)
 
 
-def _make_bandit(
+def _make_bound(
     known: Sequence[Improvement],
     pending: Sequence[GenerationRow],
     dimensions: Mapping[str, Dimension],
-) -> Bandit:
+    *,
+    rating: float,
+    agent_steps: int,
+) -> tuple[Callable[[FloatArray], FloatArray], FloatArray]:
+    """Return the upper bound as a function of hyperparameters, and those of the known rows.
+
+    Args:
+        known: Finished generations, which give the mean.
+        pending: Running ones; with made-up values they give the variance, too.
+        dimensions: Hyperparameters.
+        rating: Elo with which the generation begins.
+        agent_steps: Agent steps at which it begins.
+    """
     interval = float(np.median([one.num_steps for one in known]))
     ratings = np.array([one.rating_begin for one in known])
     # Where all began with one rating, the span of 0 cannot divide.
@@ -184,9 +168,16 @@ def _make_bandit(
         all_noise = np.concatenate([noise, usual])
         fantasised = Posterior.of(kernel, all_x, all_t, nothing, noise=all_noise)
     beta = BETA[0] + max(0.0, math.log(BETA[1] * len(known)))
-    return Bandit(
-        told=told, fantasised=fantasised, interval=interval, lowest=lowest, span=span, beta=beta
-    )
+    # Within what is known: a policy that is better than all before would else be far from all data,
+    # and nothing learnt would count for it.
+    begin = min(max((rating - lowest) / span, 0.0), 1.0)
+
+    def upper_bound(points: FloatArray) -> FloatArray:
+        x = np.column_stack([np.full(len(points), begin), points])
+        t = np.full(len(points), agent_steps / interval)
+        return told.mean(x, t) + math.sqrt(beta) * np.sqrt(fantasised.variance(x, t))
+
+    return upper_bound, x[:, 1:]
 
 
 def _standardized(known: Sequence[Improvement]) -> tuple[FloatArray, FloatArray]:
@@ -233,5 +224,5 @@ def _finite_or(number: float | None, otherwise: float) -> float:
 KIND = RuleKind(
     name="pb2",
     settings=PerturbSettings,
-    make=lambda settings: Pb2(fallback=make_perturb(settings)),
+    make=lambda settings: Pb2(fallback=settings),
 )

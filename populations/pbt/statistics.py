@@ -9,67 +9,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from populations.core import Score
+from arena.types import PolicyId
+from populations.core import Member, Score
+from populations.decisions import Comparison
 
 Opponent = TypeVar("Opponent")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Significance:
-    """Result of a test of ``first - second``.
-
-    Attributes:
-        difference: Difference of the two means.
-        deviation: Its standard error.
-        statistic: t or z; None where nothing varies, because it would be 0 / 0 or infinite.
-        degrees_of_freedom: Degrees of freedom of t; None for z, and where nothing varies.
-        p_value: Probability of a difference at least as large, either way, between equals.
-    """
-
-    difference: float
-    deviation: float
-    statistic: float | None
-    degrees_of_freedom: float | None
-    p_value: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """Size, mean and sample variance (divisor n - 1) of some numbers."""
-
-    size: int
-    mean: float
-    variance: float
-
-
-def welch_test(first: Sample, second: Sample) -> Significance:
-    """Compare two means whose variances may differ.
+def welch_test(first: Member, second: Member) -> Comparison:
+    """Compare two mean returns whose variances may differ; the first one is the rival.
 
     With v_i = s_i^2 / n_i: t = (m_1 - m_2) / sqrt(v_1 + v_2), and
     degrees of freedom (v_1 + v_2)^2 / (v_1^2 / (n_1 - 1) + v_2^2 / (n_2 - 1)).
 
     Raises:
-        ValueError: If a sample has fewer than two numbers.
+        ValueError: If one has fewer than two returns.
     """
     from scipy.special import stdtr  # here, because importing it takes a while
 
-    if min(first.size, second.size) < 2:
-        raise ValueError(f"both sizes must be at least 2, got {first.size} and {second.size}")
-    difference = first.mean - second.mean
+    n1, n2 = first.num_returns, second.num_returns
+    if min(n1, n2) < 2:
+        raise ValueError(f"both need at least 2 returns, got {n1} and {n2}")
+    difference = first.return_mean - second.return_mean
     # v_i = s_i^2 / n_i
-    v1, v2 = first.variance / first.size, second.variance / second.size
+    v1, v2 = first.return_variance / n1, second.return_variance / n2
     deviation = math.sqrt(v1 + v2)
     if deviation == 0.0:
-        return _without_variance(difference)
+        return _without_variance(first.policy, difference, measure="return")
     share = v1 / (v1 + v2)  # the same formula, but squares of tiny variances do not vanish
     # With c = v_1 / (v_1 + v_2): 1 / (c^2 / (n_1 - 1) + (1 - c)^2 / (n_2 - 1))
-    freedom = 1.0 / (share**2 / (first.size - 1) + (1.0 - share) ** 2 / (second.size - 1))
+    freedom = 1.0 / (share**2 / (n1 - 1) + (1.0 - share) ** 2 / (n2 - 1))
     t = difference / deviation
-    return Significance(
+    return Comparison(
+        rival=first.policy,
+        measure="return",
         difference=difference,
         deviation=deviation,
         statistic=t,
@@ -79,8 +55,8 @@ def welch_test(first: Sample, second: Sample) -> Significance:
     )
 
 
-def two_proportion_test(first: Score, second: Score) -> Significance:
-    """Compare two shares of points.
+def two_proportion_test(rival: PolicyId, first: Score, second: Score) -> Comparison:
+    """Compare two shares of points; the first one is the rival's.
 
     With p = (x_1 + x_2) / (n_1 + n_2): z = (x_1 / n_1 - x_2 / n_2) / sqrt(p (1 - p)
     (1 / n_1 + 1 / n_2)). Draws, as half points, vary less than that says, so the test is careful.
@@ -94,14 +70,15 @@ def two_proportion_test(first: Score, second: Score) -> Significance:
     share = pooled_share(first, second)
     variance = share * (1.0 - share) * (1.0 / first.matches + 1.0 / second.matches)
     if variance <= 0.0:
-        return _without_variance(difference)
+        return _without_variance(rival, difference, measure="score")
     deviation = math.sqrt(variance)
     z = difference / deviation
-    return Significance(
+    return Comparison(
+        rival=rival,
+        measure="score",
         difference=difference,
         deviation=deviation,
         statistic=z,
-        degrees_of_freedom=None,
         # 2 Phi(-|z|) = erfc(|z| / sqrt 2), exact far in the tail.
         p_value=math.erfc(abs(z) / math.sqrt(2.0)),
     )
@@ -155,11 +132,14 @@ def standard_quantile(probability: float) -> float:
     return NormalDist().inv_cdf(min(probability, 1.0 - 1e-12))
 
 
-def _without_variance(difference: float) -> Significance:
-    return Significance(
+def _without_variance(
+    rival: PolicyId, difference: float, *, measure: Literal["return", "score"]
+) -> Comparison:
+    # A statistic would be 0 / 0 or infinite.
+    return Comparison(
+        rival=rival,
+        measure=measure,
         difference=difference,
         deviation=0.0,
-        statistic=None,
-        degrees_of_freedom=None,
         p_value=1.0 if difference == 0.0 else 0.0,
     )

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic
 
 import numpy as np
 
@@ -27,38 +26,6 @@ from populations.ratings.results import POINTS
 NUM_RESAMPLES = 500
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bootstrap(Generic[E]):
-    """Ratings of resampled leagues.
-
-    Attributes:
-        entrants: Names, in the order of `populations.ratings.bradley_terry.Fit`.
-        ratings: Elo. float64 [B, N].
-    """
-
-    entrants: tuple[E, ...]
-    ratings: FloatArray
-
-    def intervals(self, *, confidence: float = 0.95) -> FloatArray:
-        """Return the ends of each rating's interval, in Elo. float64 [N, 2]."""
-        return _percentiles(self.ratings, confidence=confidence).T
-
-    def difference(self, first: E, second: E, *, confidence: float = 0.95) -> tuple[float, float]:
-        """Return the interval of how much better ``first`` is, in Elo."""
-        i, j = self.entrants.index(first), self.entrants.index(second)
-        # Taken within each resample: errors against the anchor are common to both and cancel.
-        gap = self.ratings[:, i] - self.ratings[:, j]
-        low, high = _percentiles(gap, confidence=confidence).tolist()
-        return low, high
-
-    def ranks(self, *, confidence: float = 0.95) -> FloatArray:
-        """Return the ends of each rank's interval; 1 is the best, equals share. float64 [N, 2]."""
-        from scipy.stats import rankdata
-
-        ranks = rankdata(-self.ratings, axis=1)
-        return _percentiles(ranks, confidence=confidence).T
-
-
 def bootstrap(
     model: BradleyTerry,
     results: Iterable[Result[E]],
@@ -69,7 +36,7 @@ def bootstrap(
     anchors: Collection[E] = (),
     num_resamples: int = NUM_RESAMPLES,
     rng: np.random.Generator,
-) -> Bootstrap[E]:
+) -> FloatArray:
     """Fit resampled results, each time from the ratings of all results.
 
     Args:
@@ -82,6 +49,9 @@ def bootstrap(
         anchors: Entrants fixed at exactly 0.
         num_resamples: B; 200 for a look, 1000 for the record.
         rng: Generator of the resamples.
+
+    Returns:
+        Ratings in Elo, of the entrants in the order of `BradleyTerry.fit`. float64 [B, N].
 
     Raises:
         ValueError: As for `BradleyTerry.fit`, and if ``num_resamples`` is below 2.
@@ -111,12 +81,7 @@ def bootstrap(
         ratings[b] = posterior.ratings(
             maximize(resampled, estimated.solver, start=estimated.parameters)
         )
-    return Bootstrap(entrants=posterior.entrants, ratings=ratings)
-
-
-def _percentiles(values: FloatArray, *, confidence: float) -> FloatArray:
-    tail = 50.0 * (1.0 - confidence)
-    return np.asarray(np.percentile(values, [tail, 100.0 - tail], axis=0), dtype=np.float64)
+    return ratings
 
 
 TAIL = 0.025

@@ -46,7 +46,7 @@ from typing import Generic
 
 import numpy as np
 
-from populations.ratings.design import Deviations, check_lineage, make_design
+from populations.ratings.design import Design, check_lineage, make_design
 from populations.ratings.design import Time as Time
 from populations.ratings.fitting.bend import (
     MAX_BEND,
@@ -251,13 +251,9 @@ class Posterior(Generic[E]):
     Attributes:
         problem: Arrays of the posterior.
         entrants: All entrants, sorted.
-        free: Positions of the entrants that are no anchors. int64 [F].
-        seats: Pairs of seats that have an advantage.
+        design: Terms that the problem was made of.
         counts: Wins, draws and losses of the match rows. float64 [M, 3].
         pairs: Match rows by pair of entrants.
-        children: Prior terms of the children. int64 [C].
-        doublings: Doublings of the children's times (`Design`). float64 [C].
-        roots: Prior terms of entrants without a rated parent whose time is known. int64 [R].
         components: Components of variance.
         model: Model that the posterior was made by.
         anchor_errors: Means and deviations of what results against the anchors are off the log-odds
@@ -265,26 +261,18 @@ class Posterior(Generic[E]):
         scales: Entrants of each scale. int64 [N'] each.
         meetings: Two scales that meet, by their place in ``scales``, and the parameter of what the
             seats of the first are worth, P for none. int64 [R, 3].
-        ages: Training of each entrant as a share of the longest one. float64 [N].
-        recency: Parameter of the recency, P for none.
     """
 
     problem: Problem
     entrants: tuple[E, ...]
-    free: IntArray
-    seats: tuple[tuple[int, int], ...]
+    design: Design
     counts: FloatArray
     pairs: Pairs
-    children: IntArray
-    doublings: FloatArray
-    roots: IntArray
     components: Components
     model: BradleyTerry
     anchor_errors: FloatArray
     scales: tuple[IntArray, ...]
     meetings: IntArray
-    ages: FloatArray
-    recency: int
 
     def learned(self, parameters: FloatArray, solver: Solver) -> Posterior[E]:
         """Return the posterior with components of variance estimated from a fit.
@@ -313,7 +301,7 @@ class Posterior(Generic[E]):
         anchor, estranged = anchor_variance(
             fit, is_anchored=self.pairs.is_anchored, variances=variances
         )
-        prior = num_rows + self.recency
+        prior = num_rows + self.design.recency
         lead = abs(summed[prior]) / math.sqrt(term_variances[prior]) if self._has_recency else 0.0
         # Below the threshold chance explains the errors, and intervals stay as they are.
         anchor = anchor if estranged >= DOUBT else 0.0
@@ -323,7 +311,7 @@ class Posterior(Generic[E]):
             fit,
             entrants=entrants,
             signs=signs,
-            num_entrants=len(self.free),
+            num_entrants=len(self.design.free),
             variance=max(anchor, scatter),
         )
         tau, rho = (
@@ -334,8 +322,8 @@ class Posterior(Generic[E]):
                 prior=self.model.child_deviation,
             )
             for terms, deviation in (
-                (self.children, now.child_deviation),
-                (self.roots, now.root_deviation),
+                (self.design.children, now.child_deviation),
+                (self.design.roots, now.root_deviation),
             )
         )
         return replace(
@@ -365,9 +353,9 @@ class Posterior(Generic[E]):
         # each copy: leagues with a ghost every 20,000 agent steps ended 140 Elo too high.
         # tau^2 >= doubling^2 log2(t / t_0)
         least = np.where(
-            np.isnan(self.doublings),
+            np.isnan(self.design.doublings),
             self.model.least_child_deviation,
-            self.model.doubling_deviation * np.sqrt(self.doublings),
+            self.model.doubling_deviation * np.sqrt(self.design.doublings),
         )
         tau = np.maximum(self.components.child_deviation, least)
         # Nothing was estimated: the deviation that the caller gave holds, below the limit too.
@@ -413,7 +401,7 @@ class Posterior(Generic[E]):
 
     @property
     def _has_recency(self) -> bool:
-        return self.recency < self.problem.num_parameters
+        return self.design.recency < self.problem.num_parameters
 
     def _free_of_pairs(self) -> tuple[IntArray, FloatArray]:
         """Return the free entrant of each pair with an anchor, elsewhere P, and its sign. [Q]."""
@@ -432,13 +420,13 @@ class Posterior(Generic[E]):
         num_rows = len(self.problem.matches)
         precisions = self.problem.precisions.copy()
         # children and roots count terms, and the priors' terms begin after the M rows.
-        precisions[self.children - num_rows] = (ELO_PER_UNIT / child_deviation) ** 2
-        precisions[self.roots - num_rows] = (ELO_PER_UNIT / root_deviation) ** 2
+        precisions[self.design.children - num_rows] = (ELO_PER_UNIT / child_deviation) ** 2
+        precisions[self.design.roots - num_rows] = (ELO_PER_UNIT / root_deviation) ** 2
         return precisions
 
     def ratings(self, parameters: FloatArray) -> FloatArray:
         """Return the ratings of parameters [P], in Elo. float64 [N]."""
-        strengths = self._of_all(parameters[: len(self.free)])
+        strengths = self._of_all(parameters[: len(self.design.free)])
         found, _ = ratings_of(
             strengths,
             np.zeros((len(strengths), 0)),
@@ -453,7 +441,9 @@ class Posterior(Generic[E]):
         padded = np.append(parameters, 0.0)
         moved = np.append(directions, np.zeros((1, directions.shape[1])), axis=0)
         recency = Recency(
-            ages=self.ages, worth=float(padded[self.recency]), changes=moved[self.recency]
+            ages=self.design.ages,
+            worth=float(padded[self.design.recency]),
+            changes=moved[self.design.recency],
         )
         return [
             Meeting(
@@ -472,7 +462,7 @@ class Posterior(Generic[E]):
         Without anchors the mean over the entrants is 0.
         """
         # Only differences are known then. A spread is shifted alike, column by column.
-        if 0 < len(self.free) == len(self.entrants):
+        if 0 < len(self.design.free) == len(self.entrants):
             rows = rows - rows.mean(axis=0)
         return ELO_PER_UNIT * rows
 
@@ -480,12 +470,12 @@ class Posterior(Generic[E]):
         """Return values of the free entrants [F, ...] and zeros of the anchors. [N, ...]."""
         # Anchors have no parameter: they stay at exactly 0, with a spread of 0.
         rows = np.zeros((len(self.entrants), *values.shape[1:]))
-        rows[self.free] = values
+        rows[self.design.free] = values
         return rows
 
     def fit(self, parameters: FloatArray, solver: Solver, *, shrunk: FloatArray) -> Fit[E]:
         """Return the fit of parameters [P], with the solver at them, and the shrunk ones [P]."""
-        bend, num_free = self.problem.bend, len(self.free)
+        bend, num_free = self.problem.bend, len(self.design.free)
         strengths, spread = self._of_all(parameters[:num_free]), solver.spread()
         met = self._met(parameters, spread)
         ratings, rows = ratings_of(strengths, self._of_all(spread[:num_free]), met, bend=bend)
@@ -519,7 +509,8 @@ class Posterior(Generic[E]):
             ratings=self.elo(ratings),
             spread=self.elo(rows),
             advantages={
-                pair: float(ELO_PER_UNIT * worth[num_free + k]) for k, pair in enumerate(self.seats)
+                pair: float(ELO_PER_UNIT * worth[num_free + k])
+                for k, pair in enumerate(self.design.seats)
             },
             components=components,
             shrunk=self.ratings(shrunk),
@@ -543,13 +534,11 @@ def _posterior(
         parents=parents,
         times=times,
         anchors=anchors,
-        deviations=Deviations(
-            root=model.root_deviation,
-            child=model.child_deviation,
-            advantage=model.advantage_deviation,
-            stage=model.stage_deviation,
-            recency=model.recency_deviation if model.bends else 0.0,
-        ),
+        root_deviation=model.root_deviation,
+        child_deviation=model.child_deviation,
+        advantage_deviation=model.advantage_deviation,
+        stage_deviation=model.stage_deviation,
+        recency_deviation=model.recency_deviation if model.bends else 0.0,
     )
     # Of n matches between equals.
     information = 0.25 * links.matches
@@ -580,8 +569,7 @@ def _posterior(
     return Posterior(
         problem=problem,
         entrants=results.entrants,
-        free=design.free,
-        seats=design.seats,
+        design=design,
         counts=results.outcomes,
         pairs=Pairs.from_rows(
             results.first,
@@ -589,9 +577,6 @@ def _posterior(
             slack=results.scores - results.squares,
             is_anchored=is_anchor[results.first] | is_anchor[results.second],
         ),
-        children=design.children,
-        doublings=design.doublings,
-        roots=design.roots,
         components=Components(
             child_deviation=model.child_deviation, root_deviation=model.root_deviation
         ),
@@ -599,6 +584,4 @@ def _posterior(
         anchor_errors=np.zeros((2, len(design.free))),
         scales=tuple(np.flatnonzero(scale == i) for i in range(len(places))),
         meetings=np.concatenate([np.unique(meetings, axis=0), own]),
-        ages=design.ages,
-        recency=design.recency,
     )

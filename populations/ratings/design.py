@@ -29,26 +29,6 @@ NUM_GROUPS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deviations:
-    """Standard deviations of the priors, in Elo.
-
-    Attributes:
-        root: Deviation around the anchor of an entrant without a rated parent.
-        child: Deviation around its parent and the common gain of an entrant with one.
-        advantage: Deviation around 0 of each advantage.
-        stage: Deviation of what all gain from one stage to the next.
-        recency: Deviation around 0 of what newer players are ahead beside their strengths; 0: there
-            is no such parameter.
-    """
-
-    root: float
-    child: float
-    advantage: float
-    stage: float
-    recency: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
     """Terms of a fit and the parameters in them.
 
@@ -115,8 +95,12 @@ def make_design(
     parents: Mapping[E, E],
     times: Mapping[E, Time],
     anchors: Collection[E],
-    deviations: Deviations,
     links: ResultColumns[E],
+    root_deviation: float,
+    child_deviation: float,
+    advantage_deviation: float,
+    stage_deviation: float,
+    recency_deviation: float = 0.0,
 ) -> Design:
     """Lay out the terms of a fit.
 
@@ -125,15 +109,19 @@ def make_design(
         parents: Parent of each child, without circles.
         times: Group and time of those whose time is known.
         anchors: Entrants at 0.
-        deviations: Deviations of the priors.
         links: Further knowledge of differences, between the same entrants.
+        root_deviation: As in `populations.ratings.bradley_terry.BradleyTerry`; so are the next.
+        child_deviation: Deviation around the parent and the common gain.
+        advantage_deviation: Deviation of each advantage.
+        stage_deviation: Deviation of what all gain from one stage to the next.
+        recency_deviation: Deviation of the recency; 0: there is no such parameter.
     """
     entrants = results.entrants
     of_entrants = [times.get(entrant) for entrant in entrants]
     # Bots are older than all that learn: these were at no time trained against later ones.
     ages = np.array([0.0 if time is None else max(time[1], 0.0) for time in of_entrants])
     ages /= max(ages.max(initial=0.0), 1e-300)
-    has_recency = deviations.recency > 0.0 and bool(ages.any())
+    has_recency = recency_deviation > 0.0 and bool(ages.any())
     places = _make_places(results, times=of_entrants, anchors=anchors, has_recency=has_recency)
     size, free = places.size, places.free
     # One prior for each parameter; `size` is the constant 0, so a root's prior mean is the anchor.
@@ -144,7 +132,7 @@ def make_design(
     # stage_k ~ N(stage_{k-1}, stage^2), a random walk from 0.
     stages = slice(places.first_stage, places.first_stage + len(places.before))
     priors[stages, 1] = places.before
-    deviation = np.full(size, deviations.root)
+    deviation = np.full(size, root_deviation)
     position = {entrant: i for i, entrant in enumerate(entrants)}
     children: dict[int, float] = {}
     # Without a time a root keeps its fixed deviation: rho is about distances within a time.
@@ -155,12 +143,12 @@ def make_design(
         if p < size:
             # (theta_p - stage_p) - (theta_q - stage_q) ~ N(0, child^2); an anchor has no stage.
             priors[p, 1], priors[p, 3] = q, places.stage[q] if q < size else size
-            deviation[p] = deviations.child
+            deviation[p] = child_deviation
             children[p] = _doublings(since=times.get(parent), until=times.get(child))
             is_root[p] = False
-    deviation[len(free) : places.first_stage] = deviations.advantage
-    deviation[stages] = deviations.stage
-    deviation[places.recency :] = deviations.recency
+    deviation[len(free) : places.first_stage] = advantage_deviation
+    deviation[stages] = stage_deviation
+    deviation[places.recency :] = recency_deviation
     recency = np.full(len(results), places.recency)
     first, second = places.entrant[results.first], places.entrant[results.second]
     # [M, 4]: theta_first - theta_second + advantage + newer recency

@@ -252,8 +252,7 @@ def _bradley_terry(
     drawn = bootstrap(
         BradleyTerry(), results, anchors=anchors, num_resamples=num_resamples, rng=rng
     )
-    index = [drawn.entrants.index(player) for player in table.players]
-    return ratings, intervals(ratings, drawn.ratings[:, index]), advantage
+    return ratings, intervals(ratings, drawn[:, index]), advantage
 
 
 def _results(table: MatchTable, *, seats: tuple[int, int]) -> list[Result[str]]:
@@ -293,8 +292,7 @@ def _weng_lin(
 
     rated = weng_lin_ratings(games())
     players = range(len(table.players))
-    mu = ELO_PER_MU * np.array([rated[player].mu for player in players])
-    sigma = ELO_PER_MU * np.array([rated[player].sigma for player in players])
+    mu, sigma = ELO_PER_MU * np.array([rated[player] for player in players]).T
     # Weng-Lin's estimates are independent, but the reported ratings are relative to a common zero.
     zero = np.full(len(players), 1.0 / len(players))
     if anchor is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.model import E, TeamGame
@@ -25,21 +24,17 @@ sqrt(2) beta.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WengLinRating:
-    """Normal distribution of a player's skill, in the model's own unit."""
-
-    mu: float = MU
-    sigma: float = SIGMA
+Belief = tuple[float, float]
+"""Mean and standard deviation of a player's skill, mu and sigma, in the model's own unit."""
 
 
 def weng_lin_ratings(
     games: Iterable[TeamGame[E]],
     *,
-    start: Mapping[E, WengLinRating] | None = None,
+    start: Mapping[E, Belief] | None = None,
     frozen: Collection[E] = (),
     tau: float = 0.0,
-) -> dict[E, WengLinRating]:
+) -> dict[E, Belief]:
     """Rate players by their games, in the order given.
 
     Args:
@@ -61,15 +56,15 @@ def weng_lin_ratings(
     for game in games:
         game.check()
         before = [
-            [ratings.setdefault(player, WengLinRating()) for player in side] for side in game.sides
+            [ratings.setdefault(player, (MU, SIGMA)) for player in side] for side in game.sides
         ]
         after = model.rate(
-            [[model.create_rating([r.mu, r.sigma]) for r in side] for side in before],
+            [[model.create_rating(list(belief)) for belief in side] for side in before],
             # The library ranks the lowest number first.
             ranks=[-result for result in game.results],
         )
         for side, rated in zip(game.sides, after, strict=True):
             for player, rating in zip(side, rated, strict=True):
                 if player not in frozen:
-                    ratings[player] = WengLinRating(mu=rating.mu, sigma=rating.sigma)
+                    ratings[player] = (rating.mu, rating.sigma)
     return ratings

@@ -35,21 +35,6 @@ Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exploited:
-    """Copy, with the truth about it.
-
-    Attributes:
-        agent_steps: Agent steps of the run.
-        gap: Elo by which the donor was rated better.
-        true_gap: Elo by which it was better.
-    """
-
-    agent_steps: int
-    gap: float | None
-    true_gap: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """Results of a simulated league.
 
@@ -64,7 +49,7 @@ class Outcome:
         num_retired: Policies that left (``pbt.share``: halving).
         spearman: Rank correlation of the final policies' ratings and planted skills, the mean over
             populations; None where fewer than two are rated.
-        exploits: All copies.
+        exploits: Elo by which the donor of each copy was rated better, and was better.
         best_skill: Agent steps of the run, and the best planted skill of a policy at that time.
         mean_skill: Mean skill of the final policies.
         skill_deviation: Standard deviation of the final policies' skills.
@@ -82,7 +67,7 @@ class Outcome:
     num_ghosts: int
     num_retired: int
     spearman: float | None
-    exploits: tuple[Exploited, ...]
+    exploits: tuple[tuple[float | None, float], ...]
     best_skill: tuple[tuple[int, float], ...]
     mean_skill: float
     skill_deviation: float
@@ -93,7 +78,7 @@ class Outcome:
     @property
     def num_wrong_exploits(self) -> int:
         """Number of copies of a donor whose planted skill was lower."""
-        return sum(exploit.true_gap < 0.0 for exploit in self.exploits)
+        return sum(true_gap < 0.0 for _, true_gap in self.exploits)
 
 
 @dataclass(slots=True)
@@ -113,7 +98,7 @@ class Observer:
     world: World
     mark_agent_steps: int
     current: dict[str, Digest] = field(default_factory=dict)
-    exploits: list[Exploited] = field(default_factory=list)
+    exploits: list[tuple[float | None, float]] = field(default_factory=list)
     best_skill: list[tuple[int, float]] = field(default_factory=list)
     matches: Counter[tuple[Entrant, ...]] = field(default_factory=Counter)
     num_decisions: int = 0
@@ -150,13 +135,8 @@ class Observer:
         donor = Digest(str(row.data["weights"]))
         gap = row.data.get("gap")
         true_gap = self.world.learner.weights[donor].skill - self.skill(row.subject)
-        self.exploits.append(
-            Exploited(
-                agent_steps=self.world.state.tables.run.agent_steps,
-                gap=float(gap) if isinstance(gap, (int, float)) else None,
-                true_gap=true_gap,
-            )
-        )
+        known = float(gap) if isinstance(gap, (int, float)) else None
+        self.exploits.append((known, true_gap))
         # After the gap, which is about the weights that the copy replaces.
         self.current[row.subject] = donor
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -44,43 +43,31 @@ def make_thinning(name: str, section: Model, *, launch_directory: str = "") -> T
             f"ghosts.thinning: {name} must be a populations.core.Thinning, with a method "
             f"choose(request), got {made!r}"
         )
-    return UsersThinning(rule=cast("Thinning", made))
+    return cast("Thinning", made)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UsersThinning:
-    """A user's own rule, which may raise and answer anything.
+def places_of(answer: object, request: ThinningRequest) -> tuple[int, ...]:
+    """Return the places that a rule has chosen: a user's own may answer anything.
 
-    Attributes:
-        rule: Object that the user's class made.
+    Raises:
+        TypeError: If the answer is anything but places.
+        ValueError: If a place is not there, is named twice or is needed, or too many go.
     """
-
-    rule: Thinning
-
-    def choose(self, request: ThinningRequest) -> tuple[int, ...]:
-        """Ask the user's rule.
-
-        Raises:
-            TypeError: If it answers with anything but places.
-            ValueError: If a place is not there, is named twice or is needed, or too many go.
-            Exception: That of the rule.
-        """
-        answer: object = self.rule.choose(request)
-        # numpy's numbers are as good as Python's.
-        if not isinstance(answer, Sequence | np.ndarray) or isinstance(answer, str | bytes):
-            raise TypeError(f"choose must return places in the request's order, got {answer!r}")
-        wrong = [one for one in answer if not isinstance(one, int | np.integer)]
-        if wrong:
-            raise TypeError(f"choose must return whole numbers, got {wrong[0]!r}")
-        places = [int(one) for one in answer]
-        num_ghosts = len(request.is_needed)
-        for place in places:
-            if not 0 <= place < num_ghosts:
-                raise ValueError(f"a place must be at least 0 and below {num_ghosts}, got {place}")
-            if request.is_needed[place]:
-                raise ValueError(f"the ghost in place {place} is needed (request.is_needed)")
-        if len(set(places)) < len(places):
-            raise ValueError("a place was named twice")
-        if len(places) > request.num_to_go:
-            raise ValueError(f"at most {request.num_to_go} are to go, got {len(places)}")
-        return tuple(places)
+    # numpy's numbers are as good as Python's.
+    if not isinstance(answer, Sequence | np.ndarray) or isinstance(answer, str | bytes):
+        raise TypeError(f"choose must return places in the request's order, got {answer!r}")
+    wrong = [one for one in answer if not isinstance(one, int | np.integer)]
+    if wrong:
+        raise TypeError(f"choose must return whole numbers, got {wrong[0]!r}")
+    places = [int(one) for one in answer]
+    num_ghosts = len(request.is_needed)
+    for place in places:
+        if not 0 <= place < num_ghosts:
+            raise ValueError(f"a place must be at least 0 and below {num_ghosts}, got {place}")
+        if request.is_needed[place]:
+            raise ValueError(f"the ghost in place {place} is needed (request.is_needed)")
+    if len(set(places)) < len(places):
+        raise ValueError("a place was named twice")
+    if len(places) > request.num_to_go:
+        raise ValueError(f"at most {request.num_to_go} are to go, got {len(places)}")
+    return tuple(places)

@@ -442,11 +442,11 @@ def _members(mixture: Mixture) -> list[Document]:
     return [
         {
             "population": mixture.population,
-            **picked(member.standing, "player", "kind"),
-            "probability": member.probability,
-            **picked(member.standing, *RATING, "agent_steps", "weights"),
+            **picked(line, "player", "kind"),
+            "probability": probability,
+            **picked(line, *RATING, "agent_steps", "weights"),
         }
-        for member in mixture.members
+        for line, probability in mixture.members
     ]
 
 

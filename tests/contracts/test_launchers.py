@@ -111,8 +111,8 @@ def launched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Launche
         run_file = new_run_file(config, spec, name="test", launch_directory=str(ASSETS))
         create_run(run, run_file, initial_weights={}, utc=utc_now())
         opened = stack.enter_context(OpenRun(run))
-        made = stack.enter_context(make_launcher(opened))
-        yield Launched(launcher=made.launcher, transport=made.transport, run=run)
+        transport, launcher, _ = stack.enter_context(make_launcher(opened))
+        yield Launched(launcher=launcher, transport=transport, run=run)
 
 
 def is_gone(pid: int) -> bool:

@@ -42,14 +42,14 @@ def serve(run_dir: Path) -> None:
     patience = Patience(heartbeat_s=LIVENESS_S / 10.0, liveness_s=LIVENESS_S)
     with (
         OpenRun(run_dir, patience=patience) as run,
-        make_launcher(run) as connections,
+        make_launcher(run) as (transport, launcher, _),
     ):
         server = Server(
             run_dir=run_dir,
             state=run.state,
             journal=run.journal,
-            transport=connections.transport,
-            launcher=connections.launcher,
+            transport=transport,
+            launcher=launcher,
             sinks=run.sinks,
         )
         signal.signal(signal.SIGINT, lambda number, frame: server.request_stop("SIGINT"))

@@ -191,15 +191,15 @@ def served(
         create_run(run, run_file, initial_weights={}, utc=utc_now())
         with (
             OpenRun(run, patience=patience) as opened,
-            make_launcher(opened) as connections,
+            make_launcher(opened) as (transport, launcher, _),
         ):
             watched: list[Watched] = []
             server = Server(
                 run_dir=run,
                 state=opened.state,
                 journal=opened.journal,
-                transport=connections.transport,
-                launcher=connections.launcher,
+                transport=transport,
+                launcher=launcher,
                 on_commit=lambda rows: watched[0].note(rows),
             )
             watched.append(Watched(run=run, server=server))

@@ -48,7 +48,7 @@ def test_a_run_that_is_live_is_not_started_again(tmp_path: Path) -> None:
     with (
         RunLock(tmp_path / "run"),
         OpenRun(tmp_path / "run") as run,
-        make_launcher(run) as connections,
+        make_launcher(run) as (transport, _, _),
     ):
         with pytest.raises(RunInUse, match=f"in use by process {os.getpid()}") as locked:
             RunLock(tmp_path / "run")
@@ -57,8 +57,8 @@ def test_a_run_that_is_live_is_not_started_again(tmp_path: Path) -> None:
         with pytest.raises(AddressInUse, match=f"is live, process {os.getpid()}") as copied:
             make_launcher(run).__enter__()
         assert exit_code(copied.value) == 4
-        assert Path(connections.transport.endpoint.removeprefix("ipc://")).is_socket()
-    assert not Path(connections.transport.endpoint.removeprefix("ipc://")).exists()
+        assert Path(transport.endpoint.removeprefix("ipc://")).is_socket()
+    assert not Path(transport.endpoint.removeprefix("ipc://")).exists()
 
 
 def test_where_the_controllers_key_is_lost_it_is_said_what_to_copy_again(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_socket_that_a_killed_controller_left_is_taken_away(tmp_path: Path) ->
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(str(path))
         try:
-            with make_launcher(run) as connections:
-                assert connections.transport.endpoint == endpoint
+            with make_launcher(run) as (transport, _, _):
+                assert transport.endpoint == endpoint
         finally:
             remove_socket(endpoint)

@@ -199,7 +199,7 @@ def call_hooks(run: Path, hooks: Mapping[str, Any]) -> None:
     (process,) = make_hook_processes(
         config, run, launch_directory=".", command=(), num_events=0, is_new=True
     )
-    trouble = [told for told in process.finish() if told.problem]
+    trouble = [told for told in process.finish() if told.what]
     assert trouble == [], trouble
 
 

@@ -51,13 +51,13 @@ CONFIG: dict[str, object] = {
 
 
 def serve(run: Path) -> None:
-    with RunLock(run), OpenRun(run) as opened, make_launcher(opened) as connections:
+    with RunLock(run), OpenRun(run) as opened, make_launcher(opened) as made:
         Server(
             run_dir=run,
             state=opened.state,
             journal=opened.journal,
-            transport=connections.transport,
-            launcher=connections.launcher,
+            transport=made[0],
+            launcher=made[1],
             sinks=opened.sinks,
         ).run()
 

@@ -2,58 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 
 from arena.types import PlayerId
+from populations.config.role_settings import RolesConfig
 from populations.roles import (
     ROLES,
-    SnapshotRule,
     deal_roles,
     has_exploiters,
     is_reset,
     nearest_even,
+    next_mark,
     reset_probability,
 )
 
-RULE = SnapshotRule(phase_agent_steps=1000)
-PAPER = SnapshotRule(phase_agent_steps=1000, constants="paper")
+RULE = partial(RolesConfig().why_ghost, phase=1000, constants="pseudocode")
+PAPER = partial(RolesConfig().why_ghost, phase=1000, constants="paper")
 NOBODY = np.zeros(0)
 
 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("rule", [RULE, PAPER])
-def test_nobody_leaves_a_ghost_within_a_phase(rule: SnapshotRule, role: str) -> None:
-    assert rule.why(role, agent_steps=999, win_rates=np.array([0.99])) is None
+def test_nobody_leaves_a_ghost_within_a_phase(rule: Callable[..., str | None], role: str) -> None:
+    assert rule(role, agent_steps=999, win_rates=np.array([0.99])) is None
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_the_timeout_is_two_phases(role: str) -> None:
     losing = np.array([0.1, 0.9])
     if role != "main":
-        assert PAPER.why(role, agent_steps=1999, win_rates=losing) is None
-    assert RULE.why(role, agent_steps=1999, win_rates=losing) is None
-    assert RULE.why(role, agent_steps=1999, win_rates=NOBODY) is None
-    assert RULE.why(role, agent_steps=2000, win_rates=losing) is not None
-    assert RULE.why(role, agent_steps=2000, win_rates=NOBODY) is not None
+        assert PAPER(role, agent_steps=1999, win_rates=losing) is None
+    assert RULE(role, agent_steps=1999, win_rates=losing) is None
+    assert RULE(role, agent_steps=1999, win_rates=NOBODY) is None
+    assert RULE(role, agent_steps=2000, win_rates=losing) is not None
+    assert RULE(role, agent_steps=2000, win_rates=NOBODY) is not None
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_who_beats_everybody_leaves_one_at_once(role: str) -> None:
-    assert RULE.why(role, agent_steps=1000, win_rates=np.array([0.71, 0.9])) is not None
-    assert RULE.why(role, agent_steps=1000, win_rates=np.array([0.70, 0.9])) is None
+    assert RULE(role, agent_steps=1000, win_rates=np.array([0.71, 0.9])) is not None
+    assert RULE(role, agent_steps=1000, win_rates=np.array([0.70, 0.9])) is None
 
 
 def test_by_the_paper_a_main_agent_leaves_one_each_phase() -> None:
-    assert PAPER.why("main", agent_steps=1000, win_rates=np.array([0.1])) is not None
-    assert RULE.why("main", agent_steps=1000, win_rates=np.array([0.1])) is None
+    assert PAPER("main", agent_steps=1000, win_rates=np.array([0.1])) is not None
+    assert RULE("main", agent_steps=1000, win_rates=np.array([0.1])) is None
 
 
 @pytest.mark.parametrize(
     ("since", "mark"), [(0, 1000), (1, 999), (999, 1), (1000, 1000), (1700, 300)]
 )
 def test_marks_are_whole_phases(since: int, mark: int) -> None:
-    assert RULE.next_mark(since) == mark
+    assert next_mark(since, phase=1000) == mark
 
 
 def test_resets_are_as_frequent_as_said() -> None:

@@ -14,7 +14,7 @@ from arena.metrics.jsonl import JsonlSink
 from arena.metrics.tracker import Note, Point, Reached
 from arena.types import SHOWN_BYTES, Entrant, PlayerId
 from populations import tracking
-from populations.hooks.calls import HookTold
+from populations.hooks.findings import Finding
 from populations.hooks.process import Control, TrackerSettings
 from populations.hooks.supervisor import HookProcess
 from populations.records.rows import EventRow, GameRow, RatingsRow, RunRow
@@ -129,8 +129,8 @@ def process(
     made.close()
 
 
-def heard(process: HookProcess, until: Callable[[list[HookTold]], bool]) -> list[HookTold]:
-    told: list[HookTold] = []
+def heard(process: HookProcess, until: Callable[[list[Finding]], bool]) -> list[Finding]:
+    told: list[Finding] = []
 
     def look() -> bool:
         told.extend(process.poll())
@@ -162,12 +162,12 @@ def test_a_tool_that_fails_is_an_alert_and_gets_all_when_it_works(
 ) -> None:
     (tmp_path / "fault").write_text(fault)
     told = heard(process, bool)
-    assert [(one.alert, one.subject) for one in told] == [("sink_failed", "wandb")]
-    assert problem in told[0].problem
+    assert [(one.kind, one.subject) for one in told] == [("sink_failed", "wandb")]
+    assert problem in told[0].what
     assert SECRET not in (tmp_path / "logs" / "wandb.log").read_text()
     (tmp_path / "fault").unlink()
-    told = heard(process, lambda told: bool(told) and not told[-1].problem)
-    assert told[-1] == HookTold(alert="sink_failed", subject="wandb", problem="")
+    told = heard(process, lambda told: bool(told) and not told[-1].what)
+    assert told[-1] == Finding("sink_failed", "wandb", "wandb", "")
     row = {"player/p000/loss/policy": -0.5, "player/p000/agent_steps": 128}
     assert told_to(tmp_path) == [[0, row]]
 
@@ -207,7 +207,7 @@ def test_the_end_of_a_run_shows_a_champions_worst_game(
     assert told_to(tmp_path)[1:] == [*(shown if is_told else []), ["finished"]]
     # Nothing that comes after it says that all is well.
     problem = "" if is_told else "game 1.0: nobody has the environment of 1.0"
-    assert told[-1] == HookTold(alert="sink_failed", subject="wandb", problem=problem)
+    assert told[-1] == Finding("sink_failed", "wandb", "wandb", problem)
 
 
 def test_a_game_is_shown_once_and_each_after_a_while(

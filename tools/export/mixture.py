@@ -54,16 +54,16 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
 
     shared = Cards.of(export.inspection, export.game)
     members = []
-    for line in mixture.members:
+    for line, _ in mixture.members:
         # All weights are loaded before matches begin.
-        player, reference = line.standing.player, line.standing.reference
+        player, reference = line.player, line.reference
         assert reference is not None, "`find_mixtures` has left these out"
         members.append(shared.load(player, reference, population=mixture.population))
     weights = MixtureWeights(
         player=f"{mixture.population}/mixture",
         agents=members[0][1].agents,
         members=tuple(policy for policy, _ in members),
-        probabilities=tuple(line.probability for line in mixture.members),
+        probabilities=tuple(probability for _, probability in mixture.members),
     )
     record = play_record(
         export,
@@ -88,13 +88,15 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
             CardMember(
                 directory=f"members/{index:02d}",
                 player=card.player,
-                probability=member.probability,
+                probability=probability,
                 agent_steps=card.agent_steps,
                 generation=card.generation,
                 weights_digest=card.weights_digest,
                 rating=card.rating,
             )
-            for index, (member, card) in enumerate(zip(mixture.members, cards, strict=True))
+            for index, ((_, probability), card) in enumerate(
+                zip(mixture.members, cards, strict=True)
+            )
         ),
         num_players=mixture.num_players,
         worst_score=mixture.worst_score,

@@ -307,10 +307,10 @@ def control(run: OpenRun) -> None:
     begin_log(file=run.run_dir / "logs" / "controller.log")
     raise_limit()
     with (
-        make_launcher(run, notify=tell) as connections,
+        make_launcher(run, notify=tell) as (transport, launcher, store),
         make_display(run) as display,
     ):
-        _tell_where(run, connections.transport.endpoint)
+        _tell_where(run, transport.endpoint)
         tell(_plan_line(run))
 
         def refresh(status: Mapping[str, Json]) -> None:
@@ -323,9 +323,9 @@ def control(run: OpenRun) -> None:
             run_dir=run.run_dir,
             state=run.state,
             journal=run.journal,
-            transport=connections.transport,
-            launcher=connections.launcher,
-            store=connections.store,
+            transport=transport,
+            launcher=launcher,
+            store=store,
             sinks=run.sinks,
             hooks=make_hook_processes(
                 run.run_file.config,

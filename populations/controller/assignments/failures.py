@@ -18,24 +18,25 @@ from populations.controller.assignments.placement import able_places
 from populations.controller.evaluation.pairings import validated_generation_of
 from populations.controller.evolution import quarantine
 from populations.controller.evolution.resets import without_weights
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.opponents import drop_external_player
 from populations.controller.state import pauses
 from populations.controller.state.leases import Learner
 from populations.controller.state.ledger import (
     FINISHED,
+    LEARNERS,
     LOST,
     MAX_ALERTED,
+    NO_POLICYS,
     NON_FINITE,
     STORAGE,
     Outcome,
     num_assignments,
-    place_of_kind,
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leaders_of, maker_of
 from populations.controller.state.transaction import Transaction
+from populations.hooks.findings import Finding
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.storage.store import newest_last
 
@@ -133,7 +134,7 @@ def _is_charged(state: ControllerState, learner: Learner, row: AssignmentRow, *,
         row: Assignment that failed.
         kind: Kind of the failure (`Outcome.kind`).
     """
-    if place_of_kind(kind).is_learners:
+    if kind in LEARNERS:
         return True
     if state.ledger.places_of(row.assignment_id) - {learner.place}:
         return False
@@ -198,7 +199,7 @@ def _suspects(
 ) -> tuple[Entrant, ...]:
     """Return whose fault a failure may be, with their generations."""
     # A failure that names a policy is not held against one that learned or played against it.
-    if failed is not None and failed.key is not None and place_of_kind(kind).may_follow:
+    if failed is not None and failed.key is not None and kind not in NO_POLICYS:
         # A learner may name anything; only what it was given to play counts.
         given = (ref for ref in named_references(row.message) if isinstance(ref, WeightsRef))
         makers = (maker_of(state, ref.digest) for ref in given if ref.key == failed.key)
@@ -244,7 +245,7 @@ def _blame(state: ControllerState, tx: Transaction, learner: Learner, outcome: O
     """Quarantine the policies that a failure follows; see `fail_row` for what is returned."""
     ledger, is_evaluation = state.ledger, outcome.is_evaluation
     needs_process = False
-    for name in outcome.suspects if place_of_kind(outcome.kind).may_follow else ():
+    for name in outcome.suspects if outcome.kind not in NO_POLICYS else ():
         row = ledger.held_against(name, is_evaluation=is_evaluation)
         follows = ledger.follows(name, is_evaluation=is_evaluation)
         policy_id, generation = policy_of_trainee(name)

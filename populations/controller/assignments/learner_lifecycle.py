@@ -11,7 +11,6 @@ from arena.learners.versions import Differences, differences, pip_command, told
 from arena.types import Digest, LearnerId
 from arena.wire.messages import Hello, Refuse, Stop, Welcome
 from populations.controller.assignments import carried_episodes, failures
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.state.commands import KillLearner, SendMessage, StartLearner
 from populations.controller.state.events import HeartbeatReceived, LearnerJoined, Ticked
@@ -19,6 +18,7 @@ from populations.controller.state.leases import Fault, Learner, forgive, overdue
 from populations.controller.state.ledger import OWN_PLACE, STORAGE
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.hooks.findings import Finding
 
 MAX_CHARGES = 2
 """Charges in a row after which a learner is at fault, if others do their work."""

@@ -22,7 +22,6 @@ from populations.controller.evaluation import games, share
 from populations.controller.evaluation.pairings import validated_generation_of
 from populations.controller.evolution import halving, pbt, quarantine
 from populations.controller.evolution.snapshots import mark_export, snapshot
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring import alerts
 from populations.controller.opponents import update_qualities
@@ -33,6 +32,7 @@ from populations.controller.state.leases import Held, Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leaders_of, team_of
 from populations.controller.state.transaction import Transaction
+from populations.hooks.findings import Finding
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
 from populations.records.rows import (
     AssignmentRow,

@@ -52,8 +52,7 @@ def measure(state: ControllerState, policy: PolicyRow, until: LessonEnd) -> floa
         return policy.agent_steps
     if until.rating is not None:
         return goals.bound_at_any_time(state, policy)
-    found = state.goals.mean_return(policy, lesson=state.tables.run.lesson)
-    return None if found is None else found.mean
+    return state.goals.mean_return(policy, lesson=state.tables.run.lesson)
 
 
 def _has_reached(state: ControllerState, policy: PolicyRow, until: LessonEnd) -> bool:

@@ -18,7 +18,7 @@ from populations.core import FloatArray
 from populations.league.pairs import JEFFREYS
 from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.records.rows import CheckpointRow, GhostRow, Json, PolicyRow
-from populations.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exploiters
+from populations.roles import MAIN, MAIN_EXPLOITER, has_exploiters, next_mark
 from populations.rule_kinds import read_settings
 
 EXPORT_DUE = "export_due"
@@ -85,45 +85,38 @@ def _freeze(
 
 def steps_to_next(state: ControllerState, policy: PolicyRow) -> int:
     """Return agent steps until a ghost may be due; below 1 if one is."""
-    rule = _rule(state, policy.population)
-    if rule is None or policy.ghost_at < 0:
-        return policy.ghost_at + state.config.ghosts.every_agent_steps - policy.agent_steps
-    return rule.next_mark(policy.agent_steps - policy.ghost_at)
+    config = state.config
+    every = config.ghosts.every_agent_steps
+    if policy.ghost_at < 0 or not has_exploiters(config.populations[policy.population].roles):
+        return policy.ghost_at + every - policy.agent_steps
+    return next_mark(policy.agent_steps - policy.ghost_at, phase=every)
 
 
 def _why(state: ControllerState, policy: PolicyRow) -> dict[str, Json] | None:
     """Say why it is time for a ghost, with the numbers; None if it is not."""
     if policy.ghost_at < 0:
         return {"reason": "its first checkpoint"}
-    agent_steps = policy.agent_steps - policy.ghost_at
-    if agent_steps < state.config.ghosts.every_agent_steps:
+    config, agent_steps = state.config, policy.agent_steps - policy.ghost_at
+    if agent_steps < config.ghosts.every_agent_steps:
         return None
-    rule = _rule(state, policy.population)
-    if rule is None:
+    if not has_exploiters(config.populations[policy.population].roles):
         return {"reason": f"{agent_steps:,} agent steps since the last one"}
     win_rates = _win_rates(state, policy)
-    reason = rule.why(policy.role, agent_steps=agent_steps, win_rates=win_rates)
+    reason = config.roles.why_ghost(
+        policy.role,
+        agent_steps=agent_steps,
+        win_rates=win_rates,
+        phase=config.ghosts.every_agent_steps,
+        constants=read_settings(AlphastarMatchmaker, config.matchmaking).constants,
+    )
     if reason is None:
         return None
     return {
         "reason": reason,
         "smallest_win_rate": float(win_rates.min()) if len(win_rates) else None,
         "num_met": len(win_rates),
-        "win_rate": rule.win_rate,
+        "win_rate": config.roles.win_rate,
     }
-
-
-def _rule(state: ControllerState, population: str) -> SnapshotRule | None:
-    """Return the rule by roles; None in a population of main agents."""
-    config = state.config
-    if not has_exploiters(config.populations[population].roles):
-        return None
-    return SnapshotRule(
-        phase_agent_steps=config.ghosts.every_agent_steps,
-        timeout_phases=config.roles.timeout_phases,
-        win_rate=config.roles.win_rate,
-        constants=read_settings(AlphastarMatchmaker, config.matchmaking).constants,
-    )
 
 
 def _win_rates(state: ControllerState, policy: PolicyRow) -> FloatArray:

@@ -7,11 +7,9 @@ A rule says what is wrong, an empty text if all is well, or None if the metrics 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from arena.types import PolicyId
 from populations.records.rows import PolicyRow
 
 LONGEST_STEPS = 5000
@@ -81,35 +79,6 @@ class Window:
             # The bounds stay equal only while no return differs.
             low, high = mean - spread, mean + spread
             self.returns = min(self.returns[0], low), max(self.returns[1], high)
-
-
-@dataclass(slots=True)
-class Windows:
-    """Windows of all policies.
-
-    Attributes:
-        unended_s: By population, learner seconds of training since an episode ended.
-    """
-
-    unended_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    _windows: defaultdict[PolicyId, Window] = field(default_factory=lambda: defaultdict(Window))
-
-    def record(
-        self,
-        policy: PolicyId,
-        population: str,
-        metrics: Mapping[str, float],
-        *,
-        duration_s: float,
-    ) -> None:
-        """Take in an assignment."""
-        self.window_of(policy).record(metrics)
-        ended = metrics.get("episode/count", 0.0) > 0.0
-        self.unended_s[population] = 0.0 if ended else self.unended_s[population] + duration_s
-
-    def window_of(self, policy: PolicyId) -> Window:
-        """Return what was measured of a policy."""
-        return self._windows[policy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

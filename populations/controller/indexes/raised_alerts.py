@@ -6,45 +6,18 @@ so they outlast the controller.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from arena.types import PolicyId
 from populations.controller.indexes.alert_kinds import KINDS
-from populations.controller.indexes.measurements import Windows
+from populations.controller.indexes.measurements import Window
+from populations.hooks.findings import Finding
 from populations.records.rows import EventRow, Json
 
 RAISED, CLEARED = "alert", "alert_cleared"
 """Kinds of events."""
-
-
-class Finding(NamedTuple):
-    """One measurement.
-
-    Attributes:
-        kind: Kind of the alert.
-        subject: A population, a sink, or empty: the run.
-        source: Policy or other source that was measured; one wrong source keeps the subject wrong.
-        what: Trouble in words, with numbers; empty: all is well.
-        advice: Remedy of this very trouble; empty: that of its kind.
-    """
-
-    kind: str
-    subject: str
-    source: str
-    what: str
-    advice: str = ""
-
-
-@dataclass(slots=True)
-class _Streak:
-    """Measurements in a row, one of the two counts is 0."""
-
-    wrong: int = 0
-    well: int = 0
-
-    def record(self, *, is_wrong: bool) -> None:
-        self.wrong, self.well = (self.wrong + 1, 0) if is_wrong else (0, self.well + 1)
 
 
 @dataclass(slots=True)
@@ -54,15 +27,18 @@ class Alerts:
     Attributes:
         raised: By kind and subject, what is wrong with whom.
         windows: Measurements of each policy.
+        unended_s: By population, learner seconds of training since an episode ended.
         idle_at_s: When learners were last looked at.
         advice: By kind and subject, the remedy of the last finding; empty: that of the kind.
     """
 
     raised: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
-    windows: Windows = field(default_factory=Windows)
+    windows: defaultdict[PolicyId, Window] = field(default_factory=lambda: defaultdict(Window))
+    unended_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     idle_at_s: float = float("-inf")
     advice: dict[tuple[str, str], str] = field(default_factory=dict)
-    _streaks: dict[tuple[str, str, str], _Streak] = field(default_factory=dict)
+    _streaks: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """Measurements in a row: above 0 of trouble, below 0 of none."""
 
     def documents(self) -> list[Json]:
         """Return alerts that hold, for programs and displays."""
@@ -77,6 +53,19 @@ class Alerts:
             for (kind, subject), texts in self.raised.items()
         ]
 
+    def measure(
+        self,
+        policy: PolicyId,
+        population: str,
+        metrics: Mapping[str, float],
+        *,
+        duration_s: float,
+    ) -> None:
+        """Take in an assignment."""
+        self.windows[policy].record(metrics)
+        ended = metrics.get("episode/count", 0.0) > 0.0
+        self.unended_s[population] = 0.0 if ended else self.unended_s[population] + duration_s
+
     def record(self, finding: Finding) -> bool | None:
         """Take in a measurement.
 
@@ -84,16 +73,17 @@ class Alerts:
             True if it makes an alert hold, or would if it did not already; False if it ends one.
         """
         kind, subject, source, what, advice = finding
-        streak = self._streaks.setdefault((kind, subject, source), _Streak())
-        streak.record(is_wrong=bool(what))
+        before = self._streaks.get((kind, subject, source), 0)
+        streak = max(before, 0) + 1 if what else min(before, 0) - 1
+        self._streaks[kind, subject, source] = streak
         texts = self.raised.get((kind, subject), {})
         # A source that is in the alert already updates its text at once.
-        if what and (streak.wrong >= KINDS[kind].raise_after or source in texts):
+        if what and (streak >= KINDS[kind].raise_after or source in texts):
             self.raised.setdefault((kind, subject), {})[source] = what
             self.advice[kind, subject] = advice
             # Told when the alert begins, and when a further source has been wrong as often.
-            return True if not texts or streak.wrong == KINDS[kind].raise_after else None
-        if source in texts and streak.well >= KINDS[kind].clear_after:
+            return True if not texts or streak == KINDS[kind].raise_after else None
+        if source in texts and -streak >= KINDS[kind].clear_after:
             return self.forget(kind, subject, source)
         return None
 

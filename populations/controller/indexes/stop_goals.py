@@ -19,7 +19,6 @@ from arena.types import RANDOM_BOT, Digest, Entrant, PolicyId, Tally, population
 from arena.wire.messages import Train
 from populations.controller.indexes.trainee_metrics import (
     EPISODES,
-    EpisodeMean,
     NewestEpisodes,
     metrics_of_trainee,
 )
@@ -187,11 +186,11 @@ class StopGoals:
         met = self._met.get(policy.policy)
         return met if met is not None and met.generation == policy.generation else None
 
-    def success_rate(self, policy: PolicyRow, *, lesson: int) -> EpisodeMean | None:
+    def success_rate(self, policy: PolicyRow, *, lesson: int) -> float | None:
         """Return the success of a policy's newest episodes; None while there are too few."""
         return self._successes.mean(policy.policy, generation=policy.generation, lesson=lesson)
 
-    def mean_return(self, policy: PolicyRow, *, lesson: int) -> EpisodeMean | None:
+    def mean_return(self, policy: PolicyRow, *, lesson: int) -> float | None:
         """Return the mean return of a policy's newest episodes; None while there are too few."""
         return self._returns.mean(policy.policy, generation=policy.generation, lesson=lesson)
 

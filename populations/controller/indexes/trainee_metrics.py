@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from arena.types import PolicyId
 from arena.wire.messages import Train, Trainee
@@ -35,26 +34,6 @@ def metrics_of_trainee(
     }
 
 
-class EpisodeMean(NamedTuple):
-    """Mean of a metric, and the episodes that it is of."""
-
-    episodes: float
-    mean: float
-
-
-class _Newest(NamedTuple):
-    """Means of the newest assignments of one generation in one lesson."""
-
-    lesson: int
-    generation: int
-    means: deque[EpisodeMean]
-
-    def add(self, mean: EpisodeMean) -> None:
-        self.means.append(mean)
-        while sum(one.episodes for one in self.means) - self.means[0].episodes >= MIN_EPISODES:
-            self.means.popleft()
-
-
 @dataclass(slots=True)
 class NewestEpisodes:
     """Mean of a metric over each policy's newest training episodes.
@@ -67,29 +46,32 @@ class NewestEpisodes:
     """
 
     metric: str
-    _newest: dict[PolicyId, _Newest] = field(default_factory=dict)
+    _newest: dict[PolicyId, tuple[tuple[int, int], deque[tuple[float, float]]]] = field(
+        default_factory=dict
+    )
+    """Lesson and generation of each policy's newest assignments, and their episodes and means."""
 
     def add(self, message: Train, trainee: Trainee, metrics: Mapping[str, float]) -> None:
         """Take in a trainee's metrics of a finished assignment, once."""
         mean = metrics.get(self.metric)
         if mean is None:
             return
-        newest = self._newest.get(trainee.policy)
         when = message.lesson, trainee.generation
-        if newest is None or when > (newest.lesson, newest.generation):
-            newest = self._newest[trainee.policy] = _Newest(*when, deque())
-        if when == (newest.lesson, newest.generation):
-            # An end that was reported is one episode at least.
-            newest.add(EpisodeMean(max(metrics.get(EPISODES, 0.0), 1.0), mean))
+        newest, means = self._newest.get(trainee.policy, (when, deque[tuple[float, float]]()))
+        if when < newest:
+            return
+        if when > newest:
+            means = deque()
+        # An end that was reported is one episode at least.
+        means.append((max(metrics.get(EPISODES, 0.0), 1.0), mean))
+        while sum(episodes for episodes, _ in means) - means[0][0] >= MIN_EPISODES:
+            means.popleft()
+        self._newest[trainee.policy] = when, means
 
-    def mean(self, policy: PolicyId, *, generation: int, lesson: int) -> EpisodeMean | None:
+    def mean(self, policy: PolicyId, *, generation: int, lesson: int) -> float | None:
         """Return the mean over a policy's newest episodes; None while there are too few."""
-        newest = self._newest.get(policy)
-        if newest is None or (newest.lesson, newest.generation) != (lesson, generation):
+        newest, means = self._newest.get(policy, (None, ()))
+        total = sum(episodes for episodes, _ in means)
+        if newest != (lesson, generation) or total < MIN_EPISODES:
             return None
-        episodes = sum(one.episodes for one in newest.means)
-        if episodes < MIN_EPISODES:
-            return None
-        return EpisodeMean(
-            episodes, sum(one.episodes * one.mean for one in newest.means) / episodes
-        )
+        return sum(episodes * mean for episodes, mean in means) / total

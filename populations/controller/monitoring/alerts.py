@@ -13,10 +13,11 @@ from arena.types import PolicyId
 from arena.wire.messages import Train
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained
-from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Finding, document
+from populations.controller.indexes.raised_alerts import CLEARED, RAISED, document
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.hooks.findings import Finding
 from populations.pbt.scheduler import interval, mark_of
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 
@@ -103,17 +104,17 @@ def _findings(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
 
 
 def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iterator[Finding]:
-    windows = state.alerts.windows
+    measured = state.alerts
     for trainee in message.trainees:
         policy = state.tables.policies[trainee.policy]
         metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
-        windows.record(policy.policy, policy.population, metrics, duration_s=row.duration_s)
+        measured.measure(policy.policy, policy.population, metrics, duration_s=row.duration_s)
         trained = Trained(
             policy=policy,
             metrics=metrics,
-            window=windows.window_of(policy.policy),
+            window=measured.windows[policy.policy],
             # Seconds of all learners together; of each one, if all have trained the population.
-            unended_s=windows.unended_s[policy.population] / max(len(state.learners), 1),
+            unended_s=measured.unended_s[policy.population] / max(len(state.learners), 1),
             episode_length=policy.episode_length or state.measured_length,
             num_envs=state.setup.num_envs,
             action=state.setup.spec.agent_specs[

@@ -177,9 +177,8 @@ def _bot_metrics(state: ControllerState, digest: str, *, prefix: str) -> dict[st
     metrics: dict[str, float] = {}
     for bot, name in curve_names(state.config.rated_players).items():
         met = state.league.evaluated_against(Entrant(digest), Entrant(external_player_id(bot)))
-        if met.score is not None:
-            metrics[f"{prefix}score_vs_{name}"] = met.score
-            metrics[f"{prefix}return_vs_{name}"] = met.return_sum / met.matches
+        if met is not None:
+            metrics[f"{prefix}score_vs_{name}"], metrics[f"{prefix}return_vs_{name}"] = met
     return metrics
 
 

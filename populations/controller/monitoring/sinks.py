@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 from arena.metrics.sink import Sink
 from arena.users_code import guarded, split_lines
-from populations.controller.indexes.raised_alerts import Finding
-from populations.controller.state.events import TroubleReported
+from populations.hooks.findings import Finding
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ class Sinks:
     ) -> None:
         self._clock = clock
         self._sinks = [_Guarded(name=name, make=make) for name, make in makers.items()]
-        self._told: list[TroubleReported] = []
+        self._told: list[Finding] = []
         for one in self._sinks:
             # Made at the start, so that a wrong setting is told before anything is trained.
             self._try(one, lambda sink: None)
@@ -90,7 +89,7 @@ class Sinks:
                 one.retry_at_s = float("-inf")
                 self._try(one, lambda sink: sink.close())
 
-    def told(self) -> list[TroubleReported]:
+    def told(self) -> list[Finding]:
         """Return the sinks that failed or work again since the last call."""
         told, self._told = self._told, []
         return told
@@ -120,4 +119,4 @@ class Sinks:
     def _report(self, one: _Guarded, problem: str) -> None:
         name = one.name
         what = f"{name} {problem}" if problem else ""
-        self._told.append(TroubleReported(finding=Finding("sink_failed", name, name, what)))
+        self._told.append(Finding("sink_failed", name, name, what))

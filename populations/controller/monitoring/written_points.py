@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +22,12 @@ MAX_ASSIGNMENTS = 1000
 """Most assignments whose points can be missing: those of one transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenPoints:
-    """Last points of each curve.
-
-    Attributes:
-        trained: Agent steps of each policy's last training point.
-        rated: Agent steps and figures of each policy's last standing.
-        run_steps: Agent steps of the run's last point; None: it has none.
-    """
-
-    trained: dict[str, int] = field(default_factory=dict)
-    rated: dict[str, tuple[int, Mapping[str, float]]] = field(default_factory=dict)
-    run_steps: int | None = None
+Written = tuple[dict[str, int], dict[str, tuple[int, Mapping[str, float]]], int | None]
+"""Last points of each curve: agent steps of each policy's last training point, agent steps and
+figures of its last standing, and agent steps of the run's last point; None: it has none."""
 
 
-def read_written(path: Path) -> WrittenPoints | None:
+def read_written(path: Path) -> Written | None:
     """Read the last points; None where nothing was ever written.
 
     Raises:
@@ -64,7 +53,7 @@ def read_written(path: Path) -> WrittenPoints | None:
                     trained[policy] = steps
                 else:
                     rated[policy] = (steps, point)
-    return WrittenPoints(trained, rated, run_steps)
+    return trained, rated, run_steps
 
 
 def _point(line: bytes) -> dict[str, Any] | None:
@@ -76,7 +65,7 @@ def _point(line: bytes) -> dict[str, Any] | None:
     return point if is_sealed(line) else None
 
 
-def go_on(state: ControllerState, written: WrittenPoints, rows: Iterable[AssignmentRow]) -> None:
+def go_on(state: ControllerState, written: Written, rows: Iterable[AssignmentRow]) -> None:
     """Let the curves of a resumed run go on behind the points that were written.
 
     Args:
@@ -85,12 +74,12 @@ def go_on(state: ControllerState, written: WrittenPoints, rows: Iterable[Assignm
         rows: Last finished training assignments, by id.
     """
     curves, policies = state.curves, state.tables.policies
-    curves.run_shown_at = written.run_steps
+    trained, rated, curves.run_shown_at = written
     for row in policies.values():
         digest = state.league.standing_weights(row, state.tables)
-        if digest is None or row.policy not in written.rated:
+        if digest is None or row.policy not in rated:
             continue
-        steps, figures = written.rated[row.policy]
+        steps, figures = rated[row.policy]
         if steps == evaluated_steps(state, row, digest):
             matches = int(figures["evaluation/matches_count"])
             ratings = {name: one for name, one in figures.items() if name.startswith("rating/")}
@@ -105,7 +94,7 @@ def go_on(state: ControllerState, written: WrittenPoints, rows: Iterable[Assignm
     missing = {
         row.assignment_id: row
         for policy, row in last.items()
-        if written.trained.get(policy, -1) < policies[policy].agent_steps
+        if trained.get(policy, -1) < policies[policy].agent_steps
     }
     curves.unwritten = list(missing.values())
     curves.is_resumed = True

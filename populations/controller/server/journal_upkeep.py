@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from populations.config.sections import JournalConfig
@@ -45,13 +44,6 @@ def one_thread(name: str) -> Executor:
     return ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
 
-@dataclass(frozen=True, slots=True)
-class _Backed:
-    """Result of a backup: the bytes that it has written."""
-
-    written_bytes: int
-
-
 class JournalUpkeep:
     """Care of a run's journal. Owned by the controller's thread.
 
@@ -80,7 +72,7 @@ class JournalUpkeep:
         self._config = config
         self._clock = clock
         self._thread = worker("controller-journal")
-        self._running: Future[_Backed | ArchiveRow | None] | None = None
+        self._running: Future[int | ArchiveRow | None] | None = None
         archives = journal.archives()
         remove_unnamed(run_dir, archives)
         self._ranges = [row for row in archives if not row.file]
@@ -116,9 +108,9 @@ class JournalUpkeep:
         result = self._running.result()
         self._running = None
         match result:
-            case _Backed():
-                self._last_bytes = result.written_bytes
-                self.written_bytes += result.written_bytes
+            case int():
+                self._last_bytes = result
+                self.written_bytes += result
                 # The pause begins now: a slow disk is not kept busy by backups alone.
                 self._backup_at_s = self._clock()
             case ArchiveRow():
@@ -200,10 +192,11 @@ class JournalUpkeep:
             logger.error("details could not leave the journal: %s", error)
             return None
 
-    def _back_up(self) -> _Backed:
+    def _back_up(self) -> int:
+        """Return the bytes that a backup has written."""
         try:
-            return _Backed(self._journal.backup(self._run_dir / BACKUP))
+            return self._journal.backup(self._run_dir / BACKUP)
         except StorageError as error:
             # The journal itself is whole; the next backup is tried in its time.
             logger.error("the journal's backup failed: %s", error)
-            return _Backed(0)
+            return 0

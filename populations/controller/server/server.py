@@ -27,7 +27,7 @@ from arena.wire.messages import (
 from arena.wire.transport import ControllerTransport
 from populations.controller.assignments.validation import Leases, open_grants, open_leases
 from populations.controller.evolution.exploration import answer
-from populations.controller.indexes.raised_alerts import Finding, document
+from populations.controller.indexes.raised_alerts import document
 from populations.controller.machine import handle
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.rating_fit import Snapshot, fit_input, fit_ratings
@@ -63,7 +63,6 @@ from populations.controller.state.events import (
     StopRequested,
     StrangerSpoke,
     Ticked,
-    TroubleReported,
 )
 from populations.controller.state.state import ControllerState
 from populations.core import Launcher
@@ -220,9 +219,8 @@ class Server:
             waiting = frozenset(self._launcher.waiting())
             self._handle([Ticked(deaf_s=deaf_s, waiting=waiting)])
             for hooks in self._hooks:
-                for told in hooks.poll():
-                    finding = Finding(told.alert, told.subject, told.subject, told.problem)
-                    self._inbox.expect(_done(TroubleReported(finding=finding)))
+                for finding in hooks.poll():
+                    self._inbox.expect(_done(finding))
         self._work()
         for slot, code in exited:
             self._handle([LearnerExited(slot=slot, code=code)])
@@ -307,8 +305,8 @@ class Server:
         for hooks in self._hooks:
             # In the log alone: the run is over, and its journal says how it ended.
             for told in hooks.finish(wait=self._wait, on_wait=self._on_wait):
-                if told.problem:
-                    logger.warning("%s: %s: %s", told.alert, told.subject, told.problem)
+                if told.what:
+                    logger.warning("%s: %s: %s", told.kind, told.subject, told.what)
 
     def _commit(self, rows: Sequence[Row]) -> None:
         def alert(reason: str) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from arena.checkpoints.manifest import Manifest
 from arena.types import LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Finished, Heartbeat, Hello
-from populations.controller.indexes.raised_alerts import Finding
 from populations.core import Exploration
+from populations.hooks.findings import Finding
 from populations.league.ratings import Ratings
 
 
@@ -172,13 +172,6 @@ class CheckpointsRemoved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TroubleReported:
-    """A sink, a hook or an export failed, or works again."""
-
-    finding: Finding
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
     """Somebody wants the run to stop with everything saved."""
 
@@ -223,7 +216,8 @@ Event = (
     | HyperparametersExplored
     | GhostsLinked
     | CheckpointsRemoved
-    | TroubleReported
+    | Finding
     | StopRequested
     | Ticked
 )
+"""A `Finding` comes where a sink, a hook or an export failed, or works again."""

@@ -130,7 +130,7 @@ def has_succeeded(state: ControllerState, policy: PolicyRow) -> bool:
     if goal is None or lesson < len(state.config.environment.curriculum) - 1:
         return False
     found = state.goals.success_rate(policy, lesson=lesson)
-    return found is not None and found.mean >= goal
+    return found is not None and found >= goal
 
 
 def goal_reached(state: ControllerState) -> str | None:

@@ -45,39 +45,26 @@ STALLED_FAILURES = 3
 """Failures in a row, over all that is given out, from which on the run is stalled."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Place that a kind of failure comes from.
-
-    Attributes:
-        what: Trouble, as a sentence without its end.
-        may_follow: Whether a policy's numbers can cause it.
-        is_learners: Whether nothing but the learner can be blamed for it.
-    """
-
-    what: str
-    may_follow: bool = True
-    is_learners: bool = False
-
-
-PLACES: Mapping[str, Place] = {
-    "making": Place(what="the environment cannot be made", may_follow=False),
-    "environment": Place(what="the environment breaks"),
-    "code": Place(what="code of your own raises"),
-    "checkpoint": Place(what="a checkpoint cannot be read", may_follow=False),
-    "message": Place(what="results are too large to send", may_follow=False),
-    STORAGE: Place(what="the disk refuses", may_follow=False),
-    OWN_PLACE: Place(what="the learners' machine fails", may_follow=False, is_learners=True),
-    "stopped": Place(what="learners stop by themselves", may_follow=False, is_learners=True),
-    LOST: Place(what="learners crash or hang"),
-    NON_FINITE: Place(what="a policy's numbers are not finite"),
-    "error": Place(what="assignments fail"),
+PLACES: Mapping[str, str] = {
+    "making": "the environment cannot be made",
+    "environment": "the environment breaks",
+    "code": "code of your own raises",
+    "checkpoint": "a checkpoint cannot be read",
+    "message": "results are too large to send",
+    STORAGE: "the disk refuses",
+    OWN_PLACE: "the learners' machine fails",
+    "stopped": "learners stop by themselves",
+    LOST: "learners crash or hang",
+    NON_FINITE: "a policy's numbers are not finite",
+    "error": "assignments fail",
 }
+"""Trouble by the place that a kind of failure comes from, as a sentence without its end."""
 
+LEARNERS = frozenset({OWN_PLACE, "stopped"})
+"""Places for which nothing but the learner can be blamed."""
 
-def place_of_kind(kind: str) -> Place:
-    """Return the place of a kind of failure; of an unknown one that of errors."""
-    return PLACES.get(kind, PLACES["error"])
+NO_POLICYS = LEARNERS | {"making", "checkpoint", "message", STORAGE}
+"""Places in which no policy's numbers can cause a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +168,7 @@ class Ledger:
         self.outcomes = [
             replace(kept, is_charge=False)
             if kept.is_charge
-            and not place_of_kind(kept.kind).is_learners
+            and kept.kind not in LEARNERS
             and kept.place != failure.place
             and (kept.assignment_id == failure.assignment_id or (is_disk and kept.kind == STORAGE))
             else kept
@@ -244,7 +231,7 @@ class Ledger:
     def held_against(self, name: Entrant, *, is_evaluation: bool) -> list[Outcome]:
         """Return those failures in a row that a policy's numbers may have caused."""
         row = self.in_a_row(name, is_evaluation=is_evaluation)
-        return [one for one in row if place_of_kind(one.kind).may_follow]
+        return [one for one in row if one.kind not in NO_POLICYS]
 
     def follows(self, name: Entrant, *, is_evaluation: bool) -> bool:
         """Return whether failures follow a policy: by chance they are too improbable.
@@ -277,7 +264,7 @@ class Ledger:
             if name not in one.suspects
             and one.is_evaluation == is_evaluation
             and not one.is_charge
-            and place_of_kind(one.kind).may_follow
+            and one.kind not in NO_POLICYS
         ]
 
     def suspects(self) -> set[Entrant]:

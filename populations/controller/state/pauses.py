@@ -15,7 +15,7 @@ from arena.types import PlayerId
 from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
 from populations.controller.state.events import GhostsLinked
 from populations.controller.state.leases import Pause
-from populations.controller.state.ledger import STALLED_FAILURES, Outcome, place_of_kind
+from populations.controller.state.ledger import NO_POLICYS, PLACES, STALLED_FAILURES, Outcome
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import Json
@@ -114,11 +114,11 @@ def follow(state: ControllerState, tx: Transaction) -> None:
 def _reason(state: ControllerState, failures: Sequence[Outcome]) -> str:
     """Say what is wrong where nothing finishes."""
     last = failures[-1]
-    what = place_of_kind(last.kind).what
+    what = PLACES.get(last.kind, PLACES["error"])
     text = f"{what}: nothing has finished since {len(failures)} assignments failed in a row"
     active = [row for row in state.tables.policies.values() if row.state == "active"]
     suspects = {name for failure in failures for name in failure.suspects}
-    if place_of_kind(last.kind).may_follow and len(active) == 1 and suspects:
+    if last.kind not in NO_POLICYS and len(active) == 1 and suspects:
         text += (
             f" (with {active[0].policy} alone nothing shows whether its weights and "
             "hyperparameters are to blame, or the environment and other code)"

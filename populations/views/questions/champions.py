@@ -100,10 +100,13 @@ def line_of(run: Inspection, best: Standing) -> list[Document]:
         return []
     return [
         {
-            **picked(stretch.generation, "policy", "generation", "cause"),
-            **picked(stretch, "begin", "agent_steps"),
+            **picked(generation, "policy", "generation", "cause"),
+            "begin": begin,
+            "agent_steps": agent_steps,
         }
-        for stretch in lineage(generations, entrant, agent_steps=origin.agent_steps)
+        for generation, begin, agent_steps in lineage(
+            generations, entrant, agent_steps=origin.agent_steps
+        )
     ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from arena.types import Digest, Entrant
-from populations.audit.verify import add_assignments, add_events
+from populations.audit.verify import Sums
 from populations.controller import checkpoint_rows, result_merging
 from populations.controller.evolution.generations import _rated
 from populations.controller.rating_fit import fit_input, snapshot
@@ -155,14 +155,15 @@ def test_the_journal_has_what_memory_has(removed: Watched) -> None:
 def test_what_was_trained_adds_up_with_the_events(removed: Watched) -> None:
     world = removed.world
     rows = {row.assignment_id: row for row in world.committed if isinstance(row, AssignmentRow)}
-    told = add_events(row for row in world.committed if isinstance(row, EventRow))
+    sums, without = Sums(), Sums()
+    sums.add_events(row for row in world.committed if isinstance(row, EventRow))
     checkpoints = world.state.tables.checkpoints
-    assert len(told.removed) == sum(before - after for before, after in removed.removals)
-    sums = add_assignments(rows.values(), checkpoints, removed=told.removed)
+    assert len(sums.removed) == sum(before - after for before, after in removed.removals)
+    sums.add_assignments(rows.values(), checkpoints)
     for policy in world.state.tables.policies.values():
         assert sums.trained[policy.policy] == policy.agent_steps
     several = any(len(getattr(row.message, "trainees", ())) > 1 for row in rows.values())
-    without = add_assignments(rows.values(), checkpoints, removed={})
+    without.add_assignments(rows.values(), checkpoints)
     assert (without.trained != sums.trained) == several
 
 

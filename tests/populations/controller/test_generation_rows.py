@@ -10,7 +10,7 @@ import pytest
 from arena.types import Entrant, trainee_entrant
 from populations.audit.evolution_checks import check_evolution
 from populations.audit.tally_checks import differences, refold
-from populations.audit.verify import add_events
+from populations.audit.verify import Sums
 from populations.controller import generation_rows, result_merging
 from populations.controller.opponents import OpponentStatistics
 from populations.controller.state.state import ControllerState, make_state
@@ -192,7 +192,9 @@ def test_views_and_replays_have_all_of_them(watched: Watched) -> None:
 
 def test_verification_reads_events_and_rows(watched: Watched) -> None:
     world = watched.world
-    removed = add_events(all_events(world)).generations
+    sums = Sums()
+    sums.add_events(all_events(world))
+    removed = sums.generations
     assert len(removed) > KEPT
     assert list(check_evolution(world.state.tables, removed)) == []
     assert list(check_evolution(world.state.tables)) != []

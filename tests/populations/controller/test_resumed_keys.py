@@ -34,7 +34,6 @@ from populations.controller.evolution import pbt
 from populations.controller.evolution.changes import explore_own
 from populations.controller.evolution.exploration import answer, ask
 from populations.controller.evolution.snapshots import steps_to_next
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.lineups import draw_lineup
 from populations.controller.monitoring.alerts import record
@@ -50,6 +49,7 @@ from populations.controller.state.goals import bound_at_any_time
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
 from populations.core import OpponentRequest, Opponents
+from populations.hooks.findings import Finding
 from populations.matchmaking.drawing import draw_opponents, with_latest
 from populations.pbt.scheduler import next_mark
 from populations.records.rows import EventRow, PolicyRow, TallyRow

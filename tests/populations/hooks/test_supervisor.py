@@ -13,7 +13,8 @@ import pytest
 
 from arena.errors import ConfigError
 from populations.config.hooks import Hook
-from populations.hooks.calls import HookTold, Place, begin_place, write_place
+from populations.hooks.calls import Place, begin_place, write_place
+from populations.hooks.findings import Finding
 from populations.hooks.process import HookSettings
 from populations.hooks.supervisor import HookProcess, check_hooks
 from populations.records.rows import EventRow, RunRow
@@ -80,9 +81,9 @@ def kept(run_dir: Path) -> list[int]:
     return [json.loads(line)["sequence"] for line in lines]
 
 
-def served(process: HookProcess, until: Callable[[], bool]) -> list[HookTold]:
+def served(process: HookProcess, until: Callable[[], bool]) -> list[Finding]:
     """Poll until something is so; what was told meanwhile, but for what was well from the start."""
-    told: list[HookTold] = []
+    told: list[Finding] = []
 
     def look() -> bool:
         told.extend(process.poll())
@@ -106,7 +107,7 @@ def test_every_event_is_handed_over_once_and_in_order(
     commit(journal, 4, 5, "run_finished")
     told = process.finish()
     assert kept(tmp_path) == [1, 2, 3, 4, 5]
-    assert not [one for one in told if one.problem]
+    assert not [one for one in told if one.what]
     assert process.pid is None
     place = Path(ASSETS) / "place.txt"
     try:
@@ -144,7 +145,7 @@ def test_a_hook_that_fails_is_told_and_told_again_when_it_works(
     told = served(process, lambda: kept(tmp_path) == [2])
     told += process.finish()
     name = f"on_event: {hook}"
-    problems = [one.problem for one in told if (one.alert, one.subject) == ("hook_failed", name)]
+    problems = [one.what for one in told if (one.kind, one.subject) == ("hook_failed", name)]
     assert len(problems) == 2, problems
     assert problems[0].startswith(said)
     assert problems[1] == ""
@@ -163,7 +164,7 @@ def test_a_command_fails_by_its_exit_code(tmp_path: Path, journal: Journal, make
     process = make(("sh", "-c", "exit 3"))
     told = served(process, lambda: (tmp_path / "hooks.json").read_text().startswith('{"after": 1'))
     told += process.finish()
-    assert "its exit code was 3" in [one.problem for one in told]
+    assert "its exit code was 3" in [one.what for one in told]
 
 
 def test_too_many_calls_are_dropped_counted_and_told(
@@ -174,7 +175,7 @@ def test_too_many_calls_are_dropped_counted_and_told(
     told = served(process, lambda: len(kept(tmp_path)) == 4)
     told += process.finish()
     assert kept(tmp_path) == [27, 28, 29, 30]
-    behind = [one.problem for one in told if one.alert == "hooks_behind"]
+    behind = [one.what for one in told if one.kind == "hooks_behind"]
     assert behind == ["26 calls were dropped since the run began", ""]
 
 
@@ -221,14 +222,11 @@ def test_a_killed_process_is_started_anew_and_goes_on(
     assert process.pid is not None
     os.kill(process.pid, 9)
     told = served(process, lambda: process.pid is None)
-    assert (
-        HookTold(alert="hook_failed", subject="", problem="the process of hooks ended with code -9")
-        in told
-    )
+    assert Finding("hook_failed", "", "", "the process of hooks ended with code -9") in told
     commit(journal, 3, 3)
     told = served(process, lambda: kept(tmp_path) == [1, 2, 3])
     told += process.finish()
-    assert HookTold(alert="hook_failed", subject="", problem="") in told
+    assert Finding("hook_failed", "", "", "") in told
 
 
 @pytest.mark.slow
@@ -257,7 +255,7 @@ def test_a_module_that_breaks_meanwhile_is_told(
     told = served(process, lambda: process.pid is None and (tmp_path / "hooks.json").exists())
     while not told:
         told += process.poll()
-    assert told[0].problem.startswith("hooked:gone: hooked has no 'gone' in /")
+    assert told[0].what.startswith("hooked:gone: hooked has no 'gone' in /")
 
 
 def test_what_cannot_be_called_is_refused(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from populations.hooks.make import make_hook_processes
 from populations.hooks.process import HookSettings
 from populations.launchers import local, make, ray_launcher
 from populations.launchers.make import make_launcher
-from populations.launchers.ray_session import RaySession, check_ray
+from populations.launchers.ray_session import check_ray
 from populations.records.rows import EventRow
 from tests.populations.controller.simulated import (
     DUEL,
@@ -84,8 +84,8 @@ class Boundary:
         yield SimpleNamespace(endpoint="tcp://127.0.0.1:1", admit_only=lambda _: None)
 
     @contextmanager
-    def _session(self, *_: object) -> Iterator[RaySession]:
-        yield RaySession(host="127.0.0.1", is_own=True)
+    def _session(self, *_: object) -> Iterator[tuple[str, bool]]:
+        yield "127.0.0.1", True
 
     def _ray(self, **asked: object) -> object:
         self.asked |= asked
@@ -118,8 +118,8 @@ class Case:
 
 def launched(run: OpenRun, boundary: Boundary, name: str) -> object:
     """Return what a launcher asks for when a learner is to be started."""
-    with make_launcher(run) as made, suppress(KeyboardInterrupt):
-        made.launcher.start(0, ())
+    with make_launcher(run) as (_, launcher, _), suppress(KeyboardInterrupt):
+        launcher.start(0, ())
     return boundary.asked[name]
 
 
@@ -127,14 +127,14 @@ def asked(name: str) -> Observe:
     return lambda run, boundary: launched(run, boundary, name)
 
 
-def kind_of_launcher(run: OpenRun, _: Boundary) -> object:
-    with make_launcher(run) as made:
-        return type(made.launcher).__name__
+def kind_of_launcher(run: OpenRun, boundary: Boundary) -> object:
+    with make_launcher(run) as (_, launcher, _):
+        return type(launcher).__name__
 
 
-def kind_of_address(run: OpenRun, _: Boundary) -> object:
-    with make_launcher(run) as made:
-        return made.transport.endpoint.partition(":")[0]
+def kind_of_address(run: OpenRun, boundary: Boundary) -> object:
+    with make_launcher(run) as (transport, _, _):
+        return transport.endpoint.partition(":")[0]
 
 
 def remote_keys(run: OpenRun, _: Boundary) -> object:

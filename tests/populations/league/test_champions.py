@@ -9,9 +9,8 @@ from typing import Any, cast
 import numpy as np
 from msgspec.structs import replace
 
-from arena.types import Digest, Entrant, PlayerId, PolicyId
+from arena.types import Digest, Entrant, PolicyId, ghost_id
 from populations.league.champions import (
-    Holder,
     Holders,
     champion_of,
     name_of,
@@ -20,7 +19,7 @@ from populations.league.champions import (
 )
 from populations.league.ratings import Ratings, interval_fields
 from populations.ratings.model import Z95
-from populations.records.rows import RatingsRow
+from populations.records.rows import GhostRow, PolicyRow, RatingsRow
 
 NOBODY = cast(Any, SimpleNamespace(checkpoints={}))
 """A league that knows no origins."""
@@ -45,10 +44,29 @@ def rated(
     return Ratings(row, np.diag(row.deviations))
 
 
+def policy(name: PolicyId, *, agent_steps: int) -> PolicyRow:
+    return PolicyRow(
+        policy=name, population="player", index=0, agent_steps=agent_steps, hyperparameters={}
+    )
+
+
+def ghost(name: PolicyId, *, agent_steps: int) -> GhostRow:
+    return GhostRow(
+        player=ghost_id(name, agent_steps=agent_steps),
+        policy=name,
+        population="player",
+        agent_steps=agent_steps,
+        generation=0,
+        weights_digest=Digest("w"),
+        key="",
+        checkpoint="",
+    )
+
+
 def ghosts(**agent_steps: int) -> Holders:
     """A ghost with each of some weights."""
     return {
-        Entrant(name): [Holder(PlayerId(f"p@{steps}"), PolicyId("p"), False, steps)]
+        Entrant(name): [ghost(PolicyId("p"), agent_steps=steps)]
         for name, steps in agent_steps.items()
     }
 
@@ -87,7 +105,7 @@ def test_who_is_gone_has_no_title() -> None:
 def test_a_policy_that_trains_on_keeps_the_title() -> None:
     # Its weights a are no player's any more; it stands by b, which is not surely better or worse.
     known = rated(A, since=1000, a=(500.0, 10.0), b=(505.0, 30.0), c=(510.0, 10.0))
-    players = {**ghosts(c=3), B: [Holder(PlayerId("p"), PolicyId("p"), True, 9)]}
+    players = {**ghosts(c=3), B: [policy(PolicyId("p"), agent_steps=9)]}
 
     def after(maker: str) -> object:
         origins = {Digest("a"): SimpleNamespace(policy=PolicyId(maker))}
@@ -107,7 +125,7 @@ def test_a_policy_takes_the_title_along_though_a_ghost_has_the_weights_that_it_w
     None
 ):
     p, q = PolicyId("p"), PolicyId("q")
-    players = {**ghosts(a=3), B: [Holder(PlayerId("p"), p, True, 9)]}
+    players = {**ghosts(a=3), B: [policy(p, agent_steps=9)]}
 
     def after(gain: float, *, maker: PolicyId = p) -> object:
         # Better by the gain with a deviation of sqrt(2) 10.
@@ -146,12 +164,11 @@ def test_the_row_of_a_fit_takes_the_title_over() -> None:
 def test_weights_go_by_the_name_of_the_policy_that_trained_them() -> None:
     maker, copier = PolicyId("player/p1"), PolicyId("player/p2")
     league = cast(Any, SimpleNamespace(checkpoints={Digest("a"): SimpleNamespace(policy=maker)}))
-    own = Holder(PlayerId("player/p1"), maker, True, 10)
-    ghost = Holder(PlayerId("player/p1@10"), maker, False, 10)
-    copy = Holder(PlayerId("player/p2"), copier, True, 99)
-    assert name_of([copy, ghost, own], league, A) == "player/p1"
+    own, kept = policy(maker, agent_steps=10), ghost(maker, agent_steps=10)
+    copy = policy(copier, agent_steps=99)
+    assert name_of([copy, kept, own], league, A) == "player/p1"
     # It has trained on since: its ghost, and not who has just copied it.
-    assert name_of([copy, ghost], league, A) == "player/p1@10"
+    assert name_of([copy, kept], league, A) == kept.player
     assert name_of([copy], league, A) == "player/p2"
 
 

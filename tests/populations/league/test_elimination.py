@@ -16,7 +16,6 @@ from populations.league.elimination import (
     MAX_NEIGHBOURS,
     MIN_WEIGHT,
     Link,
-    Seen,
     expected,
     known_of,
     link_of,
@@ -101,7 +100,7 @@ def test_links_are_kept_as_matches_between_equals_and_add_up_so(link: Link, othe
 
 
 def test_slopes_and_curvatures_are_the_likelihoods() -> None:
-    link = link_of([Seen(won(7.0, 12.0), 0.4)], point=0.3, pair_deviation=0.0, known=math.inf)
+    link = link_of([(won(7.0, 12.0), 0.4)], point=0.3, pair_deviation=0.0, known=math.inf)
     assert link is not None
     slope, curvature = slope_and_curvature(7.0, 5.0, at=0.7)
     assert link.weight == pytest.approx(curvature, rel=1e-4)
@@ -109,12 +108,9 @@ def test_slopes_and_curvatures_are_the_likelihoods() -> None:
 
 
 def test_players_far_apart_say_nothing() -> None:
-    assert (
-        link_of([Seen(won(16.0, 16.0), 0.0)], point=12.0, pair_deviation=0.0, known=math.inf)
-        is None
-    )
+    assert link_of([(won(16.0, 16.0), 0.0)], point=12.0, pair_deviation=0.0, known=math.inf) is None
     # But that the weaker one won does say something.
-    upset = link_of([Seen(won(12.0, 16.0), 0.0)], point=8.0, pair_deviation=0.0, known=math.inf)
+    upset = link_of([(won(12.0, 16.0), 0.0)], point=8.0, pair_deviation=0.0, known=math.inf)
     assert upset is not None
     assert upset.weight * (upset.difference - 8.0) == pytest.approx(12.0 - 16.0 * expected(8.0))
 
@@ -122,21 +118,19 @@ def test_players_far_apart_say_nothing() -> None:
 def test_links_by_hand() -> None:
     # 7.5 of 12 at even strengths: w = 12/4, d = (7.5 - 6) / 3.
     counts = Counts(6.0, 3.0, 3.0, points=7.5, squares=6.75)
-    assert link_of([Seen(counts, 0.0)], point=0.0, pair_deviation=0.0, known=math.inf) == Link(
-        3.0, 0.5
-    )
+    assert link_of([(counts, 0.0)], point=0.0, pair_deviation=0.0, known=math.inf) == Link(3.0, 0.5)
     # A third of all that is known of a player at log 3: w = 12 * 3/16, h = 1/3, s + h / 2 of n + h.
-    third = link_of([Seen(counts, 0.0)], point=math.log(3.0), pair_deviation=0.0, known=6.75)
+    third = link_of([(counts, 0.0)], point=math.log(3.0), pair_deviation=0.0, known=6.75)
     assert third is not None
     assert third.weight == 2.25
     assert third.difference == pytest.approx(math.log(3.0) + (7.5 + 1 / 6 - 37 / 3 * 0.75) / 2.25)
-    assert known_of(1.0, [(1.0, [Seen(counts, 0.0)])], [(9.0, Link(0.75, 0.0))]) == 3.75
+    assert known_of(1.0, [(1.0, [(counts, 0.0)])], [(9.0, Link(0.75, 0.0))]) == 3.75
     # A pair's own deviation of one natural unit is added to the variance.
-    wide = link_of([Seen(counts, 0.0)], point=0.0, pair_deviation=ELO_PER_UNIT, known=math.inf)
+    wide = link_of([(counts, 0.0)], point=0.0, pair_deviation=ELO_PER_UNIT, known=math.inf)
     assert wide is not None
     assert 1 / wide.weight == pytest.approx(1 / 3 + 1.0)
     # In both seats as often, what a seat is worth says nothing.
-    both = [Seen(won(8.0, 12.0), 0.5), Seen(won(4.0, 12.0), -0.5)]
+    both = [(won(8.0, 12.0), 0.5), (won(4.0, 12.0), -0.5)]
     fair = link_of(both, point=0.0, pair_deviation=0.0, known=math.inf)
     assert fair is not None
     assert fair.difference == pytest.approx(0.0)
@@ -145,12 +139,12 @@ def test_links_by_hand() -> None:
 
 def test_a_strength_by_its_results_and_its_line() -> None:
     # Against an equal of its line 30 of 40 won; the line holds it back a little.
-    met = [(0.0, [Seen(won(30.0, 40.0), 0.0)])]
+    met = [(0.0, [(won(30.0, 40.0), 0.0)])]
     found = strength_of(0.0, met)
     assert 30.0 - 40.0 * expected(found) == pytest.approx(LINE_WEIGHT * found, abs=1e-6)
     assert 0.5 < found < math.log(3)
     # Whoever has won all is no further ahead than its line allows.
-    assert strength_of(1.0, [(-9.0, [Seen(won(16.0, 16.0), 0.0)])]) == pytest.approx(1.0, abs=0.01)
+    assert strength_of(1.0, [(-9.0, [(won(16.0, 16.0), 0.0)])]) == pytest.approx(1.0, abs=0.01)
     assert strength_of(1.0, []) == 1.0
 
 
@@ -217,7 +211,7 @@ def test_a_fit_says_of_others_what_it_said_with_the_player_that_is_gone(spread: 
     star: dict[Rated, Link] = {}
     for one in results:
         if one.second == "x":
-            seen = [Seen(Counts.from_results(one).turned(), 0.0)]
+            seen = [(Counts.from_results(one).turned(), 0.0)]
             link = link_of(
                 seen, point=points["x"] - points[one.first], pair_deviation=0.0, known=math.inf
             )

@@ -159,7 +159,9 @@ def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
             }
             # 7 of the 12 points of its comparisons; by its 6 matches it would be 1.17.
             assert league.record("player", WEIGHTS).score == 7 / 12
-            assert league.evaluated_against(WEIGHTS, BOT).score == 7 / 12
+            met = league.evaluated_against(WEIGHTS, BOT)
+            assert met is not None
+            assert met[0] == 7 / 12
         else:
             found = league.payoff.record(WEIGHTS, BOT)
             assert (found.wins, found.draws, found.losses) == (3.0, 1.0, 2.0)
@@ -194,10 +196,9 @@ def test_of_many_sides_two_players_have_one_result_over_all_seats() -> None:
     me, bot = ("player", WEIGHTS), ("player", BOT)
     # One row whoever sits where: (42 + 21) / 21 wins of 4 matches, and 21 / 21 losses.
     assert league.results == {(me, bot, (0, 0)): counts(3.0, 0.0, 1.0)}
-    met = league.evaluated_against(WEIGHTS, BOT)
-    assert (met.points, met.matches, met.return_sum) == (3.0, 4.0, 16.0)
-    back = league.evaluated_against(BOT, WEIGHTS)
-    assert (back.points, back.matches, back.return_sum) == (1.0, 4.0, -2.0)
+    # 3 points and returns of 16 in 4 matches.
+    assert league.evaluated_against(WEIGHTS, BOT) == (0.75, 4.0)
+    assert league.evaluated_against(BOT, WEIGHTS) == (0.25, -0.5)
     assert league.num_met(me, bot) == 4.0
     record = league.record("player", WEIGHTS)
     assert (record.matches, record.wins, record.losses, record.return_sum) == (4, 63, 21, 16.0)

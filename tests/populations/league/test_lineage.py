@@ -102,7 +102,7 @@ def tables(**agent_steps: int) -> Tables:
 
 def test_a_copy_goes_on_from_its_donor_as_it_was_then() -> None:
     found = lineage(GENERATIONS, Entrant("player/p001#2"), agent_steps=2500)
-    assert [(part.generation.entrant, part.begin, part.agent_steps) for part in found] == [
+    assert [(generation.entrant, begin, steps) for generation, begin, steps in found] == [
         ("player/p000#0", 0, 1000),
         ("player/p000#1", 1000, 800),
         ("player/p001#1", 1800, 400),

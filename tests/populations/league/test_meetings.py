@@ -53,9 +53,7 @@ def test_meetings_are_as_the_player_sees_them() -> None:
     league.put(link_row(Link(2.0, 0.5), Entrant("a"), Entrant("d"), seat=0))
     met = meetings(league, rated("a"), advantage=advantage)
     assert set(met.played) == {rated("b"), rated("c")}
-    seen = sorted(
-        (seen.counts.wins, seen.counts.losses, seen.advantage) for seen in met.played[rated("b")]
-    )
+    seen = sorted((counts.wins, counts.losses, worth) for counts, worth in met.played[rated("b")])
     assert seen == [(3.0, 1.0, ADVANTAGE), (6.0, 2.0, -ADVANTAGE)]
     assert list(met.links) == [rated("d")]
     assert met.links[rated("d")][0] == pytest.approx((2.0, 0.5))

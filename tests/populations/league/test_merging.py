@@ -18,7 +18,6 @@ from arena.types import (
 )
 from populations.league.elimination import (
     Link,
-    Seen,
     known_of,
     link_of,
     strength_of,
@@ -89,7 +88,7 @@ def test_a_league_without_a_player_by_hand() -> None:
         },
         advantages=(0.0, 40.0, -40.0, 0.0),
     )
-    changed = apply_merge(league, merge)
+    kept, gone = apply_merge(league, merge)
     # What it was found for had the gone one as the nearest.
     assert league.nearest_evaluated("player", Digest("c")) == "a"
     own, sums = before["player", Entrant("b")], league.records["player", Entrant("player/p000#2")]
@@ -97,8 +96,8 @@ def test_a_league_without_a_player_by_hand() -> None:
     assert sums.matches == 24
     # Of 8 matches in each seat 6 won at home and 6 away against x, 3 at home against y.
     unit = ELO_PER_UNIT
-    of_x = [Seen(won(6), 40.0 / unit), Seen(won(6), -40.0 / unit)]
-    of_y = [Seen(won(3), 40.0 / unit)]
+    of_x = [(won(6), 40.0 / unit), (won(6), -40.0 / unit)]
+    of_y = [(won(3), 40.0 / unit)]
     at = strength_of(20.0 / unit, [(-30.0 / unit, of_x), (60.0 / unit, of_y)])
     known = known_of(at, [(-30.0 / unit, of_x), (60.0 / unit, of_y)])
     x = link_of(of_x, point=at + 30.0 / unit, pair_deviation=0.0, known=known)
@@ -106,12 +105,12 @@ def test_a_league_without_a_player_by_hand() -> None:
     assert x is not None
     assert y is not None
     tie = Link(x.weight * y.weight / (x.weight + y.weight), y.difference - x.difference)
-    (link,) = (row for row in changed.kept if isinstance(row, PairRow))
+    (link,) = (row for row in kept if isinstance(row, PairRow))
     assert (link.kind, link.first, link.second) == ("merged", "x", "y")
     assert (link.wins, link.losses) == pytest.approx((2.0 * tie.weight, 2.0 * tie.weight))
     half = 2.0 * tie.weight
     assert link.score_sum == pytest.approx(half + tie.weight * tie.difference)
-    assert {row.key for row in changed.gone} == {
+    assert {row.key for row in gone} == {
         ("player", "b"),
         ("evaluate", "b", "x", 0, 1),
         ("evaluate", "x", "b", 0, 1),
@@ -151,8 +150,8 @@ def test_what_a_population_knows_of_a_player_takes_no_bias_away_in_another() -> 
         points=points,
         advantages=(0.0, 40.0, -40.0, 0.0),
     )
-    changed = apply_merge(league, merge)
-    met = [(points[other] / unit, [Seen(won(n), 40.0 / unit)]) for other, n in ((x, 6), (y, 3))]
+    kept, _ = apply_merge(league, merge)
+    met = [(points[other] / unit, [(won(n), 40.0 / unit)]) for other, n in ((x, 6), (y, 3))]
     at = strength_of(20.0 / unit, met, [(10.0 / unit, tied)])
     known = known_of(at, met)
     first, second = (
@@ -160,7 +159,7 @@ def test_what_a_population_knows_of_a_player_takes_no_bias_away_in_another() -> 
     )
     assert first is not None
     assert second is not None
-    (row,) = (row for row in changed.kept if isinstance(row, PairRow))
+    (row,) = (row for row in kept if isinstance(row, PairRow))
     assert (row.kind, row.first, row.second) == ("merged", "x", "y")
     weight = first.weight * second.weight / (first.weight + second.weight)
     assert row.wins == pytest.approx(2.0 * weight)

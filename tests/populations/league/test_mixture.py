@@ -83,7 +83,7 @@ def met(
 
 
 def probabilities(mixture: Mixture) -> dict[str, float]:
-    return {member.standing.player: member.probability for member in mixture.members}
+    return {line.player: probability for line, probability in mixture.members}
 
 
 def circle(num: int, *, wins: float = 100) -> list[PairRow]:
@@ -173,7 +173,7 @@ def test_few_members_that_nearly_nobody_beats(seed: int, size: int) -> None:
     lines = {"player": [line(name, rating=float(rng.normal(0, 50))) for name in names]}
     mixture = nash_mixtures(lines, rows, seats=DUEL)["player"]
     assert nash_mixtures(lines, rows, seats=DUEL)["player"] == mixture
-    shares = [member.probability for member in mixture.members]
+    shares = [probability for _, probability in mixture.members]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1.0)
     assert len(shares) <= MAX_MEMBERS

@@ -19,14 +19,13 @@ from populations.pbt.explore import (
     PerturbSettings,
     Resample,
     initial_hyperparameters,
-    make_perturb,
 )
 from populations.records.rows import GenerationRow
 
-STEP = Perturb(factors=(0.8, 1.2), resample_probability=0.0)
+STEP = Perturb(PerturbSettings(perturb_factors=(0.8, 1.2), resample_probability=0.0))
 UP, DOWN = (
-    Perturb(factors=(1.2,), resample_probability=0.0),
-    Perturb(factors=(0.8,), resample_probability=0.0),
+    Perturb(PerturbSettings(perturb_factors=(1.2,), resample_probability=0.0)),
+    Perturb(PerturbSettings(perturb_factors=(0.8,), resample_probability=0.0)),
 )
 SPACE: SearchSpace = {
     "learning_rate": {"low": 1e-5, "high": 3e-3, "log": True},
@@ -89,7 +88,7 @@ def test_a_hyperparameter_with_factors_of_its_own_moves_by_these() -> None:
         "clip_coef": {"low": 0.1, "high": 0.9},
     }
     start = {"rho_bar": 1.0, "gamma": 0.9, "clip_coef": 0.2}
-    rule = Perturb(factors=(1.2,), resample_probability=0.0)
+    rule = Perturb(PerturbSettings(perturb_factors=(1.2,), resample_probability=0.0))
     found = rule.explore(start, space, rng=np.random.default_rng(0))
     # 1 * 1.005; 1 - 0.5 * 0.1; 0.2 * 1.2
     assert found.new == pytest.approx({"rho_bar": 1.005, "gamma": 0.95, "clip_coef": 0.24})
@@ -104,7 +103,7 @@ def test_factors_are_drawn_between_two_ends() -> None:
         "num_epochs": {"choices": [1, 2, 3]},
     }
     start = {"learning_rate": 1.0, "gamma": 0.6, "clip_coef": 1.0, "num_epochs": 2}
-    rule = make_perturb(PerturbSettings(perturb_uniform=(0.75, 1.5), resample_probability=0.0))
+    rule = Perturb(PerturbSettings(perturb_uniform=(0.75, 1.5), resample_probability=0.0))
     rng = np.random.default_rng(0)
     found = [rule.explore(start, space, rng=rng).new for _ in range(2000)]
     rates = np.array([new["learning_rate"] for new in found])
@@ -163,7 +162,7 @@ def test_arguments_are_left_alone() -> None:
 
 def test_every_factor_is_as_likely_and_some_values_are_drawn_anew() -> None:
     rng = np.random.default_rng(3)
-    rule = Perturb(factors=(0.8, 1.2), resample_probability=0.25)
+    rule = Perturb(PerturbSettings(perturb_factors=(0.8, 1.2), resample_probability=0.25))
     moves = Counter(rule.explore(START, SPACE, rng=rng).moves["learning_rate"] for _ in range(4000))
     # standard deviation of a share of 1/4: 0.007, of 3/8: 0.0077
     assert moves["resampled"] / 4000 == pytest.approx(0.25, abs=0.03)
@@ -176,7 +175,11 @@ def test_every_factor_is_as_likely_and_some_values_are_drawn_anew() -> None:
 @pytest.mark.slow
 def test_a_thousand_steps_stay_in_bounds(seed: int, resample_probability: float) -> None:
     rng = np.random.default_rng(seed)
-    rule = Perturb(factors=(0.5, 0.8, 1.2, 3.0), resample_probability=resample_probability)
+    rule = Perturb(
+        PerturbSettings(
+            perturb_factors=(0.5, 0.8, 1.2, 3.0), resample_probability=resample_probability
+        )
+    )
     current: dict[str, float] = dict(START)
     for _ in range(1000):
         current = dict(rule.explore(current, SPACE, rng=rng).new)
@@ -196,7 +199,7 @@ def test_a_thousand_steps_stay_in_bounds(seed: int, resample_probability: float)
 def test_from_wherever_it_starts_it_ends_within_bounds(
     rate: float, gamma: float, factor: float
 ) -> None:
-    rule = Perturb(factors=(factor,), resample_probability=0.0)
+    rule = Perturb(PerturbSettings(perturb_factors=(factor,), resample_probability=0.0))
     new = explored(rule, {**START, "learning_rate": rate, "gamma": gamma})
     assert 1e-5 <= new["learning_rate"] <= 3e-3
     assert 0.9 <= new["gamma"] <= 0.9999
@@ -205,7 +208,7 @@ def test_from_wherever_it_starts_it_ends_within_bounds(
 @settings(deadline=None)
 @given(st.integers(1, 10), st.sampled_from([0.8, 0.99, 1.01, 1.2]))
 def test_integers_move_unless_a_bound_is_in_the_way(value: int, factor: float) -> None:
-    rule = Perturb(factors=(factor,), resample_probability=0.0)
+    rule = Perturb(PerturbSettings(perturb_factors=(factor,), resample_probability=0.0))
     new = explored(rule, {**START, "num_epochs": value})["num_epochs"]
     if factor > 1.0:
         assert new > value or value == 10
@@ -238,7 +241,7 @@ def test_hashes_of_strings_decide_nothing() -> None:
 
 
 def test_hyperparameters_do_not_shift_each_others_randomness() -> None:
-    rule = Perturb(factors=(0.8, 1.2), resample_probability=0.0)
+    rule = Perturb(PerturbSettings(perturb_factors=(0.8, 1.2), resample_probability=0.0))
     first = {name: SPACE[name] for name in ("learning_rate", "gamma")}
     for seed in range(20):
         both = rule.explore(START, first, rng=np.random.default_rng(seed)).new
@@ -283,17 +286,17 @@ def first_generation(hyperparameters: dict[str, float]) -> GenerationRow:
 
 def test_genes_move_as_often_as_they_should() -> None:
     rng = np.random.default_rng(4)
-    rule = Perturb(resample_probability=0.0, mutation_probability=0.15)
+    rule = Perturb(PerturbSettings(resample_probability=0.0, mutation_probability=0.15))
     moves = Counter(rule.explore(START, SPACE, rng=rng).moves["learning_rate"] for _ in range(4000))
     assert moves["kept"] / 4000 == pytest.approx(0.85, abs=0.02)  # 3.5 standard deviations
-    outside = Perturb(mutation_probability=0.0).explore(
+    outside = Perturb(PerturbSettings(mutation_probability=0.0)).explore(
         {"a": 9.0}, {"a": {"low": 0, "high": 1}}, rng=rng
     )
     assert (outside.new, outside.moves) == ({"a": 9.0}, {"a": "kept"})
 
 
 def test_genes_go_back_to_their_start_values() -> None:
-    rule = Perturb(reset_probability=1.0)
+    rule = Perturb(PerturbSettings(reset_probability=1.0))
     first = first_generation({"learning_rate": 1.0, "gamma": 0.95, "num_epochs": 4})
     space: SearchSpace = {
         name: SPACE[name] for name in ("learning_rate", "gamma", "num_epochs", "entropy_coef")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from populations.core import Explore, SearchSpace
-from populations.pbt.explore import Perturb
-from populations.pbt.generations import believable, finished, leads
+from populations.pbt.explore import PerturbSettings
+from populations.pbt.generations import believable, believed_leads, finished
 from populations.pbt.model_based import ModelBased, SamplerKind, _values
 from populations.pbt.pb2 import Pb2
 from populations.records.rows import GenerationRow
@@ -92,18 +92,18 @@ def test_leads_by_hand() -> None:
     rates = [30.0 + 9.0, 20.0 - 9.0, 10.0 - 9.0, 0.0 + 9.0]
     # Q = 4 * 81, tau^2 = (324 - 3) / (4 - 1) = 107.
     known = finished(history_of(rates, [1.0] * 4))
-    assert leads(known).believed == pytest.approx(np.array([9.0, -9.0, -9.0, 9.0]) * 107 / 108)
+    assert believed_leads(known) == pytest.approx(np.array([9.0, -9.0, -9.0, 9.0]) * 107 / 108)
 
 
 def test_a_rate_that_falls_for_all_is_no_lead() -> None:
     known = finished(history_of([400.0 - 7.0 * k for k in range(30)], [50.0] * 30))
-    assert leads(known).believed == pytest.approx(np.zeros(30), abs=1e-6)
+    assert believed_leads(known) == pytest.approx(np.zeros(30), abs=1e-6)
 
 
 def test_what_is_all_noise_keeps_its_order_and_the_less_exact_is_pulled_more() -> None:
     # Q is 2 * .25 + .0025 for three measurements: below 2, so no variance is seen.
     known = finished(history_of([0.5, 0.0, 0.0, 0.5], [1.0, 1.0, 10.0, 1.0]))
-    found = leads(known).believed
+    found = believed_leads(known)
     assert all(one.reliability == 0.0 for one in known)
     assert found[0] > found[1]
     assert found[3] > found[1]
@@ -122,7 +122,7 @@ def test_leads_are_finite_whatever_was_measured(drawn: list[tuple[float, float, 
         generation({}, rate=rate, number=k, num_steps=10**6, begin=begin, deviation=deviation)
         for k, (rate, deviation, begin) in enumerate(drawn)
     )
-    assert np.isfinite(leads(known).believed).all()
+    assert np.isfinite(believed_leads(known)).all()
 
 
 SPACE: SearchSpace = {name: {"low": 0.0, "high": 1.0} for name in ("a", "b")}
@@ -136,9 +136,9 @@ def gain(a: float, b: float) -> float:
 @pytest.mark.parametrize(
     ("rule", "least"),
     [
-        (Pb2(fallback=Perturb()), 250.0),
-        (ModelBased(sampler="tpe", fallback=Perturb()), 150.0),
-        (ModelBased(sampler="cma_es", fallback=Perturb()), 150.0),
+        (Pb2(fallback=PerturbSettings()), 250.0),
+        (ModelBased(sampler="tpe", fallback=PerturbSettings()), 150.0),
+        (ModelBased(sampler="cma_es", fallback=PerturbSettings()), 150.0),
     ],
 )
 def test_a_generation_of_500_steps_ruins_no_model(rule: Explore, least: float) -> None:
@@ -186,7 +186,7 @@ def test_early_generations_are_no_better_for_being_early(sampler: SamplerKind) -
                 {"a": a, "b": b}, rate=rate, index=i % 8, begin=100_000 * (i // 8), deviation=1.0
             )
         )
-    rule = ModelBased(sampler=sampler, fallback=Perturb())
+    rule = ModelBased(sampler=sampler, fallback=PerturbSettings())
     gains = [
         gain(
             **rule.explore(
@@ -223,5 +223,5 @@ def test_a_gaussian_process_is_told_what_neighbours_say_and_not_the_luckiest() -
     known = finished(history)
     dimensions = parse_search_space(SPACE, start={"a": 0.5, "b": 0.5})
     told = _values("gp", [(one.row.hyperparameters, one) for one in known], dimensions)
-    assert np.corrcoef(leads(known).believed, truth)[0, 1] < 0.5
+    assert np.corrcoef(believed_leads(known), truth)[0, 1] < 0.5
     assert np.corrcoef(told, truth)[0, 1] > 0.75

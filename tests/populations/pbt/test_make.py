@@ -12,7 +12,7 @@ from populations.pbt.exploit import (
     SignificantlyBetter,
     Truncation,
 )
-from populations.pbt.explore import NoExplore, Perturb, Resample
+from populations.pbt.explore import NoExplore, Perturb, PerturbSettings, Resample
 from populations.pbt.make import make_exploit, make_explore
 from populations.pbt.model_based import ModelBased
 from populations.pbt.pb2 import Pb2
@@ -49,18 +49,20 @@ def test_every_kind_of_exploit_with_its_settings() -> None:
 
 
 def test_every_kind_of_explore_with_its_settings() -> None:
-    perturb = Perturb(
-        factors=(0.5,), resample_probability=0.1, mutation_probability=0.2, reset_probability=0.3
+    perturb = PerturbSettings(
+        perturb_factors=(0.5,),
+        resample_probability=0.1,
+        mutation_probability=0.2,
+        reset_probability=0.3,
     )
     rules = {
-        "perturb": perturb,
         "pb2": Pb2(fallback=perturb),
         "tpe": ModelBased(sampler="tpe", fallback=perturb),
         "gp": ModelBased(sampler="gp", fallback=perturb),
         "cma_es": ModelBased(sampler="cma_es", fallback=perturb),
         "random": ModelBased(sampler="random", fallback=perturb),
     }
-    others = {"resample": Resample, "none": NoExplore}
+    others = {"perturb": Perturb, "resample": Resample, "none": NoExplore}
     assert rules.keys() | others.keys() == set(EXPLORE_KINDS)
     for kind in EXPLORE_KINDS:
         section = PbtConfig.model_validate(
@@ -74,11 +76,15 @@ def test_every_kind_of_explore_with_its_settings() -> None:
         )
         made = make_explore(section)
         assert isinstance(made, others[kind]) if kind in others else made == rules[kind]
+        if isinstance(made, Perturb):
+            assert made.settings == perturb
 
 
 def test_the_defaults_are_those_of_the_rules() -> None:
     assert make_exploit(PbtConfig()) == Selection(rule=Truncation())
-    assert make_explore(PbtConfig()) == Perturb()
+    made = make_explore(PbtConfig())
+    assert isinstance(made, Perturb)
+    assert made.settings == PerturbSettings()
 
 
 def test_a_users_own_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from populations.core import Explore, SearchSpace
-from populations.pbt.explore import Perturb
+from populations.pbt.explore import Perturb, PerturbSettings
 from populations.pbt.model_based import ModelBased, SamplerKind
 from populations.records.rows import GenerationRow
 from populations.search_space import Range, parse_search_space
@@ -48,7 +48,7 @@ def one_thread() -> Iterator[None]:
 
 
 def make(kind: SamplerKind) -> ModelBased:
-    return ModelBased(sampler=kind, fallback=Perturb())
+    return ModelBased(sampler=kind, fallback=PerturbSettings())
 
 
 def gain(hyperparameters: Mapping[str, float]) -> float:

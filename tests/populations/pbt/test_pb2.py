@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from populations.core import Explore, SearchSpace
-from populations.pbt.explore import Perturb, Resample
+from populations.pbt.explore import Perturb, PerturbSettings, Resample
 from populations.pbt.pb2 import Pb2
 from populations.records.rows import GenerationRow
 from populations.search_space import Choices, Range, parse_search_space
 from tests.populations.pbt.histories import generation
 
 FloatArray = npt.NDArray[np.float64]
-RULE = Pb2(fallback=Perturb())
+RULE = Pb2(fallback=PerturbSettings())
 LINE: SearchSpace = {"a": {"low": 0.0, "high": 1.0}}
 SPACE: SearchSpace = {
     "learning_rate": {"low": 1e-5, "high": 3e-3, "log": True},
@@ -145,7 +145,7 @@ def test_constant_and_equal_data_give_numbers(num: int) -> None:
     exploration = RULE.explore(START, SPACE, history=history, rng=np.random.default_rng(0))
     assert_valid(exploration.new)
     assert "pb2" in exploration.moves.values()
-    single = Pb2(fallback=Perturb(), min_generations=1).explore(
+    single = Pb2(fallback=PerturbSettings(), min_generations=1).explore(
         START, SPACE, history=history[:1], rng=np.random.default_rng(0)
     )
     assert_valid(single.new)

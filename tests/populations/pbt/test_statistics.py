@@ -8,26 +8,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from populations.core import Score
+from arena.types import PolicyId
+from populations.core import Member, Score
 from populations.pbt.statistics import (
-    Sample,
     on_common_opponents,
     standard_quantile,
     two_proportion_test,
     welch_test,
 )
 
+RIVAL = PolicyId("p1")
 SIZES = st.integers(2, 10_000)
 MEANS = st.floats(-1e6, 1e6)
 VARIANCES = st.one_of(st.just(0.0), st.floats(1e-12, 1e9))
 
 
+def _member(size: int, mean: float, variance: float) -> Member:
+    return Member(
+        policy=RIVAL,
+        index=0,
+        rating=None,
+        num_matches=size,
+        is_reference=False,
+        num_returns=size,
+        return_mean=mean,
+        return_variance=variance,
+    )
+
+
 def test_welch_by_hand() -> None:
     # v = 4 / 10 and 9 / 20: t = (12 - 10) / sqrt(0.85) = 2.16930
     # freedom = 0.85^2 / (0.4^2 / 9 + 0.45^2 / 19) = 0.7225 / 0.028436 = 25.408
-    result = welch_test(
-        Sample(size=10, mean=12.0, variance=4.0), Sample(size=20, mean=10.0, variance=9.0)
-    )
+    result = welch_test(_member(10, 12.0, 4.0), _member(20, 10.0, 9.0))
     assert result.difference == 2.0
     assert result.deviation == pytest.approx(0.921954)
     assert result.statistic == pytest.approx(2.16930, abs=1e-5)
@@ -41,9 +53,10 @@ def test_welch_is_scipys(
     n1: int, mean1: float, variance1: float, n2: int, mean2: float, variance2: float
 ) -> None:
     ours = welch_test(
-        Sample(size=n1, mean=mean1, variance=variance1),
-        Sample(size=n2, mean=mean2, variance=variance2),
+        _member(n1, mean1, variance1),
+        _member(n2, mean2, variance2),
     )
+    assert ours.p_value is not None
     assert 0.0 <= ours.p_value <= 1.0
     if variance1 == variance2 == 0.0:
         assert ours.p_value == float(mean1 == mean2)
@@ -60,8 +73,8 @@ def test_welch_is_scipys_on_samples() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(1.0, 2.0, 30), rng.normal(0.0, 1.0, 12)
     ours = welch_test(
-        Sample(size=30, mean=float(a.mean()), variance=float(a.var(ddof=1))),
-        Sample(size=12, mean=float(b.mean()), variance=float(b.var(ddof=1))),
+        _member(30, float(a.mean()), float(a.var(ddof=1))),
+        _member(12, float(b.mean()), float(b.var(ddof=1))),
     )
     theirs = stats.ttest_ind(a, b, equal_var=False)
     assert ours.p_value == pytest.approx(theirs.pvalue)
@@ -70,7 +83,9 @@ def test_welch_is_scipys_on_samples() -> None:
 
 def test_two_proportions_by_hand() -> None:
     # p = 110 / 200: z = (0.6 - 0.5) / sqrt(0.55 * 0.45 * 0.02) = 0.1 / 0.0703562 = 1.42134
-    result = two_proportion_test(Score(points=60, matches=100), Score(points=50, matches=100))
+    result = two_proportion_test(
+        RIVAL, Score(points=60, matches=100), Score(points=50, matches=100)
+    )
     assert result.difference == pytest.approx(0.1)
     assert result.deviation == pytest.approx(0.0703562)
     assert result.statistic == pytest.approx(1.42134, abs=1e-5)
@@ -84,7 +99,7 @@ def test_two_proportions_are_the_chi_square_of_the_table(
     n1: int, n2: int, x1: int, x2: int
 ) -> None:
     x1, x2 = min(x1, n1), min(x2, n2)
-    ours = two_proportion_test(Score(points=x1, matches=n1), Score(points=x2, matches=n2))
+    ours = two_proportion_test(RIVAL, Score(points=x1, matches=n1), Score(points=x2, matches=n2))
     if x1 + x2 in (0, n1 + n2):
         assert (ours.statistic, ours.p_value) == (None, 1.0)
         return
@@ -122,8 +137,8 @@ def test_quantiles() -> None:
 
 
 def test_errors_name_the_rule_and_the_value() -> None:
-    one = Sample(size=1, mean=0.0, variance=0.0)
-    with pytest.raises(ValueError, match="at least 2, got 1 and 1"):
+    one = _member(1, 0.0, 0.0)
+    with pytest.raises(ValueError, match="at least 2 returns, got 1 and 1"):
         welch_test(one, one)
     with pytest.raises(ValueError, match="need matches, got 0 and 1"):
-        two_proportion_test(Score(points=0, matches=0), Score(points=0, matches=1))
+        two_proportion_test(RIVAL, Score(points=0, matches=0), Score(points=0, matches=1))

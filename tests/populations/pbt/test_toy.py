@@ -17,7 +17,7 @@ from arena.types import PolicyId
 from populations.core import Member, SearchSpace
 from populations.decisions import ExploitDonor, ExploreOwn
 from populations.pbt.exploit import BinaryTournament, Truncation
-from populations.pbt.explore import Perturb
+from populations.pbt.explore import Perturb, PerturbSettings
 from populations.pbt.selection import Rule, Selection
 
 SPACE: SearchSpace = {name: {"low": 0.0, "high": 1.0} for name in ("h0", "h1")}
@@ -57,7 +57,7 @@ GATE = {"min_rating_gap": 0.0, "confidence": 0.5}
 def test_population_based_training_gets_to_the_top_of_the_surrogate(rule: Rule, seed: int) -> None:
     workers = make_workers()
     exploit = Selection(rule=rule, min_matches=1)
-    explore = Perturb(factors=(0.8, 1.2), resample_probability=0.25)
+    explore = Perturb(PerturbSettings(perturb_factors=(0.8, 1.2), resample_probability=0.25))
     rng = np.random.default_rng(seed)
     num_exploits = 0
 

@@ -313,9 +313,11 @@ def test_many_small_steps_of_a_line_are_as_wide_as_a_large_one(
     )
     components = replace(posterior.components, child_deviation=estimated)
     problem = replace(posterior, components=components).widened().problem
-    variances = ELO_PER_UNIT**2 / problem.precisions[posterior.children - len(problem.matches)]
+    variances = (
+        ELO_PER_UNIT**2 / problem.precisions[posterior.design.children - len(problem.matches)]
+    )
     # From first to last, however many are between.
-    assert posterior.doublings.sum() == pytest.approx(np.log2(max(times)))
+    assert posterior.design.doublings.sum() == pytest.approx(np.log2(max(times)))
     # max(tau^2, 200^2 log2(t / t_0))
     steps = np.diff(np.log2([1.0, *sorted(times)]))
     assert np.sort(variances) == pytest.approx(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from populations.ratings.design import (
     NUM_STAGES,
     Design,
-    Deviations,
     Time,
     check_lineage,
     make_design,
@@ -24,7 +22,12 @@ from populations.ratings.design import (
 from populations.ratings.model import Result
 from populations.ratings.results import ResultColumns, merge_columns, result_columns
 
-DEVIATIONS = Deviations(root=1000.0, child=200.0, advantage=400.0, stage=50.0)
+DEVIATIONS = {
+    "root_deviation": 1000.0,
+    "child_deviation": 200.0,
+    "advantage_deviation": 400.0,
+    "stage_deviation": 50.0,
+}
 
 
 def played(
@@ -63,11 +66,11 @@ def test_the_terms_of_a_fit_by_hand() -> None:
         parents={"c": "b", "d": "anchor", "anchor": "e"},
         times={"a": ("p", 1.0), "b": ("p", 2.0), "c": ("p", 2.0), "d": ("q", 7.0)},
         anchors=["anchor"],
-        deviations=DEVIATIONS,
         links=played(
             [("e", "b", (0, 0)), ("anchor", "d", (0, 0))],
             entrants=("anchor", "a", "b", "c", "d", "e"),
         ),
+        **DEVIATIONS,
     )
     # Two stages of p, one of q; a pair of seats with an order for each two.
     names = ["a", "b", "c", "d", "e", "01", "12", "p1", "p2", "q7"]
@@ -121,7 +124,8 @@ def test_newer_players_have_a_parameter_in_common() -> None:
             parents={},
             times=times,
             anchors=["anchor"],
-            deviations=replace(DEVIATIONS, recency=recency),
+            recency_deviation=recency,
+            **DEVIATIONS,
             links=played([("b", "c", (0, 0))], entrants=entrants),
         )
 
@@ -151,8 +155,8 @@ def test_the_doublings_of_a_lines_time_by_hand() -> None:
         parents=children,
         times=times,
         anchors=[],
-        deviations=DEVIATIONS,
         links=played([], entrants=("a", "a'", "b", "c", "d", "e", "f")),
+        **DEVIATIONS,
     )
     # a: nothing is known of a'; b: from the beginning on; c: log2(150 / 100); d: twice, one counts;
     # e: of another population; f: no time.
@@ -199,7 +203,7 @@ def test_terms_are_the_differences_that_the_model_names(
 ) -> None:
     results = played(pairs, entrants=ENTRANTS)
     design = make_design(
-        results, parents=parents, times=times, anchors=anchors, deviations=DEVIATIONS, links=NOTHING
+        results, parents=parents, times=times, anchors=anchors, links=NOTHING, **DEVIATIONS
     )
     free = [name for name in ENTRANTS if name not in anchors]
     theta = {name: 0.0 if name in anchors else 2.0**i for i, name in enumerate(ENTRANTS)}
@@ -241,8 +245,8 @@ def test_without_anything_there_are_no_terms() -> None:
         parents={},
         times={},
         anchors=[],
-        deviations=DEVIATIONS,
         links=NOTHING,
+        **DEVIATIONS,
     )
     assert design.index.shape == (0, 4)
     assert design.seats == ()
@@ -258,8 +262,8 @@ def test_the_order_of_parents_and_times_does_not_matter() -> None:
             parents=dict(order(parents.items())),
             times=dict(order(times.items())),
             anchors={"d"},
-            deviations=DEVIATIONS,
             links=NOTHING,
+            **DEVIATIONS,
         )
         for order in (list, lambda items: reversed(list(items)))
     ]

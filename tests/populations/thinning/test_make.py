@@ -11,7 +11,7 @@ from arena.errors import ConfigError
 from populations.config.sections import GhostsConfig
 from populations.core import ThinningRequest
 from populations.thinning.kinds import THINNINGS
-from populations.thinning.make import UsersThinning, make_thinning
+from populations.thinning.make import make_thinning, places_of
 
 EVERY_SECOND = """
 class EverySecond:
@@ -63,9 +63,8 @@ def test_rules_by_name(name: str) -> None:
 def test_a_users_own_class_is_called_with_the_section(directory: str) -> None:
     section = GhostsConfig(thinning="own_thinning:EverySecond", keep=99)
     rule = make_thinning(section.thinning, section, launch_directory=directory)
-    assert isinstance(rule, UsersThinning)
-    assert rule.rule.keep == 99  # type: ignore[attr-defined]
-    assert rule.choose(request()) == (2, 4)
+    assert rule.keep == 99  # type: ignore[attr-defined]
+    assert places_of(rule.choose(request()), request()) == (2, 4)
 
 
 @pytest.mark.parametrize(
@@ -111,9 +110,9 @@ class Answer:
 )
 def test_an_answer_that_is_none_is_refused(answer: object, complaint: str) -> None:
     with pytest.raises((TypeError, ValueError), match=complaint):
-        UsersThinning(rule=Answer(answer)).choose(request())
+        places_of(answer, request())
 
 
 @pytest.mark.parametrize("answer", [(3, 1), [3, 1], np.array([3, 1])])
 def test_places_may_come_in_any_sequence(answer: object) -> None:
-    assert UsersThinning(rule=Answer(answer)).choose(request()) == (3, 1)
+    assert places_of(answer, request()) == (3, 1)

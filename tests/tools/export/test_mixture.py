@@ -175,7 +175,7 @@ def test_players_whose_files_are_gone_are_no_members(cyclic_run: Path, tmp_path:
     def members() -> set[str]:
         inspection = Inspection.open(run)
         try:
-            return {str(m.standing.player) for m in find_mixtures(inspection)["player"].members}
+            return {str(line.player) for line, _ in find_mixtures(inspection)["player"].members}
         finally:
             inspection.close()
 

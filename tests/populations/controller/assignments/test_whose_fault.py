@@ -19,9 +19,8 @@ from arena.types import Player, PolicyId
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.config.run_config import validate_config
 from populations.config.run_file import learner_setup, new_run_file
-from populations.controller.indexes.raised_alerts import Finding
-from populations.controller.state.events import TroubleReported
 from populations.controller.state.state import make_state
+from populations.hooks.findings import Finding
 from populations.records.rows import EventRow
 from populations.simulation.world import World, make_tables, start
 from tests.populations.controller.simulated import (
@@ -204,10 +203,10 @@ def test_trouble_for_a_while_changes_no_policy_and_the_run_goes_on(
     world.play(FROM_S + 1.0)
     if name == "raises in a hook":
         finding = Finding("hook_failed", "mine", "mine", "it raised")
-        world.handle(TroubleReported(finding=finding))
+        world.handle(finding)
     if name == "raises in a sink":
         finding = Finding("sink_failed", "mine", "mine", "mine raised it")
-        world.handle(TroubleReported(finding=finding))
+        world.handle(finding)
     world.play(UNTIL_S - FROM_S)
     before, end_s = watched.steps(), world.now_s + 90.0
     # Everybody trains on, twice: results of before the end of the trouble may still come.

@@ -194,13 +194,15 @@ def test_a_replay_of_scheduled_values_gives_the_same_values() -> None:
     last = tables.policies[policy]
     entrant = trainee_entrant(policy, generation=last.generation)
     expected = [
-        (part.begin + trainee.agent_steps - part.generation.agent_steps_begin,
+        (begin + trainee.agent_steps - generation.agent_steps_begin,
          dict(trainee.hyperparameters))
-        for part in lineage(tables.generations, entrant, agent_steps=last.agent_steps)
+        for generation, begin, steps in lineage(
+            tables.generations, entrant, agent_steps=last.agent_steps
+        )
         for trainee in trained_with(world)
         if (trainee.policy, trainee.generation)
-        == (part.generation.policy, part.generation.generation)
-        and trainee.agent_steps < part.generation.agent_steps_begin + part.agent_steps
+        == (generation.policy, generation.generation)
+        and trainee.agent_steps < generation.agent_steps_begin + steps
     ]  # fmt: skip
     in_use = {entry.agent_steps: dict(entry.hyperparameters) for entry in schedule}
     for agent_steps, values in expected:

@@ -15,24 +15,24 @@ from populations.controller.indexes.measurements import (
     MIN_EPISODES,
     RULES,
     Trained,
-    Windows,
     entropy_bounds,
 )
+from populations.controller.indexes.raised_alerts import Alerts
 from populations.records.rows import PolicyRow
 
 POLICY = PolicyId("player/p000")
 
 
 def trained(
-    windows: Windows, metrics: dict[str, float], *, seconds: float = 1.0, weighs: bool = False
+    measured: Alerts, metrics: dict[str, float], *, seconds: float = 1.0, weighs: bool = False
 ) -> Trained:
     """Return what rules see after an assignment with these metrics."""
-    windows.record(POLICY, "player", metrics, duration_s=seconds)
+    measured.measure(POLICY, "player", metrics, duration_s=seconds)
     return Trained(
         policy=PolicyRow(policy=POLICY, population="player", index=0, hyperparameters={}),
         metrics=metrics,
-        window=windows.window_of(POLICY),
-        unended_s=windows.unended_s["player"],
+        window=measured.windows[POLICY],
+        unended_s=measured.unended_s["player"],
         episode_length=0.0,
         num_envs=8,
         action={"kind": "Discrete", "n": 4},
@@ -42,25 +42,25 @@ def trained(
 
 @pytest.mark.parametrize("name", RULES)
 def test_a_rule_says_nothing_where_metrics_say_nothing(name: str) -> None:
-    assert RULES[name](trained(Windows(), {})) is None
+    assert RULES[name](trained(Alerts(), {})) is None
 
 
 def test_episodes_must_end_within_the_longest_that_are_known() -> None:
-    windows, rule = Windows(), RULES["no_episode_ended"]
+    measured, rule = Alerts(), RULES["no_episode_ended"]
     metrics = {"episode/count": 0.0, "rollout/steps_count": LONGEST_STEPS / 2}
-    assert rule(trained(windows, metrics)) == ""
-    assert rule(trained(windows, metrics)) == ""
-    said = rule(trained(windows, metrics))
+    assert rule(trained(measured, metrics)) == ""
+    assert rule(trained(measured, metrics)) == ""
+    said = rule(trained(measured, metrics))
     assert said == "no episode has ended in 7,500 calls of step of each of 8 environments"
-    assert rule(trained(windows, {**metrics, "episode/count": 1.0})) == ""
-    assert windows.window_of(POLICY).unended_steps == 0.0
+    assert rule(trained(measured, {**metrics, "episode/count": 1.0})) == ""
+    assert measured.windows[POLICY].unended_steps == 0.0
 
 
 def test_slow_environments_are_told_of_after_five_minutes() -> None:
-    windows, rule = Windows(), RULES["no_episode_ended"]
+    measured, rule = Alerts(), RULES["no_episode_ended"]
     metrics = {"episode/count": 0.0, "rollout/steps_count": 10.0}
-    assert rule(trained(windows, metrics, seconds=299.0)) == ""
-    assert rule(trained(windows, metrics, seconds=2.0)) != ""
+    assert rule(trained(measured, metrics, seconds=299.0)) == ""
+    assert rule(trained(measured, metrics, seconds=2.0)) != ""
 
 
 def constant(reward: float, *, deviation: float = 0.0) -> dict[str, float]:
@@ -74,23 +74,23 @@ def constant(reward: float, *, deviation: float = 0.0) -> dict[str, float]:
 
 
 def test_a_constant_reward_is_told_of_once_that_is_sure() -> None:
-    windows, rule = Windows(), RULES["reward_constant"]
-    said = [rule(trained(windows, constant(0.0))) for _ in range(MIN_ASSIGNMENTS)]
+    measured, rule = Alerts(), RULES["reward_constant"]
+    said = [rule(trained(measured, constant(0.0))) for _ in range(MIN_ASSIGNMENTS)]
     assert said[:-1] == [""] * (MIN_ASSIGNMENTS - 1)
     assert said[-1] == "in 600 episodes every reward was 0"
-    assert rule(trained(windows, {**constant(0.0), "reward/max": 1.0})) == ""
+    assert rule(trained(measured, {**constant(0.0), "reward/max": 1.0})) == ""
 
 
 def test_a_reward_for_each_step_is_right_where_returns_differ() -> None:
     for deviation, is_told in ((0.0, True), (2.0, False)):
-        windows = Windows()
+        measured = Alerts()
         for _ in range(MIN_ASSIGNMENTS):
-            last = trained(windows, constant(1.0, deviation=deviation))
+            last = trained(measured, constant(1.0, deviation=deviation))
         assert (RULES["reward_constant"](last) != "") == is_told
 
 
 def test_other_rewards_than_the_environments_are_not_judged() -> None:
-    assert RULES["reward_constant"](trained(Windows(), constant(0.0), weighs=True)) is None
+    assert RULES["reward_constant"](trained(Alerts(), constant(0.0), weighs=True)) is None
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_entropy_is_bounded_by_what_there_is_to_choose(
 def test_between_high_and_good_a_loss_says_nothing() -> None:
     rule = RULES["loss_high"]
     found = [
-        rule(trained(Windows(), {"loss/value": value}))
+        rule(trained(Alerts(), {"loss/value": value}))
         for value in (GOOD_LOSS - 1.0, GOOD_LOSS, HIGH_LOSS, HIGH_LOSS + 1.0)
     ]
     assert found[:3] == ["", None, None]
@@ -126,5 +126,5 @@ def test_between_high_and_good_a_loss_says_nothing() -> None:
 
 def test_observations_without_spread_are_constant() -> None:
     rule = RULES["observations_constant"]
-    assert rule(trained(Windows(), {"observation/spread": 0.1})) == ""
-    assert rule(trained(Windows(), {"observation/spread": 0.0})) != ""
+    assert rule(trained(Alerts(), {"observation/spread": 0.1})) == ""
+    assert rule(trained(Alerts(), {"observation/spread": 0.0})) != ""

@@ -11,11 +11,11 @@ from populations.controller.indexes.raised_alerts import (
     CLEARED,
     RAISED,
     Alerts,
-    Finding,
     document,
     raised_by,
     resumed,
 )
+from populations.hooks.findings import Finding
 from populations.records.rows import EventRow
 
 

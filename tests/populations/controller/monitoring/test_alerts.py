@@ -15,18 +15,18 @@ from arena.wire.messages import Evaluate, Failed, Finished, Train
 from populations.config.sections import AlertKind
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained, Window, entropy_bounds
-from populations.controller.indexes.raised_alerts import Finding, resumed
+from populations.controller.indexes.raised_alerts import resumed
 from populations.controller.server.live_status import alerts as shown_alerts
 from populations.controller.state.events import (
     AssignmentFailed,
     ControllerStarted,
     LearnerLeft,
     Ticked,
-    TroubleReported,
 )
 from populations.controller.state.state import make_state
 from populations.core import Member
 from populations.decisions import Decision, NotReady
+from populations.hooks.findings import Finding
 from populations.league.league import League
 from populations.pbt.selection import evidence_about
 from populations.pbt.settings import PbtConfig
@@ -446,14 +446,14 @@ def test_a_sink_that_failed_is_an_alert_until_it_works_again() -> None:
     world, _ = measured_world()
     for problem in ("OSError: no room", "OSError: still none"):
         finding = Finding("sink_failed", "mine:Sink", "mine:Sink", f"mine:Sink raised {problem}")
-        world.handle(TroubleReported(finding=finding))
+        world.handle(finding)
     (event,) = world.events("alert")
     assert (event.subject, event.data["name"]) == ("mine:Sink", "sink_failed")
     assert event.data["what"] == "mine:Sink raised OSError: no room"
     (document,) = shown_alerts(world.state, now_s=0.0)
     assert isinstance(document, Mapping)
     assert document["what"] == "mine:Sink raised OSError: still none"
-    world.handle(TroubleReported(finding=Finding("sink_failed", "mine:Sink", "mine:Sink", "")))
+    world.handle(Finding("sink_failed", "mine:Sink", "mine:Sink", ""))
     assert names(world) == []
     assert world.state.phase == "training"
 

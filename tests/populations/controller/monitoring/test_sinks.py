@@ -8,9 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring.sinks import Sinks
-from populations.controller.state.events import TroubleReported
+from populations.hooks.findings import Finding
 
 
 @dataclass
@@ -50,8 +49,8 @@ class Clock:
         return self.now_s
 
 
-def reported(what: str) -> TroubleReported:
-    return TroubleReported(finding=Finding("sink_failed", "mine:Fussy", "mine:Fussy", what))
+def reported(what: str) -> Finding:
+    return Finding("sink_failed", "mine:Fussy", "mine:Fussy", what)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +120,7 @@ def test_what_it_raises_elsewhere_ends_nothing_either(on: str) -> None:
     sinks.close()
     assert fussy.num_calls == 1
     (told,) = sinks.told()
-    assert len(told.finding.what) == len("mine:Fussy raised ") + 300
+    assert len(told.what) == len("mine:Fussy raised ") + 300
 
 
 def test_what_one_does_to_its_figures_is_not_seen_by_the_next() -> None:

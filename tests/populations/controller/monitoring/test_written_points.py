@@ -12,7 +12,6 @@ import pytest
 
 from arena.metrics.jsonl import JsonlSink
 from populations.controller.monitoring.written_points import (
-    WrittenPoints,
     go_on,
     read_written,
 )
@@ -136,8 +135,9 @@ def test_what_was_written_is_read_across_two_files_and_damage(tmp_path: Path) ->
     with path.open("a") as file:
         file.write('{"policy": "run", "agent_steps": 999, "crc32": "00000000"}\n{"policy": "ru')
     written = read_written(path)
-    assert isinstance(written, WrittenPoints)
-    assert written.trained == {"player/p000": 256, "player/p001": 128}
-    steps, figures = written.rated["player/p000"]
+    assert written is not None
+    trained, rated, run_steps = written
+    assert trained == {"player/p000": 256, "player/p001": 128}
+    steps, figures = rated["player/p000"]
     assert (steps, standing.items() <= figures.items()) == (128, True)
-    assert written.run_steps == 384
+    assert run_steps == 384

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, LearnerId
 from arena.wire.messages import Heartbeat, Hello
-from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.server.live_status import (
     SAMPLE_S,
     STORAGE_ADVICE,
@@ -24,6 +23,7 @@ from populations.controller.server.live_status import (
 from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.events import HeartbeatReceived
 from populations.controller.state.leases import Held, Learner, Pause
+from populations.hooks.findings import Finding
 from tests.populations.controller.simulated import World, make_world
 
 
