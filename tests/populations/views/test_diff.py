@@ -11,34 +11,24 @@ from typing import Any, cast
 import pytest
 
 from arena.errors import ConfigError
-from arena.types import (
-    RANDOM_BOT,
-    AssignmentId,
-    Digest,
-    Entrant,
-    PairScore,
-    PolicyId,
-    Tally,
-    trainee_entrant,
-)
+from arena.types import RANDOM_BOT, Entrant, PolicyId
 from populations.audit.tally_checks import refold
 from populations.config.resume import compare
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
-from populations.records.rows import (
-    CheckpointRow,
-    EventRow,
-    GenerationRow,
-    PolicyRow,
-    RatingsRow,
-    Row,
-    RunRow,
-    TallyRow,
-)
+from populations.records.rows import EventRow, GenerationRow, RatingsRow, Row, RunRow, TallyRow
 from populations.storage.journal import Journal
 from populations.views.differences import diff_document
 from populations.views.questions.diff import labels_of
 from populations.views.questions.inspection import Inspection
+from tests.populations.rows import (
+    make_checkpoint,
+    make_generation,
+    make_policy,
+    make_ratings,
+    make_tally,
+    make_tally_row,
+)
 from tests.populations.small_run import duel_run_file
 
 BOT = "bot:tests.bots:Strong"
@@ -59,22 +49,18 @@ def run_file(config: Mapping[str, object], spec: Mapping[str, Any] | None = None
 def policy(number: int, steps: int, *, rate: float) -> list[Row]:
     """Return a policy with one checkpoint, whose weights are named by its number."""
     name = PolicyId(f"player/p{number:03d}")
-    checkpoint = CheckpointRow(
-        key=f"populations/player/p{number:03d}/checkpoints/{steps}",
-        digest=Digest("c" * 63 + str(number)),
-        weights_digest=Digest("a" * 63 + str(number)),
+    checkpoint = make_checkpoint(
+        f"populations/player/p{number:03d}/checkpoints/{steps}",
+        digest="c" * 63 + str(number),
+        weights_digest="a" * 63 + str(number),
         policy=name,
         generation=1,
         agent_steps=steps,
-        learner_updates=1,
-        parent=None,
-        assignment_id=AssignmentId(1),
     )
     return [
         checkpoint,
-        PolicyRow(
-            policy=name,
-            population="player",
+        make_policy(
+            name,
             index=number,
             generation=1,
             agent_steps=steps,
@@ -86,52 +72,33 @@ def policy(number: int, steps: int, *, rate: float) -> list[Row]:
 
 def rated(*ratings: tuple[str, float], optimism: float = 0.0) -> RatingsRow:
     """Return ratings with a deviation of 10; bot:random is at 0."""
-    return RatingsRow(
-        population="player",
+    return make_ratings(
         entrants=tuple(Entrant(name) for name, _ in ratings),
         ratings=tuple(rating for _, rating in ratings),
         deviations=tuple(0.0 if name == RANDOM_BOT else 10.0 for name, _ in ratings),
-        cyclicity=0.0,
-        num_tallies=0,
         optimism=optimism,
-        champion=Entrant(max(ratings, key=lambda one: one[1])[0]),
+        champion=max(ratings, key=lambda one: one[1])[0],
     )
 
 
 def met(sequence: int, first: str, second: str, *, wins: int, losses: int) -> TallyRow:
     """Return evaluation matches, seen by the first player."""
     matches = wins + losses
-    return TallyRow(
-        sequence=sequence,
-        assignment_id=AssignmentId(sequence),
-        kind="evaluate",
-        tally=Tally(
-            entrants=(Entrant(first), Entrant(second)),
+    return make_tally_row(
+        make_tally(
+            (first, second),
+            (0, 1, wins, 0, losses),
             matches=matches,
-            pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=losses),),
             return_sum=(float(wins - losses), float(losses - wins)),
             return_sum_of_squares=(float(matches), float(matches)),
             length_sum=9 * matches,
         ),
+        sequence,
     )
 
 
 def generation(number: int, index: int) -> GenerationRow:
-    name = PolicyId(f"player/p{number:03d}")
-    return GenerationRow(
-        entrant=trainee_entrant(name, generation=index),
-        policy=name,
-        population="player",
-        generation=index,
-        cause="start" if index == 0 else "explore",
-        parent=None,
-        parent_agent_steps=None,
-        hyperparameters={},
-        agent_steps_begin=0,
-        agent_steps_end=None,
-        rating_begin=None,
-        rating_end=None,
-    )
+    return make_generation(f"player/p{number:03d}", index)
 
 
 def event(sequence: int, kind: str, subject: str, **data: Any) -> EventRow:

@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 
 from arena.metrics.jsonl import JsonlSink
-from populations.controller.monitoring.written_points import (
-    WrittenPoints,
-    go_on,
-    read_written,
-)
+from populations.controller.monitoring.written_points import WrittenPoints, go_on, read_written
 from populations.controller.state.commands import Command, WriteMetrics
 from populations.controller.state.events import ControllerStarted
 from populations.controller.state.state import make_state
@@ -27,8 +23,7 @@ from tests.populations.controller.monitoring.test_curves import (
     noting_world,
     trained_steps,
 )
-from tests.populations.controller.simulated import World
-from tests.populations.controller.state.test_state import fold
+from tests.populations.controller.simulated import World, fold
 
 
 @dataclass(slots=True)
