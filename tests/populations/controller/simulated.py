@@ -421,9 +421,9 @@ KEYS: dict[type[Row], tuple[str, str]] = {
 """Table and key of the rows that replace each other."""
 
 
-def fold(rows: list[Row], tables: Tables | None = None) -> Tables:
-    """What a journal that committed these rows, after others, would load."""
-    tables = tables or tables_with()
+def fold(rows: list[Row]) -> Tables:
+    """What a journal that committed these rows would load."""
+    tables = tables_with()
     for row in rows:
         match row:
             case RunRow():
