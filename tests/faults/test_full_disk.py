@@ -80,9 +80,7 @@ def test_a_refusal_of_the_disk_can_be_sent() -> None:
 
 
 def test_without_room_one_try_at_a_time_is_made_and_nobody_is_blamed() -> None:
-    world = make_world()
-    world.join()
-    world.join()
+    world = make_world(joined=2)
     assert len(given(world)) == 4
     fail(world, kind="storage")
     before = open_ids(world)
@@ -109,9 +107,7 @@ def test_without_room_one_try_at_a_time_is_made_and_nobody_is_blamed() -> None:
 
 
 def test_with_room_again_the_run_goes_on_by_itself() -> None:
-    world = make_world()
-    world.join()
-    world.join()
+    world = make_world(joined=2)
     fail(world, kind="storage")
     pass_time(world, 1.0)
     assert len(given(world)) == 1
@@ -140,8 +136,7 @@ def test_a_ghost_without_room_is_linked_later_and_is_not_taken_for_corrupt(
             carry_out(world, command)
 
     monkeypatch.setattr(World, "carry_out", refusing)
-    world = make_world()
-    world.join()
+    world = make_world(joined=1)
     while world.state.pause is None:
         world.step()
     (key,) = {ghost.key for ghost in world.state.tables.ghosts.values() if not ghost.linked}

@@ -12,23 +12,19 @@ from msgspec.structs import replace
 from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, ghost_key
 from arena.checkpoints.publish import link_ghost, publish
-from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.types import (
     AssignmentId,
     CheckpointRef,
     Digest,
-    Entrant,
-    PairScore,
     Player,
     PlayerId,
     PolicyId,
     Seating,
     Tally,
     WeightsRef,
-    ghost_id,
     is_bot,
 )
-from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from arena.wire.messages import Evaluate, Pairing
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.config.trust import record_launch
@@ -42,30 +38,28 @@ from populations.records.rows import (
     CheckpointRow,
     EventRow,
     GhostRow,
-    PolicyRow,
     RunRow,
     TallyRow,
 )
 from populations.records.tables import Tables
 from populations.storage.archive import write_archive
 from populations.storage.journal import Journal, JournalReader
+from tests.populations.rows import (
+    make_assignment,
+    make_checkpoint,
+    make_ghost,
+    make_policy,
+    make_spec,
+    make_tally,
+    make_tally_row,
+    make_train,
+    make_trainee,
+)
 
 
 def duel_run_file() -> RunFile:
     """Two agents in turn, each a seat, of one population."""
-    agent = AgentSpec(
-        observation={"kind": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None},
-        action={"kind": "Discrete", "n": 3, "start": 0},
-        mask=None,
-    )
-    agents = ("player_0", "player_1")
-    spec = EnvironmentSpec(
-        id="tests.duel:env",
-        kwargs={},
-        api="aec",
-        agents=agents,
-        agent_specs=dict.fromkeys(agents, agent),
-    )
+    spec = make_spec("tests.duel:env", ("player_0", "player_1"))
     config = validate_config({"environment": {"id": spec.id}, "populations": {"player": {}}})
     return new_run_file(config, spec, name="test", launch_directory=".")
 
@@ -83,12 +77,7 @@ class SmallRun:
         self.run_file.save(run_dir / "run.yaml")
         record_launch(self.run_file)
         policies = [
-            PolicyRow(
-                policy=PolicyId(f"player/p{index:03d}"),
-                population="player",
-                index=index,
-                hyperparameters=HYPERPARAMETERS,
-            )
+            make_policy(f"player/p{index:03d}", index=index, hyperparameters=HYPERPARAMETERS)
             for index in range(2)
         ]
         run = RunRow(run="r", configuration=content_digest(run_dir / "run.yaml"))
@@ -123,8 +112,8 @@ class SmallRun:
         tables = self.tables
         row = tables.policies[policy]
         current = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
-        trainee = Trainee(
-            policy=policy,
+        trainee = make_trainee(
+            policy,
             generation=row.generation,
             agent_steps=row.agent_steps,
             learner_updates=row.learner_updates,
@@ -134,18 +123,14 @@ class SmallRun:
         weights = WeightsRef(digest=current.weights_digest, key=current.key) if current else None
         opponent = Player(player=PlayerId(policy), weights=weights)
         assignment_id = AssignmentId(tables.run.next_assignment)
-        message = Train(
+        message = make_train(
+            trainee,
             assignment_id=assignment_id,
-            attempt=1,
-            trainees=(trainee,),
             opponents=(Seating(players=(Player(player=PlayerId(policy)), opponent)),),
             agent_steps=STEPS,
             seed=2**60,
-            may_stop_early=False,
         )
-        assignment = AssignmentRow(
-            assignment_id=assignment_id, attempt=1, kind="train", message=message, metrics={}
-        )
+        assignment = make_assignment(message, attempt=1)
         self.put(replace(tables.run, next_assignment=assignment_id + 1), assignment)
         return assignment
 
@@ -177,21 +162,19 @@ class SmallRun:
             created="2026-01-01T00:00:00+00:00",
         )
         reference = publish(self.run_dir, manifest=manifest, files=files)
-        checkpoint = CheckpointRow(
-            key=reference.key,
+        checkpoint = make_checkpoint(
+            reference.key,
             digest=reference.digest,
             weights_digest=manifest.weights_digest,
             policy=policy,
             generation=row.generation,
             agent_steps=agent_steps,
             learner_updates=manifest.learner_updates,
-            parent=None,
             assignment_id=assignment.assignment_id,
         )
-        tally = Tally(
-            entrants=(Entrant(f"{policy}#0"), Entrant(manifest.weights_digest)),
-            matches=5,
-            pairs=(PairScore(first=0, second=1, wins=2, draws=1, losses=2),),
+        tally = make_tally(
+            (f"{policy}#0", manifest.weights_digest),
+            (0, 1, 2, 1, 2),
             return_sum=(0.5, -0.5),
             return_sum_of_squares=(4.0, 4.0),
             length_sum=50,
@@ -228,9 +211,7 @@ class SmallRun:
     ) -> list[Row]:
         """The next tally, and the rows that change with it."""
         tables = self.tables
-        row = TallyRow(
-            sequence=tables.num_tallies + 1, assignment_id=assignment_id, kind=kind, tally=tally
-        )
+        row = make_tally_row(tally, tables.num_tallies + 1, kind=kind, assignment_id=assignment_id)
         setup = learner_setup(self.run_file, root=self.run_dir)
         half_life = self.run_file.config.payoffs.half_life_matches
         league = League.fold(tables, seats=setup.seats, half_life_matches=half_life)
@@ -251,10 +232,9 @@ class SmallRun:
             matches=4,
             metrics={},
         )
-        tally = Tally(
-            entrants=(Entrant(first), Entrant(second)),
-            matches=4,
-            pairs=(PairScore(first=0, second=1, wins=1, draws=1, losses=2),),
+        tally = make_tally(
+            (first, second),
+            (0, 1, 1, 1, 2),
             return_sum=(-1.0, 1.0),
             return_sum_of_squares=(3.0, 3.0),
             length_sum=40,
@@ -281,11 +261,9 @@ class SmallRun:
 
     def snapshot(self, checkpoint: CheckpointRow, *, linked: bool = True) -> GhostRow:
         """Commit a ghost of a checkpoint, and make its directory if it is to be linked."""
-        ghost = GhostRow(
-            player=ghost_id(checkpoint.policy, agent_steps=checkpoint.agent_steps),
-            policy=checkpoint.policy,
-            population="player",
-            agent_steps=checkpoint.agent_steps,
+        ghost = make_ghost(
+            checkpoint.policy,
+            checkpoint.agent_steps,
             generation=checkpoint.generation,
             weights_digest=checkpoint.weights_digest,
             key=ghost_key(

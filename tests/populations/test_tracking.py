@@ -17,10 +17,11 @@ from populations import tracking
 from populations.hooks.findings import Finding
 from populations.hooks.process import Control, TrackerSettings
 from populations.hooks.supervisor import HookProcess
-from populations.records.rows import EventRow, GameRow, RatingsRow, RunRow
+from populations.records.rows import EventRow, GameRow, RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
 from populations.tracking import PAGE, Feed, redacted, tracked_run
+from tests.populations.rows import make_ratings
 from tests.support import wait_until
 
 GOLDEN = Path(__file__).parents[1] / "assets" / "golden_runs" / "0.1.0"
@@ -59,10 +60,7 @@ Path(page).write_text(f"page of {game}")
 """
 
 ME, OTHER = Entrant("a" * 64), Entrant("bot:random")
-FIT = RatingsRow(
-    population="player", entrants=(ME,), ratings=(0.0,), deviations=(1.0,), cyclicity=0.0,
-    num_tallies=0, champion=ME,
-)  # fmt: skip
+FIT = make_ratings(entrants=(ME,), ratings=(0.0,), deviations=(1.0,), champion=ME)  # fmt: skip
 
 
 def settings_of(run: Path) -> TrackerSettings:

@@ -12,7 +12,7 @@ import pytest
 from arena.types import RANDOM_BOT, Entrant
 from experiments.ratings.direct_games import League, direct_differences
 from populations.league.ratings import Ratings
-from populations.records.rows import RatingsRow
+from tests.populations.rows import make_ratings
 
 
 def test_a_difference_is_the_log_odds_of_the_score_over_both_seats_by_hand() -> None:
@@ -37,12 +37,11 @@ def test_players_of_two_sides_differ_by_their_ratings_and_the_worth_of_the_sides
     """Prey sits in the second seat and 340 Elo ahead; errors of both are 3, 4 and 5, 0."""
 
     def ratings(population: str, rating: float, spread: tuple[float, float]) -> Ratings:
-        row = RatingsRow(
+        row = make_ratings(
             population=population,
             entrants=(Entrant(f"weights of {population}"), Entrant(RANDOM_BOT)),
             ratings=(rating, 0.0),
             deviations=(5.0, 0.0),
-            cyclicity=0.0,
             num_tallies=1,
             advantages=(0.0, -340.0, 340.0, 0.0),
         )

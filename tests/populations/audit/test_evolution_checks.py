@@ -12,7 +12,7 @@ from arena.types import Entrant, PolicyId
 from populations.audit.evolution_checks import begins_anew, check_evolution
 from populations.records.rows import GenerationRow, Json, PolicyRow
 from populations.records.tables import Tables
-from tests.populations.controller.simulated import DUEL, make_world
+from tests.populations.controller.simulated import DUEL, by_rate, make_world
 
 P1, P2 = PolicyId("player/p001"), PolicyId("player/p002")
 
@@ -21,10 +21,9 @@ P1, P2 = PolicyId("player/p001"), PolicyId("player/p002")
 def sound() -> Tables:
     """A run in which policies exploited, explored and immigrated, stopped while one decides."""
     world = make_world({**DUEL, "pbt": {**DUEL["pbt"], "reference": False}})  # type: ignore[dict-item]
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.learning = by_rate
     world.join()
-    for _ in range(84):
-        world.step()
+    world.steps(84)
     assert world.events("exploited")
     return world.state.tables
 

@@ -15,11 +15,12 @@ from populations.audit.row_mending import MENDED
 from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE
 from populations.errors import JournalCorrupt, StorageError
-from populations.records.rows import CheckpointRow, RatingsRow
+from populations.records.rows import CheckpointRow
 from populations.records.tables import Tables
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
 from populations.views.questions.inspection import Inspection
+from tests.populations.rows import make_ratings
 from tests.populations.small_run import SmallRun
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
@@ -41,12 +42,10 @@ def run(tmp_path: Path) -> SmallRun:
         entrants = (Entrant(first), Entrant(second), Entrant(BOT))
         ratings, num_tallies = (50.0, 100.0, 0.0), run.tables.num_tallies
         run.put(
-            RatingsRow(
-                population="player",
+            make_ratings(
                 entrants=entrants,
                 ratings=ratings,
                 deviations=(9.0, 9.0, 0.0),
-                cyclicity=0.0,
                 num_tallies=num_tallies,
             )
         )

@@ -12,13 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from arena.types import AssignmentId, Digest, Entrant, PairScore, PolicyId, Seat, Tally
+from arena.types import Digest, Entrant, PairScore, Seat, Tally
 from populations.audit.tally_checks import differences, refold
 from populations.league.league import League
 from populations.records.aggregates import Row
-from populations.records.rows import CheckpointRow, PolicyRow, RunRow, TallyRow
-from populations.records.tables import Tables
+from populations.records.rows import CheckpointRow, RunRow
 from populations.storage.journal import Journal, JournalReader
+from tests.populations.rows import (
+    make_checkpoint,
+    make_policy,
+    make_tally,
+    make_tally_row,
+    tables_with,
+)
 
 HALF_LIFE = 7.0
 ENTRANTS = [Entrant(name) for name in ("bot:random", "d" * 64, "e" * 64, "player/p000#1")]
@@ -99,12 +105,7 @@ def test_what_is_kept_is_what_all_tallies_add_up_to(layout: str, data: st.DataOb
                     kind: Literal["train", "evaluate"] = data.draw(
                         st.sampled_from(["train", "evaluate"])
                     )
-                    row = TallyRow(
-                        sequence=num_tallies,
-                        assignment_id=AssignmentId(1),
-                        kind=kind,
-                        tally=data.draw(tallies(len(seats))),
-                    )
+                    row = make_tally_row(data.draw(tallies(len(seats))), num_tallies, kind=kind)
                     rows += [row, *league.add_tally(row)]
                 journal.commit(rows)
                 again = League.fold(journal.load(), seats=seats, half_life_matches=HALF_LIFE)
@@ -129,48 +130,26 @@ def test_what_is_kept_is_what_all_tallies_add_up_to(layout: str, data: st.DataOb
     assert {key: row.matches for key, row in tables.records.items()} == dict(matches)
 
 
-def empty_tables() -> Tables:
-    """Of a run in which nothing has happened."""
-    return Tables(
-        run=RunRow(run="r"),
-        policies={},
-        checkpoints={},
-        ghosts={},
-        generations={},
-        assignments={},
-        ratings={},
-        num_events=0,
-    )
-
-
 def checkpoint(name: str, *, parent: str | None, generation: int = 0) -> CheckpointRow:
-    return CheckpointRow(
-        key=name,
-        digest=Digest(name),
-        weights_digest=Digest(name * 64),
-        policy=PolicyId("player/p000"),
+    return make_checkpoint(
+        name,
+        weights_digest=name * 64,
         generation=generation,
         agent_steps=ord(name),
-        learner_updates=0,
         parent=None if parent is None else Digest(parent * 64),
-        assignment_id=AssignmentId(1),
     )
 
 
 def evaluated(league: League, *names: str) -> None:
     league.add_tally(
-        TallyRow(
-            sequence=1,
-            assignment_id=AssignmentId(1),
-            kind="evaluate",
-            tally=Tally(
-                entrants=tuple(Entrant(name * 64) for name in names),
-                matches=4,
-                pairs=(PairScore(first=0, second=1, wins=4, draws=0, losses=0),),
+        make_tally_row(
+            make_tally(
+                tuple(name * 64 for name in names),
+                (0, 1, 4, 0, 0),
                 return_sum=(1.0, 2.0),
                 return_sum_of_squares=(1.0, 2.0),
                 length_sum=4,
-            ),
+            )
         )
     )
 
@@ -185,20 +164,14 @@ def test_remembered_standings_are_those_of_a_walk(
     """Each answer is asked for before and after every evaluation."""
     names = [chr(ord("a") + index) for index in range(len(parents))]
     league = League(seats=make_seats("duel"), half_life_matches=HALF_LIFE)
-    tables = empty_tables()
+    tables = tables_with()
     for index, parent in enumerate(parents):
         row = checkpoint(names[index], parent=names[parent] if 0 <= parent < index else None)
         tables.checkpoints[row.key] = row
         league.add_checkpoint(row)
     for first, second in [(0, 0), *order]:
         for name in names:
-            policy = PolicyRow(
-                policy=PolicyId("player/p000"),
-                population="player",
-                index=0,
-                checkpoint=name,
-                hyperparameters={},
-            )
+            policy = make_policy(checkpoint=name)
             digest = Digest(name * 64)
             line = [digest, *league.ancestors(digest)]
             found = [other for other in line if league.is_evaluated("player", other)]
@@ -209,7 +182,7 @@ def test_remembered_standings_are_those_of_a_walk(
 
 def test_matches_count_for_the_generation_that_made_the_weights() -> None:
     league = League(seats=make_seats("duel"), half_life_matches=HALF_LIFE)
-    tables = empty_tables()
+    tables = tables_with()
     for name, generation in (("a", 0), ("b", 1), ("c", 1)):
         row = checkpoint(name, parent=None, generation=generation)
         tables.checkpoints[name] = row
@@ -217,13 +190,7 @@ def test_matches_count_for_the_generation_that_made_the_weights() -> None:
     evaluated(league, "a", "b")
     evaluated(league, "c", "b")
     tables.records = dict(league.records)
-    policy = PolicyRow(
-        policy=PolicyId("player/p000"),
-        population="player",
-        index=0,
-        generation=1,
-        hyperparameters={},
-    )
+    policy = make_policy(generation=1)
     again = League.fold(tables, seats=league.seats, half_life_matches=HALF_LIFE)
     for one in (league, again):
         assert one.matches_in_generation(policy) == 4 + 4 + 4

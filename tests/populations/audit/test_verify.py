@@ -18,9 +18,9 @@ from arena.checkpoints.files import encode_manifest, read_manifest
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
 from arena.types import AssignmentId, Digest, Entrant, PairScore, PlayerId, PolicyId
 from populations.audit.verify import verify_run
-from populations.records.rows import RatingsRow
 from populations.storage.lock import LOCK, RunLock
 from populations.storage.recovery import recover
+from tests.populations.rows import make_ratings
 from tests.populations.small_run import SmallRun
 
 P0 = PolicyId("player/p000")
@@ -74,14 +74,7 @@ def orphan_tally(small_run: SmallRun) -> None:
 
 
 def change_ratings(**changes: object) -> Callable[[SmallRun], None]:
-    row = RatingsRow(
-        population="player",
-        entrants=(Entrant("bot:random"),),
-        ratings=(0.0,),
-        deviations=(0.0,),
-        cyclicity=0.0,
-        num_tallies=0,
-    )
+    row = make_ratings(entrants=(Entrant("bot:random"),), ratings=(0.0,), deviations=(0.0,))
     return lambda run: run.put(replace(row, **changes))
 
 

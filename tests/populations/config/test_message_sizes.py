@@ -8,32 +8,20 @@ import pytest
 from msgspec.structs import replace
 
 from arena.codec import msgpack_bytes
-from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import EnvironmentSpec
 from arena.errors import ConfigError, WireError
 from arena.types import AssignmentId, Digest, Player, PlayerId, Seating, WeightsRef
 from arena.wire.messages import Evaluate, Finished, Pairing, Train
-from populations.config.message_sizes import (
-    MAX_RESULT_BYTES,
-    check_sendable,
-    fitted,
-    tally_bytes,
-)
+from populations.config.message_sizes import MAX_RESULT_BYTES, check_sendable, fitted, tally_bytes
 from populations.records.rows import AssignmentRow, TallyRow
-from tests.populations.controller.simulated import BOX, DISCRETE, DUEL, make_world
+from tests.populations.controller.simulated import DUEL, make_world
+from tests.populations.rows import make_evaluate, make_spec, make_train
 
 DIGEST = Digest("f" * 64)
 
 
 def spec(num_agents: int) -> EnvironmentSpec:
-    agent = AgentSpec(observation=BOX, action=DISCRETE, mask=None)
-    names = tuple(f"player_{index}" for index in range(num_agents))
-    return EnvironmentSpec(
-        id="tests.many:env",
-        kwargs={},
-        api="aec",
-        agents=names,
-        agent_specs=dict.fromkeys(names, agent),
-    )
+    return make_spec("tests.many:env", tuple(f"player_{index}" for index in range(num_agents)))
 
 
 def config(num_opponents: int) -> dict[str, object]:
@@ -50,10 +38,7 @@ def test_more_opponents_than_fit_are_refused() -> None:
         make_world(config(num_opponents), spec(num_agents))
     fits = int(str(caught.value).split("at most ")[1].split()[0])
     assert fits > num_opponents // 2
-    world = make_world(config(fits), spec(num_agents))
-    world.join()
-    for _ in range(5):
-        world.step()
+    world = make_world(config(fits), spec(num_agents), joined=1, steps=5)
     messages = [message for queue in world.given.values() for message in queue]
     assert any(isinstance(message, Train) and message.opponents for message in messages)
     for message in messages:
@@ -76,8 +61,7 @@ def many_sides(num_sides: int, *, populations: int = 1, **more: object) -> dict[
 def test_assignments_of_hundreds_of_sides_fit_and_so_do_their_results(
     num_sides: int, populations: int
 ) -> None:
-    world = make_world(many_sides(num_sides, populations=populations), spec(num_sides))
-    world.join()
+    world = make_world(many_sides(num_sides, populations=populations), spec(num_sides), joined=1)
     kinds: set[str] = set()
     # First each policy's weights are made, by an assignment that plays nothing.
     while kinds != {"train", "evaluate"}:
@@ -128,9 +112,7 @@ def test_an_evaluation_asks_for_no_more_than_its_result_can_say() -> None:
         for index in range(60)
     ]
     pairing = Pairing(seating=Seating(players=tuple(players)), num_matches=8)
-    evaluation = Evaluate(
-        assignment_id=AssignmentId(1), attempt=0, pairings=(pairing,) * 20, seed=7, games=8
-    )
+    evaluation = make_evaluate(pairings=(pairing,) * 20, seed=7, games=8)
     one = tally_bytes(players, setup.seats)
     # 60 * 59 / 2 results of two players
     assert one > 1770 * 70
@@ -153,13 +135,9 @@ def seating(index: int, *, seats: int = 8) -> Seating:
 
 def test_what_does_not_fit_is_left_out_evenly_and_alike_each_time() -> None:
     setup = make_world(config(1), spec(8)).state.setup
-    train = Train(
-        assignment_id=AssignmentId(1),
-        attempt=0,
-        trainees=(),
+    train = make_train(
         opponents=tuple(seating(index) for index in range(1000)),
         carried=tuple(seating(index) for index in range(1000, 1200)),
-        agent_steps=1,
         seed=7,
         may_stop_early=True,
     )
@@ -176,10 +154,7 @@ def test_what_does_not_fit_is_left_out_evenly_and_alike_each_time() -> None:
     fewer = fitted(replace(train, opponents=train.opponents[:200]), setup=setup)
     assert isinstance(fewer, Train)
     assert fewer.opponents == train.opponents[:200]
-    evaluation = Evaluate(
-        assignment_id=AssignmentId(1),
-        attempt=0,
-        pairings=tuple(Pairing(seating=one, num_matches=8) for one in train.opponents[:700]),
-        seed=7,
+    evaluation = make_evaluate(
+        pairings=tuple(Pairing(seating=one, num_matches=8) for one in train.opponents[:700]), seed=7
     )
     check_sendable(fitted(evaluation, setup=setup))

@@ -121,9 +121,11 @@ def test_weights_need_components_that_are_configured() -> None:
 
 def test_pbt_explores_weights_within_bounds_and_copies_them_with_the_weights() -> None:
     pbt: dict[str, object] = {**DUEL["pbt"], "reference": False}  # type: ignore[dict-item]
-    world = make_world({**document(search_space=SPACE), "pbt": pbt, "learners": 1})
-    world.learning = lambda trainee: 500 * trainee.hyperparameters["reward_weights.distance"]
-    world.join()
+    world = make_world(
+        {**document(search_space=SPACE), "pbt": pbt, "learners": 1},
+        joined=1,
+        learning=lambda trainee: 500 * trainee.hyperparameters["reward_weights.distance"],
+    )
     world.run()
     tables = world.state.tables
     rows = sorted(tables.generations.values(), key=lambda row: (row.policy, row.generation))

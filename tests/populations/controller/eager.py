@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from populations.controller.indexes.pbt_decisions import PbtDecisions
-from populations.controller.state.events import (
-    ControllerStarted,
-    Now,
-)
-from populations.controller.state.state import make_state
+from populations.controller.state.events import Now
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import EventRow, PolicyRow
-from tests.populations.controller.simulated import DUEL, World, make_world
-from tests.populations.controller.state.test_state import fold
+from populations.records.rows import PolicyRow
+from tests.populations.controller.simulated import DUEL, World, by_rate, made_once, make_world
 
 PBT: dict[str, object] = {**DUEL["pbt"]}  # type: ignore[dict-item]
 EAGER: dict[str, object] = {**DUEL, "pbt": {**PBT, "reference": False}, "learners": 1}
@@ -19,9 +13,14 @@ EAGER: dict[str, object] = {**DUEL, "pbt": {**PBT, "reference": False}, "learner
 
 def eager_world(**sections: object) -> World:
     """A world in which learning rates make a difference, so that policies exploit."""
-    world = make_world({**EAGER, **sections})
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-    world.join()
+    return make_world({**EAGER, **sections}, joined=1, learning=by_rate)
+
+
+@made_once
+def pending_world(kind: str, **sections: object) -> World:
+    """A world in which a decision of some kind waits for its answer."""
+    world = eager_world(**sections)
+    run_until_pending(world, kind)
     return world
 
 
@@ -49,16 +48,3 @@ def step_without_answers(world: World) -> None:
 
 def transaction(world: World) -> Transaction:
     return world.state.begin(Now(monotonic_s=world.now_s, utc=""))
-
-
-def kill_with_everything_pending(world: World) -> None:
-    """Controller and learners die; another controller loads what was committed."""
-    events = [row for row in world.committed if isinstance(row, EventRow)]
-    pbt_decisions = PbtDecisions.from_events(events)
-    tables = fold(world.committed)
-    world.state = make_state(world.state.config, world.setup, tables, pbt_decisions=pbt_decisions)
-    world.given.clear()
-    world.questions.clear()
-    world.fits.clear()
-    world.handle(ControllerStarted())
-    world.join()

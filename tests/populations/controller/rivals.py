@@ -6,7 +6,7 @@ from typing import cast
 
 from arena.types import PolicyId
 from arena.wire.messages import Train
-from populations.records.rows import AssignmentRow, PolicyRow
+from populations.records.rows import PolicyRow
 from tests.populations.controller.simulated import TAG, World, make_world, tag_spec
 
 ENVIRONMENT: dict[str, object] = {**cast("dict[str, object]", TAG["environment"]), "num_envs": 32}
@@ -28,14 +28,7 @@ def rivals_world(num_learners: int = 2, **sections: object) -> World:
 
 def trained(world: World) -> list[Train]:
     """Training that was finished, without the making of first weights."""
-    return [
-        row.message
-        for row in world.committed
-        if isinstance(row, AssignmentRow)
-        and row.status == "finished"
-        and isinstance(row.message, Train)
-        and row.message.agent_steps
-    ]
+    return [message for message in world.messages(Train, "finished") if message.agent_steps]
 
 
 def policy(world: World, name: str) -> PolicyRow:

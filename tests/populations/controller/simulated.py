@@ -6,16 +6,19 @@ against what is known to be true. Nothing happens by itself: a test says who wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import wraps
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 from msgspec import structs
 
 from arena.checkpoints.manifest import Manifest
 from arena.environment_spec import AgentSpec, EnvironmentSpec
-from arena.types import AssignmentId, Entrant, LearnerId, PairScore, Tally
+from arena.types import AssignmentId, Entrant, LearnerId
 from arena.wire.messages import (
     Acknowledge,
     Evaluate,
@@ -30,6 +33,8 @@ from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import learner_setup, new_run_file
 from populations.controller.evolution.exploration import answer
+from populations.controller.indexes.opponent_pool import OpponentPools
+from populations.controller.indexes.pbt_decisions import PbtDecisions
 from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.commands import (
     Command,
@@ -49,71 +54,67 @@ from populations.controller.state.events import (
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
-from populations.records.aggregates import Row
-from populations.records.rows import EventRow, TallyRow
+from populations.records.aggregates import PairRow, RecordRow, Row
+from populations.records.rows import (
+    AssignmentRow,
+    CheckpointRow,
+    Deletion,
+    EventRow,
+    GameRow,
+    GenerationRow,
+    GhostRow,
+    PolicyRow,
+    RatingsRow,
+    RunRow,
+    TallyRow,
+)
+from populations.records.tables import Tables
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.planted import PlantedModel, Weights
 from populations.simulation.world import World as SimulatedWorld
 from populations.simulation.world import make_tables
+from tests.populations.rows import BOX, DISCRETE, make_spec, make_tally, make_tally_row, tables_with
 
 START, BOT = -200.0, -400.0
 
-BOX: dict[str, object] = {
-    "kind": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None
-}  # fmt: skip
-DISCRETE: dict[str, object] = {"kind": "Discrete", "n": 3, "start": 0}
+M = TypeVar("M", Train, Evaluate)
+P = ParamSpec("P")
 
 
 def duel_spec() -> EnvironmentSpec:
     """Two agents in turn with equal spaces."""
-    agent = AgentSpec(observation=BOX, action=DISCRETE, mask=None)
-    return EnvironmentSpec(
-        id="tests.duel:env",
-        kwargs={},
-        api="aec",
-        agents=("player_0", "player_1"),
-        agent_specs={"player_0": agent, "player_1": agent},
-    )
+    return make_spec("tests.duel:env", ("player_0", "player_1"))
 
 
 def crowd_spec() -> EnvironmentSpec:
     """Twelve agents in turn with equal spaces: more sides than have results by pairs of seats."""
-    agent = AgentSpec(observation=BOX, action=DISCRETE, mask=None)
-    names = tuple(f"player_{index}" for index in range(12))
-    return EnvironmentSpec(
-        id="tests.crowd:env",
-        kwargs={},
-        api="aec",
-        agents=names,
-        agent_specs=dict.fromkeys(names, agent),
-    )
+    return make_spec("tests.crowd:env", tuple(f"player_{index}" for index in range(12)))
+
+
+NARROW = AgentSpec(observation={**BOX, "shape": [3]}, action=DISCRETE, mask=None)
 
 
 def tag_spec() -> EnvironmentSpec:
     """Two predators and one prey, all at once."""
-    predator = AgentSpec(observation=BOX, action=DISCRETE, mask=None)
-    prey = AgentSpec(observation={**BOX, "shape": [3]}, action=DISCRETE, mask=None)
-    return EnvironmentSpec(
-        id="tests.tag:env",
-        kwargs={},
-        api="parallel",
-        agents=("adversary_0", "adversary_1", "agent_0"),
-        agent_specs={"adversary_0": predator, "adversary_1": predator, "agent_0": prey},
-    )
+    agents = ("adversary_0", "adversary_1", "agent_0")
+    return make_spec("tests.tag:env", agents, api="parallel", agent_0=NARROW)
 
 
 def duet_spec() -> EnvironmentSpec:
     """A speaker and two listeners, all at once; they have different spaces."""
-    speaker = AgentSpec(observation={**BOX, "shape": [3]}, action=DISCRETE, mask=None)
-    listener = AgentSpec(observation=BOX, action=DISCRETE, mask=None)
-    return EnvironmentSpec(
-        id="tests.duet:env",
-        kwargs={},
-        api="parallel",
-        agents=("speaker_0", "listener_0", "listener_1"),
-        agent_specs={"speaker_0": speaker, "listener_0": listener, "listener_1": listener},
-    )
+    agents = ("speaker_0", "listener_0", "listener_1")
+    return make_spec("tests.duet:env", agents, api="parallel", speaker_0=NARROW)
 
+
+AT_ONCE: dict[str, object] = {
+    "ready_agent_steps": 500,
+    "warm_up_agent_steps": 500,
+    "min_matches": 1,
+    "min_rating_gap": 0,
+    "confidence": 0,
+    "fraction": 0.5,
+}
+"""PBT in which everybody who is behind copies somebody at the first opportunity."""
 
 DUEL: dict[str, object] = {
     "environment": {"id": "tests.duel:env", "num_envs": 8},
@@ -183,17 +184,13 @@ def crowd_tally(
 
     A match is 36 comparisons, so multiples of that are whole matches.
     """
-    tally = Tally(
-        entrants=(first,) * 6 + (second,) * 6,
+    tally = make_tally(
+        (first,) * 6 + (second,) * 6,
+        (0, 6, wins, 0, losses),
         matches=(wins + losses) // 36,
-        pairs=(PairScore(first=0, second=6, wins=wins, draws=0, losses=losses),),
-        return_sum=(0.0,) * 12,
-        return_sum_of_squares=(0.0,) * 12,
         length_sum=10,
     )
-    return TallyRow(
-        sequence=sequence, assignment_id=AssignmentId(sequence), kind="evaluate", tally=tally
-    )
+    return make_tally_row(tally, sequence)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -337,8 +334,14 @@ class World(SimulatedWorld):
         finished, manifests = self.learner.carry_out(queue.pop(0))
         return AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
 
+    def hear(self) -> None:
+        """Every learner has just been heard."""
+        for known in self.state.learners.values():
+            known.last_heard_s = self.now_s
+
     def step(self) -> bool:
         """Every learner finishes what it has, ratings are fitted; a second passes at least."""
+        self.hear()
         self.now_s += 1.0
         moved = False
         for learner in list(self.given):
@@ -355,33 +358,125 @@ class World(SimulatedWorld):
         self.handle(Ticked())
         return moved
 
+    def steps(self, num_steps: int) -> None:
+        """Go on for some steps."""
+        for _ in range(num_steps):
+            self.step()
+
     def explore(self) -> None:
         """The worker thread answers what it was asked to explore."""
         while self.questions:
             self.handle(answer(self.questions.pop(0)))
 
-    def run(self, *, max_steps: int = 2000) -> None:
-        """Go on until the run is over."""
+    def restart(self) -> None:
+        """The controller dies; another one loads what was committed."""
+        events = [row for row in self.committed if isinstance(row, EventRow)]
+        decisions = PbtDecisions.from_events(events)
+        tables = fold(self.committed)
+        self.state = make_state(self.state.config, self.setup, tables, pbt_decisions=decisions)
+        for of_before in (self.given, self.questions, self.fits):
+            of_before.clear()
+        self.handle(ControllerStarted())
+
+    def kill(self) -> None:
+        """Controller and learners die; another controller and a learner go on."""
+        self.restart()
+        self.join()
+
+    def run(self, *, max_steps: int = 2000, kill_at: Collection[int] = ()) -> None:
+        """Go on until the run is over; before some steps everybody dies."""
         for learner in list(self.state.learners):
             self.given.setdefault(learner, [])
             self.beat(learner)
-        for _ in range(max_steps):
+        for step in range(max_steps):
             if self.over:
                 return
-            for learner in self.state.learners:
-                self.state.learners[learner].last_heard_s = self.now_s
+            if step in kill_at:
+                self.kill()
             self.step()
         raise AssertionError(f"the run is not over after {max_steps} steps: {self.state.phase}")
+
+    def messages(self, kind: type[M], *statuses: str) -> list[M]:
+        """Messages of one kind as often as they were committed, or of rows of some statuses."""
+        rows = [row for row in self.committed if isinstance(row, AssignmentRow)]
+        rows = [row for row in rows if not statuses or row.status in statuses]
+        return [row.message for row in rows if isinstance(row.message, kind)]
 
     def events(self, *kinds: str) -> list[EventRow]:
         """Committed events of some kinds."""
         return [row for row in self.committed if isinstance(row, EventRow) and row.kind in kinds]
 
 
+KEYS: dict[type[Row], tuple[str, str]] = {
+    PolicyRow: ("policies", "policy"),
+    CheckpointRow: ("checkpoints", "key"),
+    GhostRow: ("ghosts", "player"),
+    GenerationRow: ("generations", "entrant"),
+    GameRow: ("games", "game"),
+    RatingsRow: ("ratings", "population"),
+    RecordRow: ("records", "key"),
+    PairRow: ("pairs", "key"),
+}
+"""Table and key of the rows that replace each other."""
+
+
+def fold(rows: list[Row]) -> Tables:
+    """What a journal that committed these rows would load."""
+    tables = tables_with()
+    for row in rows:
+        match row:
+            case RunRow():
+                tables.run = row
+            case AssignmentRow() if row.status == "queued":
+                tables.assignments[row.assignment_id] = row
+            case AssignmentRow():
+                tables.assignments.pop(row.assignment_id, None)
+            case TallyRow():
+                tables.num_tallies = row.sequence
+                if row.kind == "evaluate":
+                    tables.last_evaluation_sequence = row.sequence
+            case Deletion(row=gone):
+                table, key = KEYS[type(gone)]
+                del getattr(tables, table)[getattr(gone, key)]
+            case EventRow():
+                tables.num_events += 1
+            case _:
+                table, key = KEYS[type(row)]
+                getattr(tables, table)[getattr(row, key)] = row
+    return tables
+
+
+def by_rate(trainee: Trainee) -> float:
+    """Learning rates make a difference, so that policies exploit."""
+    return 5e4 * trainee.hyperparameters["learning_rate"]
+
+
+def made_once(make: Callable[P, World]) -> Callable[P, World]:
+    """Have worlds that are asked for again copied: no test sees what another did with one."""
+    made: dict[str, World] = {}
+
+    @wraps(make)
+    def copied(*args: P.args, **kwargs: P.kwargs) -> World:
+        key = repr((args, kwargs))
+        if key not in made:
+            made[key] = make(*args, **kwargs)
+        world = copy.deepcopy(made[key])
+        # Its columns share memory, and would be copied apart.
+        world.state.opponent_pools = OpponentPools()
+        return world
+
+    return copied
+
+
 def make_world(
-    document: dict[str, object] | None = None, spec: EnvironmentSpec | None = None
+    document: dict[str, object] | None = None,
+    spec: EnvironmentSpec | None = None,
+    *,
+    joined: int = 0,
+    learning: Callable[[Trainee], float] | None = None,
+    steps: int = 0,
 ) -> World:
-    """A controller of a new run, started, without learners."""
+    """A controller of a new run, started, with so many learners, after so many steps."""
     spec = spec or duel_spec()
     config = validate_config(document or DUEL)
     run_file = new_run_file(config, spec, name="test", launch_directory=".")
@@ -403,6 +498,11 @@ def make_world(
     state = make_state(run_file.config, setup, tables)
     world = World(state=state, setup=setup, learner=learner, committed=committed)
     world.handle(ControllerStarted())
+    if learning is not None:
+        world.learning = learning
+    for _ in range(joined):
+        world.join()
+    world.steps(steps)
     return world
 
 

@@ -11,6 +11,7 @@ from arena.types import Entrant, PolicyId
 from populations.controller.best_rated import as_decided, best_rated, with_best
 from populations.ratings.results import Rated
 from populations.records.rows import RatingsRow
+from tests.populations.rows import make_ratings
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
 
@@ -29,15 +30,7 @@ def fitted(**known: tuple[float, float]) -> Any:
 
 
 def row(population: str = "player", **fields: Any) -> RatingsRow:
-    return RatingsRow(
-        population=population,
-        entrants=(),
-        ratings=(),
-        deviations=(),
-        cyclicity=0.0,
-        num_tallies=0,
-        **fields,
-    )
+    return make_ratings(population=population, **fields)
 
 
 def test_a_higher_rating_that_is_less_sure_is_not_the_best() -> None:

@@ -19,8 +19,7 @@ from populations.controller.state.transaction import Transaction
 from populations.league.lineage import History, steps_since_parent
 from populations.league.removed_rows import CHECKPOINTS
 from populations.records.rows import AssignmentRow, CheckpointRow, Deletion, EventRow
-from tests.populations.controller.simulated import World, make_world
-from tests.populations.controller.state.test_state import fold
+from tests.populations.controller.simulated import DUEL, World, by_rate, fold, make_world
 from tests.populations.controller.test_result_merging import ENTRANTS, FEW, GAMES, merge_from, run
 
 # Whole runs, each of which several tests look at.
@@ -107,10 +106,7 @@ LONG: dict[str, object] = {
 def removed(request: pytest.FixtureRequest) -> Iterator[Watched]:
     with pytest.MonkeyPatch.context() as patch:
         document, spec = GAMES[request.param]
-        world = make_world({**document, **LONG}, spec=spec())
-        world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-        world.join()
-        world.join()
+        world = make_world({**document, **LONG}, spec=spec(), joined=2, learning=by_rate)
         found = watched(world, patch)
         run(world)
         yield found
@@ -197,13 +193,7 @@ def test_rows_stay_whose_matches_a_resume_counts() -> None:
 
 def world_to_thin() -> tuple[World, Transaction]:
     """A world with many rows that nothing refers to."""
-    document, spec = GAMES["duel"]
-    world = make_world({**document, **FEW, "evaluation": {"share": 0.01}}, spec=spec())
-    world.join()
-    for _ in range(120):
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
-        world.step()
+    world = make_world({**DUEL, **FEW, "evaluation": {"share": 0.01}}, joined=1, steps=120)
     tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     # Whom nobody meets any more.
     world.state.league.payoff.forget(list(world.state.league.payoff.entrants()))

@@ -19,8 +19,7 @@ from populations.league.lineage import History, first_of_line, line_of, schedule
 from populations.league.merging import Merge, merges
 from populations.records.rows import EventRow, GenerationRow, PolicyRow, TallyRow
 from populations.records.tables import Tables
-from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
-from tests.populations.controller.state.test_state import fold
+from tests.populations.controller.simulated import DUEL, TAG, World, fold, make_world, tag_spec
 from tests.populations.controller.test_result_merging import ENTRANTS, merge_from, run
 
 # Whole runs, each of which several tests look at.
@@ -89,11 +88,12 @@ class Watched:
 
 @pytest.fixture(scope="module", params=list(WORLDS))
 def watched(request: pytest.FixtureRequest) -> Watched:
-    spec = {"spec": tag_spec()} if request.param == "tag" else {}
-    world = make_world(WORLDS[request.param], **spec)
-    world.learning = lambda trainee: 2e4 * trainee.hyperparameters["learning_rate"]
-    world.join()
-    world.join()
+    world = make_world(
+        WORLDS[request.param],
+        tag_spec() if request.param == "tag" else None,
+        joined=2,
+        learning=lambda trainee: 2e4 * trainee.hyperparameters["learning_rate"],
+    )
     found = Watched(world)
     remove, apply = generation_rows.remove, result_merging._apply
 

@@ -15,8 +15,7 @@ from populations.controller.state.state import make_state
 from populations.core import ThinningRequest
 from populations.records.rows import Deletion, GhostRow
 from populations.thinning.kinds import Oldest
-from tests.populations.controller.simulated import DUEL, World, make_world
-from tests.populations.controller.state.test_state import fold
+from tests.populations.controller.simulated import DUEL, World, fold, made_once, make_world
 
 KEEP = 16
 FEW: dict[str, object] = {
@@ -46,12 +45,8 @@ def check(world: World) -> None:
 
 @pytest.fixture(scope="module")
 def thinned() -> World:
-    world = make_world(FEW)
-    world.join()
-    world.join()
+    world = make_world(FEW, joined=2)
     while not world.over and world.now_s < 1e6:
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
         world.step()
         check(world)
         if world.state.phase != "training":
@@ -82,14 +77,12 @@ def test_history_keeps_its_beginning(thinned: World) -> None:
     assert min(ghost.agent_steps for ghost in present(thinned)) == 0
 
 
+@made_once
 def world_with_many(keep: int | None) -> World:
     """A world whose ghosts were left under no bound."""
-    world = make_world({**FEW, "ghosts": {"every_agent_steps": 500, "keep": None}})
-    world.join()
-    for _ in range(40):
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
-        world.step()
+    world = make_world(
+        {**FEW, "ghosts": {"every_agent_steps": 500, "keep": None}}, joined=1, steps=40
+    )
     assert len(present(world)) > KEEP + 4
     config = world.state.config
     ghosts = config.ghosts.model_copy(update={"keep": keep})
@@ -176,12 +169,9 @@ class Broken:
 
 
 def test_where_a_users_rule_fails_the_pool_is_thinned_all_the_same() -> None:
-    world = make_world(FEW)
-    world.join()
+    world = make_world(FEW, joined=1)
     world.state.thinning = Broken(times=2)
     while len(world.events("ghosts_thinned")) < 4:
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
         world.step()
         check(world)
     failed = world.events("thinning_failed")

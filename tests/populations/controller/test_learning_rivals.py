@@ -12,15 +12,8 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from arena.errors import ConfigError
-from arena.types import (
-    Digest,
-    LearnerId,
-    Seating,
-    is_bot,
-    population_of,
-    trainee_entrant,
-)
-from arena.wire.messages import Evaluate, Failed, Train
+from arena.types import Digest, LearnerId, Seating, is_bot, population_of, trainee_entrant
+from arena.wire.messages import Evaluate, Train
 from populations.audit.evolution_checks import check_evolution
 from populations.audit.tally_checks import refold
 from populations.config.resolve import resolve_config
@@ -33,26 +26,28 @@ from populations.controller.state.state import make_state
 from populations.controller.state.teams import Team
 from populations.matchmaking.kinds import KINDS
 from populations.records.rows import AssignmentRow, PolicyRow, TallyRow
-from tests.populations.controller.eager import kill_with_everything_pending, transaction
+from tests.populations.controller.eager import transaction
 from tests.populations.controller.rivals import ENVIRONMENT, RIVALS, rivals_world, trained
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,
     TAG,
     World,
+    by_rate,
     duel_spec,
     duet_spec,
     make_config,
     make_world,
     tag_spec,
 )
+from tests.populations.rows import make_failed
 
 
 @pytest.fixture(scope="module")
 def rivals() -> World:
     """A run that has ended; nobody changes it."""
     world = rivals_world()
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.learning = by_rate
     world.run()
     return world
 
@@ -103,8 +98,7 @@ def test_where_shares_are_no_whole_numbers_neither_has_too_few() -> None:
     world = rivals_world(
         matchmaking={"rivals": "learning", "latest_ratio": 0.3, "opponents": 4, "kind": "uniform"}
     )
-    for _ in range(30):
-        world.step()
+    world.steps(30)
     pair = pair_of(world)
     num_met = Counter[int]()
     for _ in range(300):
@@ -123,8 +117,7 @@ def test_where_shares_are_no_whole_numbers_neither_has_too_few() -> None:
 def test_without_ghosts_and_by_plain_self_play_they_only_meet() -> None:
     for section in ({"latest_ratio": 1.0}, {"kind": "latest"}):
         world = rivals_world(matchmaking={"rivals": "learning", **section})
-        for _ in range(30):
-            world.step()
+        world.steps(30)
         first, second = pair_of(world)
         drawn = draw_lineup(world.state, transaction(world), (first, second)).seatings
         assert [live_in(seating) for seating in drawn] == [[first.policy, second.policy]] * 8
@@ -132,8 +125,7 @@ def test_without_ghosts_and_by_plain_self_play_they_only_meet() -> None:
 
 def test_they_never_meet_where_no_opponent_is_the_latest() -> None:
     world = rivals_world(matchmaking={"rivals": "learning", "latest_ratio": 0.0})
-    for _ in range(30):
-        world.step()
+    world.steps(30)
     first, second = pair_of(world)
     drawn = draw_lineup(world.state, transaction(world), (first, second)).seatings
     expected = {(first.policy,): 8, (second.policy,): 8}
@@ -144,8 +136,7 @@ def test_each_seating_has_an_environment() -> None:
     small = {**ENVIRONMENT, "num_envs": 5}
     section = {"rivals": "learning", "latest_ratio": 0.0}
     world = rivals_world(environment=small, matchmaking=section)
-    for _ in range(30):
-        world.step()
+    world.steps(30)
     first, second = pair_of(world)
     drawn = draw_lineup(world.state, transaction(world), (first, second)).seatings
     assert Counter(live_in(seating)[0] for seating in drawn) == {first.policy: 2, second.policy: 2}
@@ -162,8 +153,7 @@ def test_bots_keep_their_share_and_never_learn() -> None:
         "bots": {"bot:random": 0.5},
     }
     world = rivals_world(matchmaking=section)
-    for _ in range(40):
-        world.step()
+    world.steps(40)
     first, second = pair_of(world)
     drawn = draw_lineup(world.state, transaction(world), (first, second)).seatings
     # Of 4 opponents 2 are bots, and of the 2 others one is the rival.
@@ -176,8 +166,7 @@ def test_bots_keep_their_share_and_never_learn() -> None:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "alphastar"])
 def test_every_kind_pairs_rivals_and_a_resumed_run_draws_the_same(kind: str) -> None:
     world = rivals_world(matchmaking={"rivals": "learning", "kind": kind, "opponents": 3})
-    for _ in range(25):
-        world.step()
+    world.steps(25)
     resumed = make_state(world.state.config, world.setup, world.state.tables)
     pair = pair_of(world)
     first = draw_lineup(world.state, transaction(world), pair).seatings
@@ -231,9 +220,8 @@ def test_a_match_of_two_trainees_is_there_once_and_names_both_as_living(rivals: 
 
 def test_a_rival_that_learned_beside_counts_as_its_latest_by_hand() -> None:
     world = rivals_world(1, payoffs={"half_life_matches": 1e12})
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-    for _ in range(60):
-        world.step()
+    world.learning = by_rate
+    world.steps(60)
     state, num_met = world.state, 0
     for row in state.tables.policies.values():
         other = "prey" if row.population == "predator" else "predator"
@@ -312,14 +300,7 @@ def decisions(world: World) -> list[tuple[object, ...]]:
 def test_a_deterministic_run_that_is_killed_pairs_and_seats_the_same() -> None:
     plain, killed = (rivals_world(1, deterministic=True) for _ in range(2))
     plain.run()
-    for step in range(2000):
-        if killed.over:
-            break
-        if step in (7, 20, 21, 50):
-            kill_with_everything_pending(killed)
-        for learner in killed.state.learners.values():
-            learner.last_heard_s = killed.now_s
-        killed.step()
+    killed.run(kill_at=(7, 20, 21, 50))
     assert decisions(killed) == decisions(plain)
     assert {len(message.trainees) for message in trained(plain)} == {1, 2}
     assert killed.state.tables.pairs == plain.state.tables.pairs
@@ -337,8 +318,6 @@ def fail_pair(world: World, *, kind: str, named: int | None) -> Train:
                 continue
             fail(world, learner, kind=kind, named=named)
             return message
-        for known in world.state.learners.values():
-            known.last_heard_s = world.now_s
         world.step()
     raise AssertionError("no two rivals train")
 
@@ -346,12 +325,8 @@ def fail_pair(world: World, *, kind: str, named: int | None) -> Train:
 def fail(world: World, learner: LearnerId, *, kind: str, named: int | None) -> None:
     message = world.given[learner].pop(0)
     assert isinstance(message, Train)
-    failed = Failed(
-        assignment_id=message.assignment_id,
-        attempt=message.attempt,
-        kind=kind,
-        reason="it broke",
-        policy=None if named is None else message.trainees[named].policy,
+    failed = make_failed(
+        message, kind=kind, policy=None if named is None else message.trainees[named].policy
     )
     world.handle(AssignmentFailed(learner=learner, failed=failed))
 
@@ -364,8 +339,7 @@ def test_a_failure_is_held_against_the_one_that_it_names(
     message = fail_pair(world, kind="error", named=named)
     assert failures_of(world, message) == counts
     # A success clears both.
-    for _ in range(6):
-        world.step()
+    world.steps(6)
     assert failures_of(world, message) == (0, 0)
 
 
@@ -387,8 +361,7 @@ def test_broken_numbers_quarantine_the_named_one_and_free_its_rival(named: int |
     assert sorted(quarantined) == sorted(trainee.policy for trainee in expected)
     assert message.assignment_id not in world.state.tables.assignments
     before = [row.agent_steps for row in rows_of(world, message)]
-    for _ in range(8):
-        world.step()
+    world.steps(8)
     assert all(
         row.agent_steps > steps for row, steps in zip(rows_of(world, message), before, strict=True)
     )
@@ -478,10 +451,7 @@ def test_a_resume_may_change_it_and_what_is_open_is_done_as_it_was(after: str) -
     )
     config, changes = check_resume(run_file, config=None, overrides=[f"matchmaking.rivals={after}"])
     assert [change.key for change in changes] == ["matchmaking.rivals"]
-    world = make_world(document, tag_spec())
-    world.join()
-    for _ in range(15):
-        world.step()
+    world = make_world(document, tag_spec(), joined=1, steps=15)
     left_open = [
         len(row.message.trainees)
         for row in world.state.tables.assignments.values()
@@ -490,7 +460,7 @@ def test_a_resume_may_change_it_and_what_is_open_is_done_as_it_was(after: str) -
     assert left_open
     num_before = len(trained(world))
     world.state.config = config
-    kill_with_everything_pending(world)
+    world.kill()
     world.run()
     sizes = [len(message.trainees) for message in trained(world)]
     assert (2 in sizes[num_before + len(left_open) :]) == (after == "learning")

@@ -11,8 +11,6 @@ from msgspec import structs
 from arena.errors import ConfigError
 from arena.types import (
     Digest,
-    Entrant,
-    PairScore,
     Player,
     PlayerId,
     PolicyId,
@@ -33,14 +31,16 @@ from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.external_players import ExternalPlayer, external_player_id
 from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
 from populations.matchmaking.quality import lowered_quality
-from populations.records.rows import AssignmentRow, EventRow, GhostRow, PolicyRow, TallyRow
+from populations.records.rows import EventRow, GhostRow, PolicyRow, TallyRow
 from populations.records.tables import Tables
-from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.controller.simulated import DUEL, TAG, World, made_once, make_world, tag_spec
+from tests.populations.rows import make_tally
 
 ROLES = ("main", "main", "main_exploiter", "league_exploiter")
 SHORT: dict[str, object] = {**DUEL, "stop": {"agent_steps_per_policy": 3000}}
 
 
+@made_once
 def played(document: dict[str, object], *, steps: int = 40) -> World:
     """A world in the middle of its run, with every role."""
     world = make_world(document, tag_spec() if "predator" in str(document) else None)
@@ -50,10 +50,7 @@ def played(document: dict[str, object], *, steps: int = 40) -> World:
         world.committed.append(changed)
     world.join()
     world.join()
-    for _ in range(steps):
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
-        world.step()
+    world.steps(steps)
     return world
 
 
@@ -129,11 +126,7 @@ def test_qualities_fall_by_the_formula_once_for_each_win() -> None:
     state = world.state
     before = {row.player: row.quality for row in state.tables.ghosts.values()}
     ghosts = list(state.tables.ghosts.values())[:2]
-    given = next(
-        row.message
-        for row in reversed(world.committed)
-        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
-    )
+    given = world.messages(Train)[-1]
     own = trainee_entrant(given.trainees[0].policy, generation=given.trainees[0].generation)
     live = Player(player=PlayerId(given.trainees[0].policy))
     seatings = tuple(
@@ -158,11 +151,7 @@ def test_a_ghost_of_an_episode_that_went_on_loses_quality_too() -> None:
     world = played({**SHORT, "matchmaking": {"kind": "quality"}})
     state = world.state
     ghost = next(iter(state.tables.ghosts.values()))
-    given = next(
-        row.message
-        for row in reversed(world.committed)
-        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
-    )
+    given = world.messages(Train)[-1]
     own = trainee_entrant(given.trainees[0].policy, generation=given.trainees[0].generation)
     live = Player(player=PlayerId(given.trainees[0].policy))
     carried = Seating(players=(live, Player(player=ghost.player, weights=ghost.weights)))
@@ -182,11 +171,7 @@ def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
     state = world.state
     policy = any_policy(state.tables)
     lineup = draw_lineup(state, transaction(world), (policy,))
-    given = next(
-        row.message
-        for row in reversed(world.committed)
-        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
-    )
+    given = world.messages(Train)[-1]
     trainee = structs.replace(given.trainees[0], policy=policy.policy, generation=policy.generation)
     message = structs.replace(given, trainees=(trainee,), opponents=lineup.seatings)
     found = knowledge(state, message, lineup.requests)
@@ -219,14 +204,7 @@ def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
 
 
 def training_tally(own: str, digest: str, *, wins: int, losses: int) -> Tally:
-    return Tally(
-        entrants=(Entrant(own), Entrant(digest)),
-        matches=wins + losses,
-        pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=losses),),
-        return_sum=(0.0, 0.0),
-        return_sum_of_squares=(0.0, 0.0),
-        length_sum=1,
-    )
+    return make_tally((own, digest), (0, 1, wins, 0, losses))
 
 
 def test_bots_have_their_share_of_training() -> None:

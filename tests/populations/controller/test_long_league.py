@@ -215,17 +215,14 @@ def test_neither_anchors_nor_common_opponents_look_at_all_results(
         assert isinstance(world.state.league.results, NeverPassed)
         world.join()
         world.join()
-        for _ in range(30):
-            world.step()
+        world.steps(30)
         assert world.events("explored", "exploited")
 
 
 def test_anchors_are_played_until_there_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the definition over all results."""
     monkeypatch.setattr(pairings, "ANCHOR_MATCHES", 60)
-    world = make_world(TAG, tag_spec())
-    world.join()
-    world.join()
+    world = make_world(TAG, tag_spec(), joined=2)
     seen = set()
     for _ in range(100):
         world.step()
@@ -245,10 +242,7 @@ def test_anchors_are_played_until_there_are_enough(monkeypatch: pytest.MonkeyPat
 
 
 def test_common_scores_are_those_of_all_results() -> None:
-    world = make_world(DUEL)
-    world.join()
-    for _ in range(40):
-        world.step()
+    world = make_world(DUEL, joined=1, steps=40)
     state = world.state
     common = common_scores(state, "player")
     assert common is not None

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import EnvironmentSpec
 from arena.errors import ConfigError
 from arena.matches.teammates import between_rivals
 from arena.types import PlayerId, is_trainee
@@ -22,10 +22,8 @@ from populations.errors import ResumeRefused
 from populations.matchmaking.kinds import KINDS
 from populations.records.rows import AssignmentRow, GhostRow, TallyRow
 from populations.views.questions.results import cross_play
-from tests.populations.controller.eager import kill_with_everything_pending, transaction
+from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import (
-    BOX,
-    DISCRETE,
     DUEL,
     DUET,
     TAG,
@@ -36,20 +34,14 @@ from tests.populations.controller.simulated import (
     make_world,
     tag_spec,
 )
+from tests.populations.rows import make_spec
 
 AGENTS = ("red_0", "blue_0", "red_1", "blue_1")
 
 
 def squads_spec() -> EnvironmentSpec:
     """Two against two, all alike."""
-    agent = AgentSpec(observation=BOX, action=DISCRETE, mask=None)
-    return EnvironmentSpec(
-        id="tests.squads:env",
-        kwargs={},
-        api="parallel",
-        agents=AGENTS,
-        agent_specs=dict.fromkeys(AGENTS, agent),
-    )
+    return make_spec("tests.squads:env", AGENTS, api="parallel")
 
 
 SQUADS: dict[str, object] = {
@@ -65,9 +57,7 @@ SQUADS: dict[str, object] = {
 
 
 def squads_world(**sections: object) -> World:
-    world = make_world({**SQUADS, **sections}, squads_spec())
-    world.join()
-    return world
+    return make_world({**SQUADS, **sections}, squads_spec(), joined=1)
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +69,7 @@ def squads() -> World:
 
 
 def messages(world: World) -> list[Train]:
-    return [
-        row.message
-        for row in world.committed
-        if isinstance(row, AssignmentRow)
-        and row.status == "finished"
-        and isinstance(row.message, Train)
-        and row.message.agent_steps
-    ]
+    return [message for message in world.messages(Train, "finished") if message.agent_steps]
 
 
 def tallies(world: World, kind: str) -> list[TallyRow]:
@@ -209,8 +192,7 @@ def test_refolded_tallies_give_the_same_aggregates_to_the_bit(squads: World) -> 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "alphastar"])
 def test_every_kind_draws_partners_and_a_resumed_run_the_same_ones(kind: str) -> None:
     world = squads_world(matchmaking={"teammates": "mixed", "kind": kind, "opponents": 3})
-    for _ in range(20):
-        world.step()
+    world.steps(20)
     resumed = make_state(world.state.config, world.setup, world.state.tables)
     drawn = 0
     for policy in world.state.tables.policies.values():
@@ -226,25 +208,15 @@ def test_every_kind_draws_partners_and_a_resumed_run_the_same_ones(kind: str) ->
 
 def decisions(world: World) -> list[tuple[object, ...]]:
     return [
-        (row.assignment_id, row.message.trainees[0].policy, row.message.opponents)
-        for row in world.committed
-        if isinstance(row, AssignmentRow)
-        and row.status == "finished"
-        and isinstance(row.message, Train)
+        (message.assignment_id, message.trainees[0].policy, message.opponents)
+        for message in world.messages(Train, "finished")
     ]
 
 
 def test_a_deterministic_run_that_is_killed_seats_the_same_players() -> None:
     plain, killed = (squads_world(deterministic=True) for _ in range(2))
     plain.run()
-    for step in range(2000):
-        if killed.over:
-            break
-        if step in (7, 40, 41, 90):
-            kill_with_everything_pending(killed)
-        for learner in killed.state.learners.values():
-            learner.last_heard_s = killed.now_s
-        killed.step()
+    killed.run(kill_at=(7, 40, 41, 90))
     assert decisions(killed) == decisions(plain)
     assert killed.state.tables.pairs == plain.state.tables.pairs
 
@@ -283,8 +255,7 @@ def test_a_bot_has_its_whole_side_and_is_nobodys_partner() -> None:
     world = squads_world(
         matchmaking={"teammates": "mixed", "opponents": 4, "bots": {"bot:random": 0.5}}
     )
-    for _ in range(20):
-        world.step()
+    world.steps(20)
     with_bots: list[list[str]] = [
         [one.player for one in seating.players]
         for message in messages(world)
@@ -320,8 +291,7 @@ def test_partners_are_drawn_in_cooperation_of_one_population() -> None:
         **SQUADS,
         "environment": {"id": "tests.squads:env", "num_envs": 8, "sides": {"all": ["*"]}},
     }
-    world = make_world(document, squads_spec())
-    world.join()
+    world = make_world(document, squads_spec(), joined=1)
     world.run()
     for message in messages(world):
         assert len(message.opponents) == 4
@@ -376,11 +346,7 @@ def test_a_resume_cannot_mix_teammates_that_were_the_same() -> None:
 
 
 def test_evaluation_seats_no_partners(squads: World) -> None:
-    evaluations = [
-        row.message
-        for row in squads.committed
-        if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate)
-    ]
+    evaluations = squads.messages(Evaluate)
     assert evaluations
     for message in evaluations:
         assert all(len(pairing.seating.players) == 2 for pairing in message.pairings)

@@ -156,10 +156,7 @@ def test_results_begin_anew_with_other_weights(cause: Cause) -> None:
 
 
 def test_of_many_sides_scores_are_those_of_the_results() -> None:
-    world = make_world(CROWD, crowd_spec())
-    world.join()
-    for _ in range(8):
-        world.step()
+    world = make_world(CROWD, crowd_spec(), joined=1, steps=8)
     state = world.state
     request = make_request(state, any_policy(state.tables), "player")
     one, other = request.ghosts.entrants[:2]

@@ -8,13 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from arena.types import Entrant, population_of
-from arena.wire.messages import Failed, Train
+from arena.wire.messages import Train
 from populations.controller.phases import limit_reached
 from populations.controller.state.events import AssignmentFailed
 from populations.controller.state.goals import bound_at_any_time
 from populations.controller.state.state import ControllerState
 from populations.records.rows import PolicyRow
 from tests.populations.controller.simulated import DUEL, TAG, make_world, tag_spec
+from tests.populations.rows import make_failed
 
 
 def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
@@ -28,9 +29,7 @@ def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
 def test_a_rating_ends_the_run_whatever_its_sign(rating: float) -> None:
     """A limit of 0 is one: the 21st of the fifty bugs."""
     stop = {"rating": rating, "agent_steps_per_policy": 10**9}
-    world = make_world({**DUEL, "stop": stop})
-    world.join()
-    world.join()
+    world = make_world({**DUEL, "stop": stop}, joined=2)
     world.run()
     run, state = world.state.tables.run, world.state
     assert run.state == "finished"
@@ -42,8 +41,7 @@ def test_a_rating_ends_the_run_whatever_its_sign(rating: float) -> None:
 
 
 def test_nobody_is_rated_so_no_rating_is_reached() -> None:
-    world = make_world({**DUEL, "stop": {"rating": -1000.0}})
-    world.join()
+    world = make_world({**DUEL, "stop": {"rating": -1000.0}}, joined=1)
     assert limit_reached(world.state, trained_s=1e6) is None
 
 
@@ -76,8 +74,7 @@ def test_time_and_steps_of_all_are_limits() -> None:
 
 
 def test_a_bound_at_any_time_by_hand() -> None:
-    world = make_world(DUEL)
-    world.join()
+    world = make_world(DUEL, joined=1)
     state, digest = world.state, None
     policy = next(iter(state.tables.policies.values()))
     while digest is None or not state.ratings(policy.population).rating(digest):
@@ -110,17 +107,15 @@ def test_a_population_that_nobody_is_left_of_ends_the_run() -> None:
     sides = {"predator": ["adversary_*"], "prey": ["agent_*"]}
     populations = {name: {"agents": agents, "size": 2} for name, agents in sides.items()}
     document = {**DUEL, "environment": TAG["environment"], "populations": populations}
-    world = make_world(document, tag_spec())
-    world.join()
+    world = make_world(document, tag_spec(), joined=1)
     (learner,) = world.state.learners
     lost: list[str] = []
     while len(lost) < 2:
         message = world.given[learner].pop(0)
         assert isinstance(message, Train)
         lost += [trainee.policy for trainee in message.trainees]
-        failed = Failed(
-            assignment_id=message.assignment_id,
-            attempt=message.attempt,
+        failed = make_failed(
+            message,
             kind="non_finite",
             reason="loss is not finite",
             policy=message.trainees[0].policy,

@@ -10,44 +10,36 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from arena.types import LearnerId
-from arena.wire.messages import Failed, Train
+from arena.wire.messages import Train
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,
-    ControllerStarted,
     LearnerExited,
     LearnerLeft,
     Ticked,
 )
-from populations.controller.state.state import make_state
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.search_space import Choices, parse_search_space
 from tests.populations.controller.simulated import (
+    AT_ONCE,
     DUEL,
     DUET,
     TAG,
     World,
     duet_spec,
+    fold,
     make_world,
     tag_spec,
 )
-from tests.populations.controller.state.test_state import fold
+from tests.populations.rows import make_failed
 
 PICK = st.integers(min_value=0, max_value=10**6)
 
 EAGER: dict[str, object] = {
     **DUEL,
     "learners": 3,
-    "pbt": {
-        "ready_agent_steps": 500,
-        "warm_up_agent_steps": 500,
-        "min_matches": 1,
-        "min_rating_gap": 0,
-        "confidence": 0,
-        "fraction": 0.5,
-        "immigration": {"probability": 0.3},
-    },
+    "pbt": {**AT_ONCE, "immigration": {"probability": 0.3}},
 }
 """Everybody who is behind copies somebody at the first opportunity."""
 
@@ -98,13 +90,7 @@ class Controller(RuleBasedStateMachine):
         message = self.world.given[learner].pop(0)
         names = [t.policy for t in message.trainees] if isinstance(message, Train) else []
         policy = names[pick % len(names)] if names else None
-        failed = Failed(
-            assignment_id=message.assignment_id,
-            attempt=message.attempt,
-            kind=kind,
-            reason="it broke",
-            policy=policy,
-        )
+        failed = make_failed(message, kind=kind, policy=policy)
         self.world.handle(AssignmentFailed(learner=learner, failed=failed))
 
     @precondition(lambda self: self.sent)
@@ -159,12 +145,7 @@ class Controller(RuleBasedStateMachine):
     def kill_the_controller(self) -> None:
         if self.world.over:
             return
-        tables = fold(self.world.committed)
-        self.world.state = make_state(self.world.state.config, self.world.setup, tables)
-        self.world.given.clear()
-        self.world.questions.clear()
-        self.world.fits.clear()
-        self.world.handle(ControllerStarted())
+        self.world.restart()
 
     @invariant()
     def memory_equals_the_journal(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from arena.types import AssignmentId, Digest, Entrant, PolicyId
+from arena.types import Digest, Entrant
 from populations.controller import rating_fit
 from populations.controller.rating_fit import (
     asked_for,
@@ -28,14 +28,14 @@ from populations.league.ratings import FloatArray, Ratings
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Fit, Result
 from populations.ratings.results import Rated
-from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
+from populations.records.rows import RatingsRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.rows import make_checkpoint, make_generation
 
 
 @pytest.fixture(scope="module")
 def finished() -> World:
-    world = make_world({**DUEL, "evaluation": {"share": 0.3}})
-    world.join()
+    world = make_world({**DUEL, "evaluation": {"share": 0.3}}, joined=1)
     world.run()
     return world
 
@@ -206,10 +206,10 @@ def test_time_is_that_of_the_line_whoever_had_the_weights() -> None:
     # p0 made a (100 steps) and b (300). p1, at 1000 of its own steps, copied b and made c at 1050;
     # p2, at 50 of its own, copied c and made d at 80.
     rows = [
-        checkpoint("a", policy="p0", generation=0, agent_steps=100, parent=None),
-        checkpoint("b", policy="p0", generation=0, agent_steps=300, parent="a"),
-        checkpoint("c", policy="p1", generation=2, agent_steps=1050, parent="b"),
-        checkpoint("d", policy="p2", generation=1, agent_steps=80, parent="c"),
+        make_checkpoint("a", policy="p0", agent_steps=100),
+        make_checkpoint("b", policy="p0", agent_steps=300, parent="a"),
+        make_checkpoint("c", policy="p1", generation=2, agent_steps=1050, parent="b"),
+        make_checkpoint("d", policy="p2", generation=1, agent_steps=80, parent="c"),
     ]
     begins = {"p0#0": 0, "p1#2": 1000, "p2#1": 50}
     world = make_world()
@@ -219,14 +219,11 @@ def test_time_is_that_of_the_line_whoever_had_the_weights() -> None:
         num_evaluated=len(rows),
         checkpoints={row.weights_digest: row for row in rows},
         generations={
-            Entrant(name): GenerationRow(
-                entrant=Entrant(name),
-                policy=PolicyId(name.split("#")[0]),
-                population="player",
-                generation=int(name.split("#")[1]),
+            Entrant(name): make_generation(
+                name.split("#")[0],
+                int(name.split("#")[1]),
+                entrant=name,
                 cause="exploit",
-                parent=None,
-                hyperparameters={},
                 agent_steps_begin=steps,
             )
             for name, steps in begins.items()
@@ -239,22 +236,6 @@ def test_time_is_that_of_the_line_whoever_had_the_weights() -> None:
         "c": ("player", 350.0),
         "d": ("player", 380.0),
     }
-
-
-def checkpoint(
-    weights: str, *, policy: str, generation: int, agent_steps: int, parent: str | None
-) -> CheckpointRow:
-    return CheckpointRow(
-        key=weights,
-        digest=Digest(f"of {weights}"),
-        weights_digest=Digest(weights),
-        policy=PolicyId(policy),
-        generation=generation,
-        agent_steps=agent_steps,
-        learner_updates=0,
-        parent=None if parent is None else Digest(parent),
-        assignment_id=AssignmentId(0),
-    )
 
 
 def test_the_best_of_many_was_lucky() -> None:

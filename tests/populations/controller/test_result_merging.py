@@ -23,10 +23,10 @@ from tests.populations.controller.simulated import (
     World,
     duel_spec,
     duet_spec,
+    fold,
     make_world,
     tag_spec,
 )
-from tests.populations.controller.state.test_state import fold
 
 # Whole runs, each of which several tests look at.
 pytestmark = pytest.mark.xdist_group("merged results")
@@ -59,8 +59,6 @@ def merge_from(patch: pytest.MonkeyPatch, num_entrants: int) -> None:
 def run(world: World) -> World:
     """Go on until training ends; look at what is merged at each merge."""
     while not world.over and world.now_s < 1e6 and world.state.phase == "training":
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
         before = len(world.events("results_merged"))
         world.step()
         for event in world.events("results_merged")[before:]:
@@ -118,9 +116,7 @@ def merged(request: pytest.FixtureRequest) -> Iterator[World]:
         patch.setattr(result_merging, "MAX_MERGED", 12)
         merge_from(patch, ENTRANTS)
         document, spec = GAMES[request.param]
-        world = make_world({**document, **FEW}, spec=spec())
-        world.join()
-        world.join()
+        world = make_world({**document, **FEW}, spec=spec(), joined=2)
         yield run(world)
 
 
@@ -217,8 +213,7 @@ def test_records_grow_no_more_once_the_pool_is_full(merged: World) -> None:
 def test_without_a_bound_of_ghosts_their_results_stay() -> None:
     short = {"agent_steps_per_policy": 10_000}
     few = {"every_agent_steps": 1000, "keep": None}
-    world = make_world({**DUEL, **FEW, "ghosts": few, "stop": short})
-    world.join()
+    world = make_world({**DUEL, **FEW, "ghosts": few, "stop": short}, joined=1)
     with pytest.MonkeyPatch.context() as patch:
         merge_from(patch, ENTRANTS)
         patch.setattr(result_merging, "BATCH", 1)

@@ -54,9 +54,8 @@ from populations.matchmaking.drawing import draw_opponents, with_latest
 from populations.pbt.scheduler import next_mark
 from populations.records.rows import EventRow, PolicyRow, TallyRow
 from tests.goldens.front_door import leaves
-from tests.populations.controller.simulated import DUEL, TAG, World, duel_spec, tag_spec
+from tests.populations.controller.simulated import DUEL, TAG, World, duel_spec, fold, tag_spec
 from tests.populations.controller.simulated import make_world as make_simulated
-from tests.populations.controller.state.test_state import fold
 from tests.populations.launchers import test_resumed_processes
 
 Effect = Callable[[World, World], None]
@@ -679,10 +678,7 @@ def played(of: str) -> tuple[RunFile, World]:
     world.learning = lambda trainee: 60.0 * int(trainee.policy[-1])
     for _ in range(2):
         world.join()
-    for _ in range(14):
-        for known in world.state.learners.values():
-            known.last_heard_s = world.now_s
-        world.step()
+    world.steps(14)
     return run_file, world
 
 

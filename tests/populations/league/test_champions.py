@@ -19,7 +19,8 @@ from populations.league.champions import (
 )
 from populations.league.ratings import Ratings, interval_fields
 from populations.ratings.model import Z95
-from populations.records.rows import GhostRow, PolicyRow, RatingsRow
+from populations.records.rows import GhostRow, PolicyRow
+from tests.populations.rows import make_ratings
 
 NOBODY = cast(Any, SimpleNamespace(checkpoints={}))
 """A league that knows no origins."""
@@ -31,12 +32,10 @@ def rated(
     champion: Entrant | None = None, *, since: int = 0, **known: tuple[float, float]
 ) -> Ratings:
     """Independent ratings with their deviations."""
-    row = RatingsRow(
-        population="player",
+    row = make_ratings(
         entrants=tuple(Entrant(name) for name in known),
         ratings=tuple(rating for rating, _ in known.values()),
         deviations=tuple(deviation for _, deviation in known.values()),
-        cyclicity=0.0,
         num_tallies=1,
         champion=champion,
         champion_agent_steps=since,

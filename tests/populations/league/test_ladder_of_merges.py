@@ -10,22 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from arena.types import (
-    RANDOM_BOT,
-    AssignmentId,
-    Digest,
-    Entrant,
-    PairScore,
-    PolicyId,
-    Seat,
-    Tally,
-)
+from arena.types import RANDOM_BOT, Entrant, Seat
 from populations.league.league import League
 from populations.league.merging import Merge, apply_merge
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Fit
 from populations.ratings.results import Rated
-from populations.records.rows import CheckpointRow, TallyRow
+from tests.populations.rows import make_checkpoint, make_tally, make_tally_row
 
 SEATS = tuple(
     Seat(name=name, agents=(name,), population="player", side=name) for name in ("one", "two")
@@ -75,17 +66,7 @@ class Ladder:
         new = ("player", Entrant(name))
         self.skills[new] = self.regime.step * number + self.rng.normal(0.0, 20.0)
         self.league.add_checkpoint(
-            CheckpointRow(
-                key=name,
-                digest=Digest(name),
-                weights_digest=Digest(name),
-                policy=PolicyId("player/p000"),
-                generation=0,
-                agent_steps=number,
-                learner_updates=number,
-                parent=None,
-                assignment_id=AssignmentId(1),
-            )
+            make_checkpoint(name, agent_steps=number, learner_updates=number)
         )
         rivals = self.rng.permutation(len(self.pool))[: self.regime.rivals]
         for rival in rivals:
@@ -100,23 +81,9 @@ class Ladder:
         for first, second, p in ((home, away, share), (away, home, 1.0 - share)):
             wins = int(self.rng.binomial(each, p))
             losses = each - wins
-            tally = Tally(
-                entrants=(first[1], second[1]),
-                matches=each,
-                pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=losses),),
-                return_sum=(0.0, 0.0),
-                return_sum_of_squares=(0.0, 0.0),
-                length_sum=0,
-            )
+            tally = make_tally((first[1], second[1]), (0, 1, wins, 0, losses), matches=each)
             self.num_tallies += 1
-            self.league.add_tally(
-                TallyRow(
-                    sequence=self.num_tallies,
-                    assignment_id=AssignmentId(1),
-                    kind="evaluate",
-                    tally=tally,
-                )
-            )
+            self.league.add_tally(make_tally_row(tally, self.num_tallies))
 
     def fit(self) -> Fit[Rated]:
         """Rate those that stay."""

@@ -6,11 +6,12 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
+from arena.types import Entrant, PairScore, Seat, Tally
 from populations.audit.tally_checks import refold
 from populations.league.league import League
 from populations.ratings.results import Counts
 from populations.records.rows import TallyRow
+from tests.populations.rows import make_tally, make_tally_row
 
 BOT, WEIGHTS = Entrant("bot:random"), Entrant("a" * 64)
 SEATS = tuple(
@@ -23,18 +24,8 @@ def row(
     kind: Literal["train", "evaluate"], first: Entrant, second: Entrant, *outcome: int
 ) -> TallyRow:
     wins, draws, losses = outcome
-    return TallyRow(
-        sequence=1,
-        assignment_id=AssignmentId(1),
-        kind=kind,
-        tally=Tally(
-            entrants=(first, second),
-            matches=sum(outcome),
-            pairs=(PairScore(first=0, second=1, wins=wins, draws=draws, losses=losses),),
-            return_sum=(0.0, 0.0),
-            return_sum_of_squares=(0.0, 0.0),
-            length_sum=0,
-        ),
+    return make_tally_row(
+        make_tally((first, second), (0, 1, wins, draws, losses), matches=sum(outcome)), kind=kind
     )
 
 
@@ -135,17 +126,14 @@ def test_where_games_repeat_each_counts_once() -> None:
 def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
     seats = tuple(Seat(name=name, side=name, population="player", agents=(name,)) for name in "xyz")
     # Weights at x against the bot at y and z: 6 matches, two comparisons in each.
-    tally = Tally(
-        entrants=(WEIGHTS, BOT, BOT),
+    tally = make_tally(
+        (WEIGHTS, BOT, BOT),
+        (0, 1, 4, 0, 2),
+        (0, 2, 2, 2, 2),
+        (1, 2, 3, 0, 3),
         matches=6,
-        pairs=(
-            PairScore(first=0, second=1, wins=4, draws=0, losses=2),
-            PairScore(first=0, second=2, wins=2, draws=2, losses=2),
-            PairScore(first=1, second=2, wins=3, draws=0, losses=3),
-        ),
         return_sum=(6.0, 0.0, 0.0),
         return_sum_of_squares=(6.0, 0.0, 0.0),
-        length_sum=0,
     )
     kinds: tuple[Literal["train", "evaluate"], ...] = ("evaluate", "train")
     for kind in kinds:
@@ -181,10 +169,10 @@ def test_of_many_sides_two_players_have_one_result_over_all_seats() -> None:
         other = 1 if seat == 0 else 0
         first, second = min(seat, other), max(seat, other)
         wins, losses = (wins, losses) if seat == 0 else (losses, wins)
-        tally = Tally(
-            entrants=tuple(entrants),
+        tally = make_tally(
+            tuple(entrants),
+            (first, second, wins, 0, losses),
             matches=2,
-            pairs=(PairScore(first=first, second=second, wins=wins, draws=0, losses=losses),),
             return_sum=tuple(8.0 if index == seat else -1.0 for index in range(22)),
             return_sum_of_squares=(64.0,) * 22,
             length_sum=10,

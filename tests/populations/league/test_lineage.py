@@ -8,13 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from arena.errors import ConfigError
-from arena.types import Entrant, PairScore, PolicyId, Tally
+from arena.types import Entrant, Tally
 from populations.league import removed_rows
 from populations.league.lineage import History, first_of_line, line_of, lineage, schedule_of
 from populations.league.payoff import Payoff
 from populations.records.columns import to_json
-from populations.records.rows import EventRow, GenerationRow, Json, PolicyRow, RunRow
+from populations.records.rows import EventRow, GenerationRow, Json
 from populations.records.tables import Tables
+from tests.populations.rows import make_generation, make_policy, make_tally, tables_with
 
 
 def row(
@@ -29,13 +30,11 @@ def row(
     line_begin: int = 0,
 ) -> GenerationRow:
     policy, generation = entrant.split("#")
-    return GenerationRow(
-        entrant=Entrant(entrant),
-        policy=PolicyId(policy),
-        population="player",
-        generation=int(generation),
-        cause=cause,  # type: ignore[arg-type]
-        parent=Entrant(parent) if parent is not None else None,
+    return make_generation(
+        policy,
+        int(generation),
+        cause=cause,
+        parent=parent,
         parent_agent_steps=parent_agent_steps,
         hyperparameters={"learning_rate": rate},
         agent_steps_begin=begin,
@@ -66,10 +65,9 @@ GENERATIONS = {entry.entrant: entry for entry in ROWS}
 
 
 def duel(*entrants: str) -> Tally:
-    return Tally(
-        entrants=tuple(map(Entrant, entrants)),
-        matches=4,
-        pairs=(PairScore(first=0, second=1, wins=1, draws=0, losses=3),),
+    return make_tally(
+        tuple(map(Entrant, entrants)),
+        (0, 1, 1, 0, 3),
         return_sum=(1.0, 3.0),
         return_sum_of_squares=(1.0, 3.0),
         length_sum=40,
@@ -78,25 +76,17 @@ def duel(*entrants: str) -> Tally:
 
 def tables(**agent_steps: int) -> Tables:
     last = {entry.policy: entry.generation for entry in ROWS}
-    return Tables(
-        run=RunRow(run="a run"),
+    return tables_with(
         policies={
-            policy: PolicyRow(
-                policy=policy,
-                population="player",
+            policy: make_policy(
+                policy,
                 index=index,
                 generation=generation,
                 agent_steps=agent_steps.get(policy.split("/")[1], 0),
-                hyperparameters={},
             )
             for index, (policy, generation) in enumerate(last.items())
         },
-        checkpoints={},
-        ghosts={},
         generations=GENERATIONS,
-        assignments={},
-        ratings={},
-        num_events=0,
     )
 
 

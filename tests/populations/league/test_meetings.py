@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from arena.types import RANDOM_BOT, AssignmentId, Entrant, PairScore, Seat, Tally
+from arena.types import RANDOM_BOT, AssignmentId, Entrant, Seat
 from populations.league.elimination import Link
 from populations.league.league import League
 from populations.league.merging import meetings, settled_points
@@ -14,6 +14,7 @@ from populations.league.pairs import link_row
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
 from populations.records.rows import TallyRow
+from tests.populations.rows import make_tally
 
 SEATS = tuple(
     Seat(name=name, agents=(name,), population="player", side=name) for name in ("one", "two")
@@ -30,14 +31,7 @@ def league_of(*played: tuple[str, str, int, int]) -> League:
     """A league in which the first of two has won some matches in the first seat, and lost some."""
     league = League(seats=SEATS, half_life_matches=100.0)
     for sequence, (first, second, wins, losses) in enumerate(played, start=1):
-        tally = Tally(
-            entrants=(Entrant(first), Entrant(second)),
-            matches=wins + losses,
-            pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=losses),),
-            return_sum=(0.0, 0.0),
-            return_sum_of_squares=(0.0, 0.0),
-            length_sum=0,
-        )
+        tally = make_tally((first, second), (0, 1, wins, 0, losses))
         league.add_tally(
             TallyRow(sequence=sequence, assignment_id=AssignmentId(1), kind="evaluate", tally=tally)
         )

@@ -11,10 +11,8 @@ from arena.types import (
     AssignmentId,
     Digest,
     Entrant,
-    PairScore,
     PolicyId,
     Seat,
-    Tally,
 )
 from populations.league.elimination import (
     Link,
@@ -29,6 +27,7 @@ from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Counts
 from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import CheckpointRow, EventRow, TallyRow
+from tests.populations.rows import make_checkpoint, make_tally
 
 
 def test_sums_are_added_by_hand() -> None:
@@ -50,17 +49,7 @@ SEATS = (
 
 
 def checkpoint(name: str, parent: str | None) -> CheckpointRow:
-    return CheckpointRow(
-        key=name,
-        digest=Digest(name),
-        weights_digest=Digest(name),
-        policy=PolicyId("player/p000"),
-        generation=2,
-        agent_steps=1,
-        learner_updates=1,
-        parent=None if parent is None else Digest(parent),
-        assignment_id=AssignmentId(1),
-    )
+    return make_checkpoint(name, generation=2, agent_steps=1, parent=parent)
 
 
 def test_a_league_without_a_player_by_hand() -> None:
@@ -177,10 +166,10 @@ def two_sided(
 ) -> TallyRow:
     """Eight matches, of which the first player won some and lost the others."""
     losses = 8 - wins
-    tally = Tally(
-        entrants=(Entrant(home), Entrant(away)),
+    tally = make_tally(
+        (home, away),
+        (0, 1, wins, 0, losses),
         matches=8,
-        pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=losses),),
         return_sum=(float(wins - losses), float(losses - wins)),
         return_sum_of_squares=(8.0, 8.0),
         length_sum=80,

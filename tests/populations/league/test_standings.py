@@ -17,13 +17,16 @@ from populations.league.standings import Standing, champion, standings
 from populations.ratings.model import Z95
 from populations.records.rows import RatingsRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.rows import make_ratings
 
 
 @pytest.fixture(scope="module")
 def finished() -> World:
-    world = make_world({**DUEL, "stop": {"agent_steps_per_policy": 8000}})
-    world.learning = lambda trainee: 2e5 * trainee.hyperparameters["learning_rate"]
-    world.join()
+    world = make_world(
+        {**DUEL, "stop": {"agent_steps_per_policy": 8000}},
+        joined=1,
+        learning=lambda trainee: 2e5 * trainee.hyperparameters["learning_rate"],
+    )
     world.run()
     return world
 
@@ -139,12 +142,10 @@ def test_folding_the_rows_again_gives_the_same_league(finished: World) -> None:
 
 
 def test_the_difference_of_two_players_uses_their_spread() -> None:
-    row = RatingsRow(
-        population="player",
+    row = make_ratings(
         entrants=(Entrant("a"), Entrant("b")),
         ratings=(100.0, 40.0),
         deviations=(np.sqrt(50.0), np.sqrt(40.0)),
-        cyclicity=0.0,
         num_tallies=1,
     )
     spread = np.linalg.cholesky(np.array([[50.0, 30.0], [30.0, 40.0]]))
@@ -163,8 +164,7 @@ def test_the_difference_of_two_players_uses_their_spread() -> None:
 
 @pytest.mark.slow
 def test_two_populations_have_a_scale_each_with_its_own_zero() -> None:
-    world = make_world(TAG, tag_spec())
-    world.join()
+    world = make_world(TAG, tag_spec(), joined=1)
     world.run()
     for name, lines in standings(world.state.tables, world.state.league).items():
         bots = [line for line in lines if line.kind == "bot"]

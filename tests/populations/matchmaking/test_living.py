@@ -131,9 +131,9 @@ def test_both_shares_are_at_most_all() -> None:
 @pytest.mark.parametrize("kind", ["pfsp", "latest", "alphastar"])
 def test_a_league_of_the_living_seats_only_them_and_knows_how_that_went(kind: str) -> None:
     stop = {"agent_steps_per_policy": 3000}
-    world = make_world({**DUEL, "matchmaking": {"kind": kind, "living_ratio": 1}, "stop": stop})
-    world.join()
-    world.join()
+    world = make_world(
+        {**DUEL, "matchmaking": {"kind": kind, "living_ratio": 1}, "stop": stop}, joined=2
+    )
     world.run()
     drawn: Counter[str] = Counter()
     for row in world.committed:
@@ -164,10 +164,7 @@ def test_predators_meet_living_prey() -> None:
     world = make_world({**TAG, "matchmaking": {"living_ratio": 1}}, tag_spec())
     world.join(populations=("predator",))
     world.join(populations=("prey",))
-    for _ in range(20):
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
-        world.step()
+    world.steps(20)
     players = {
         player.player
         for row in world.committed

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arena.types import Entrant, PolicyId
+from arena.types import PolicyId
 from populations.records.rows import GenerationRow
+from tests.populations.rows import make_generation
 
 
 def generation(
@@ -24,13 +25,9 @@ def generation(
     ``deviation`` is that of the gain, in Elo.
     """
     policy = PolicyId(f"player/p{index:03d}")
-    return GenerationRow(
-        entrant=Entrant(f"{policy}#{number}"),
-        policy=policy,
-        population="player",
-        generation=number,
-        cause="explore",
-        parent=None,
+    return make_generation(
+        policy,
+        number,
         hyperparameters=dict(hyperparameters),
         agent_steps_begin=begin,
         agent_steps_end=None if rate is None else begin + num_steps,

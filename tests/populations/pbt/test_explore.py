@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from arena.types import Entrant, PolicyId
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import (
     NoExplore,
@@ -21,6 +20,7 @@ from populations.pbt.explore import (
     initial_hyperparameters,
 )
 from populations.records.rows import GenerationRow
+from tests.populations.rows import make_generation
 
 STEP = Perturb(PerturbSettings(perturb_factors=(0.8, 1.2), resample_probability=0.0))
 UP, DOWN = (
@@ -272,16 +272,7 @@ def test_a_population_starts_diverse_and_reproducibly() -> None:
 
 
 def first_generation(hyperparameters: dict[str, float]) -> GenerationRow:
-    return GenerationRow(
-        entrant=Entrant("player/p000#0"),
-        policy=PolicyId("player/p000"),
-        population="player",
-        generation=0,
-        cause="start",
-        parent=None,
-        hyperparameters=hyperparameters,
-        agent_steps_begin=0,
-    )
+    return make_generation("player/p000", hyperparameters=hyperparameters)
 
 
 def test_genes_move_as_often_as_they_should() -> None:

@@ -2,23 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from arena.types import PolicyId
 from populations.pbt.scheduler import next_mark, num_marks
 from populations.pbt.settings import PbtConfig
 from populations.records.rows import PolicyRow
+from tests.populations.rows import make_policy
 
 PBT = PbtConfig(ready_agent_steps=200, warm_up_agent_steps=400)
 
 
 def policy(*, agent_steps: int, ready_at: int) -> PolicyRow:
-    return PolicyRow(
-        policy=PolicyId("player/p001"),
-        population="player",
-        index=1,
-        agent_steps=agent_steps,
-        ready_at=ready_at,
-        hyperparameters={},
-    )
+    return make_policy("player/p001", index=1, agent_steps=agent_steps, ready_at=ready_at)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.matches.seating import make_seats
-from arena.types import AssignmentId, Digest, Entrant, Player, PlayerId, PolicyId, WeightsRef
+from arena.types import Digest, Entrant, Player, PlayerId, WeightsRef
 from populations.records.games import defeats, kept_games, margin, played_as, worst_games
-from populations.records.rows import CheckpointRow, GameRow
+from populations.records.rows import GameRow
+from tests.populations.rows import make_checkpoint
 
 DUEL = make_seats(
     agents=("a", "b"), sides={"a": ("a",), "b": ("b",)}, populations={"player": ("a", "b")}
@@ -158,17 +159,7 @@ def test_as_many_stay_as_may_and_none_goes_before_one_of_a_lesser_claim(
 
 def test_a_policy_is_named_with_the_steps_of_its_weights() -> None:
     digest = Digest("a" * 64)
-    row = CheckpointRow(
-        key="k",
-        digest=digest,
-        weights_digest=digest,
-        policy=PolicyId("player/p003"),
-        generation=0,
-        agent_steps=4200,
-        learner_updates=1,
-        parent=None,
-        assignment_id=AssignmentId(1),
-    )
+    row = make_checkpoint(digest, key="k", policy="player/p003", agent_steps=4200)
     known = {digest: row}
     ref = WeightsRef(digest=digest, key="k")
 

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from arena.failpoints import armed
-from arena.types import AssignmentId, Entrant, PairScore, Tally
+from arena.types import AssignmentId
 from arena.wire.messages import Evaluate
 from populations.errors import JournalCorrupt, StorageError, StorageUnavailable
 from populations.records.aggregates import Row
 from populations.records.rows import ArchiveRow, AssignmentRow, EventRow, Json, RunRow, TallyRow
 from populations.storage.archive import ARCHIVE, check_archive, remove_unnamed, write_archive
 from populations.storage.journal import Journal, JournalReader
+from tests.populations.rows import make_tally, make_tally_row
 
 NUM = 12
 """Events, assignments and tallies of the run; the ninth assignment is open."""
@@ -50,18 +51,16 @@ def assignment(number: int) -> AssignmentRow:
 
 
 def tally(number: int) -> TallyRow:
-    return TallyRow(
-        sequence=number,
-        assignment_id=AssignmentId(number),
-        kind="evaluate" if number % 5 else "train",
-        tally=Tally(
-            entrants=(Entrant("a" * 64), Entrant("b" * 64)),
-            matches=2,
-            pairs=(PairScore(first=0, second=1, wins=1, draws=0, losses=1),),
+    return make_tally_row(
+        make_tally(
+            ("a" * 64, "b" * 64),
+            (0, 1, 1, 0, 1),
             return_sum=(0.1 + 0.2, -1 / 3),
             return_sum_of_squares=(1e-300, 1e300),
             length_sum=7,
         ),
+        number,
+        kind="evaluate" if number % 5 else "train",
     )
 
 

@@ -17,15 +17,15 @@ from msgspec import structs
 from arena.failpoints import armed
 from populations.errors import JournalCorrupt, StorageError, StorageUnavailable
 from populations.records.aggregates import Row
-from populations.records.rows import EventRow, PolicyRow, RatingsRow, RunRow
+from populations.records.rows import EventRow, PolicyRow, RunRow
 from populations.storage.database import SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
+from tests.populations.rows import make_policy, make_ratings
 
 
 def policy(number: int, **changes: Any) -> PolicyRow:
-    row = PolicyRow(
-        policy=f"player/p{number:03d}",  # type: ignore[arg-type]
-        population="player",
+    row = make_policy(
+        f"player/p{number:03d}",
         index=number,
         hyperparameters={"learning_rate": 3e-4, "num_epochs": 4},
     )
@@ -50,14 +50,7 @@ def test_a_number_that_is_not_finite_is_never_stored(path: Path, number: float, 
     rows: dict[str, Row] = {
         "column": policy(1, speed=number),
         "json": policy(1, hyperparameters={"gamma": number}),
-        "packed": RatingsRow(
-            population="player",
-            entrants=(),
-            ratings=(number,),
-            deviations=(),
-            cyclicity=0.0,
-            num_tallies=0,
-        ),
+        "packed": make_ratings(ratings=(number,)),
     }
     with Journal.open(path) as journal:
         before = journal.load()

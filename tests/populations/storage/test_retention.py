@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from arena.types import (
-    AssignmentId,
     Digest,
     Entrant,
     Player,
@@ -17,11 +16,18 @@ from arena.types import (
     Seating,
     WeightsRef,
 )
-from arena.wire.messages import Evaluate, Pairing
+from arena.wire.messages import Pairing
 from populations.records.aggregates import RecordRow, Row
-from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow, RunRow
+from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
 from populations.records.tables import Tables
 from populations.storage.retention import Retention, RetentionRow
+from tests.populations.rows import (
+    make_assignment,
+    make_checkpoint,
+    make_evaluate,
+    make_ghost,
+    tables_with,
+)
 from tests.populations.storage.retained import retained
 
 DIGEST = Digest("0" * 64)
@@ -30,32 +36,22 @@ POLICIES = [PolicyId("a"), PolicyId("b"), PolicyId("c")]
 
 
 def empty() -> Tables:
-    return Tables(
-        run=RunRow(run="r"),
+    return tables_with(
         policies={
             name: PolicyRow(policy=name, population="player", index=index, hyperparameters={})
             for index, name in enumerate(POLICIES)
-        },
-        checkpoints={},
-        ghosts={},
-        generations={},
-        assignments={},
-        ratings={},
-        num_events=0,
+        }
     )
 
 
 def checkpoint(policy: PolicyId, number: int) -> CheckpointRow:
-    return CheckpointRow(
+    return make_checkpoint(
+        DIGEST,
         key=f"{policy}-{number}",
-        digest=DIGEST,
-        weights_digest=DIGEST,
         policy=policy,
-        generation=0,
         agent_steps=number * 7,
         learner_updates=number,
-        parent=None,
-        assignment_id=AssignmentId(number),
+        assignment_id=number,
     )
 
 
@@ -63,19 +59,10 @@ def evaluation(number: int, keys: list[str], status: str) -> AssignmentRow:
     players = tuple(
         Player(player=PlayerId(key), weights=WeightsRef(digest=DIGEST, key=key)) for key in keys
     )
-    message = Evaluate(
-        assignment_id=AssignmentId(number),
-        attempt=1,
-        pairings=(Pairing(seating=Seating(players=players), num_matches=4),),
-        seed=1,
+    message = make_evaluate(
+        assignment_id=number, pairings=(Pairing(seating=Seating(players=players), num_matches=4),)
     )
-    return AssignmentRow(
-        assignment_id=AssignmentId(number),
-        kind="evaluate",
-        status=status,  # type: ignore[arg-type]
-        message=message,
-        metrics={},
-    )
+    return make_assignment(message, status=status)
 
 
 def put(tables: Tables, row: Row) -> None:
@@ -140,15 +127,8 @@ class Run:
                 return [RecordRow(population="player", entrant=Entrant(DIGEST))]
 
     def ghost(self, policy: PolicyId, key: str) -> GhostRow:
-        return GhostRow(
-            player=PlayerId(f"{policy}@{self.count}"),
-            policy=policy,
-            population="player",
-            agent_steps=self.count,
-            generation=0,
-            weights_digest=DIGEST,
-            key=f"ghost-{self.count}",
-            checkpoint=key,
+        return make_ghost(
+            policy, self.count, weights_digest=DIGEST, key=f"ghost-{self.count}", checkpoint=key
         )
 
     def decide(self) -> None:

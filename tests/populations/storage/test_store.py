@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from arena.checkpoints.files import list_directories
-from arena.types import (
-    AssignmentId,
-    CheckpointRef,
-    Digest,
-    Player,
-    PlayerId,
-    PolicyId,
-    Seating,
-    WeightsRef,
-)
-from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from arena.types import AssignmentId, CheckpointRef, Digest, Player, PlayerId, Seating, WeightsRef
+from arena.wire.messages import Pairing
 from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
 from populations.storage.store import link_ghosts, remove_doomed
+from tests.populations.rows import (
+    make_assignment,
+    make_checkpoint,
+    make_evaluate,
+    make_ghost,
+    make_policy,
+    make_train,
+    make_trainee,
+)
 from tests.populations.small_run import SmallRun
 from tests.populations.storage.retained import retained
 
@@ -28,42 +28,18 @@ DIGEST = Digest("0" * 64)
 
 
 def policy(name: str, checkpoint: str | None) -> PolicyRow:
-    return PolicyRow(
-        policy=PolicyId(name),
-        population="player",
-        index=0,
-        checkpoint=checkpoint,
-        hyperparameters={},
-    )
+    return make_policy(name, index=0, checkpoint=checkpoint)
 
 
 def checkpoint(name: str, agent_steps: int, *, state: str = "present") -> CheckpointRow:
-    return CheckpointRow(
-        key=f"{name}-{agent_steps}",
-        digest=DIGEST,
-        weights_digest=DIGEST,
-        policy=PolicyId(name),
-        generation=0,
-        agent_steps=agent_steps,
-        learner_updates=0,
-        parent=None,
-        assignment_id=AssignmentId(1),
-        state=state,  # type: ignore[arg-type]
+    return make_checkpoint(
+        DIGEST, key=f"{name}-{agent_steps}", policy=name, agent_steps=agent_steps, state=state
     )
 
 
 def ghost(source: str, *, linked: bool) -> GhostRow:
-    return GhostRow(
-        player=PlayerId(f"g {source}"),
-        policy=PolicyId("a"),
-        population="player",
-        agent_steps=0,
-        generation=0,
-        weights_digest=DIGEST,
-        key=f"ghost of {source}",
-        checkpoint=source,
-        linked=linked,
-    )
+    key = f"ghost of {source}"
+    return make_ghost("a", player=f"g {source}", key=key, checkpoint=source, linked=linked)
 
 
 def seating(*keys: str) -> Seating:
@@ -74,36 +50,16 @@ def seating(*keys: str) -> Seating:
 
 
 def training(*, trains: str, against: str) -> AssignmentRow:
-    trainee = Trainee(
-        policy=PolicyId("a"),
-        generation=0,
-        agent_steps=0,
-        learner_updates=0,
-        checkpoint=CheckpointRef(digest=DIGEST, key=trains),
-        hyperparameters={},
-    )
-    message = Train(
-        assignment_id=AssignmentId(1),
-        attempt=1,
-        trainees=(trainee,),
-        opponents=(seating(against),),
-        agent_steps=1,
-        seed=1,
-        may_stop_early=False,
-    )
+    trainee = make_trainee("a", checkpoint=CheckpointRef(digest=DIGEST, key=trains))
+    message = make_train(trainee, opponents=(seating(against),))
     return AssignmentRow(assignment_id=AssignmentId(1), kind="train", message=message, metrics={})
 
 
 def evaluation(*keys: str) -> AssignmentRow:
-    message = Evaluate(
-        assignment_id=AssignmentId(2),
-        attempt=1,
-        pairings=(Pairing(seating=seating(*keys), num_matches=4),),
-        seed=1,
+    message = make_evaluate(
+        assignment_id=2, pairings=(Pairing(seating=seating(*keys), num_matches=4),)
     )
-    return AssignmentRow(
-        assignment_id=AssignmentId(2), kind="evaluate", message=message, metrics={}
-    )
+    return make_assignment(message)
 
 
 def leftover(

@@ -7,11 +7,12 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
+from arena.types import AssignmentId, Entrant, Seat
 from populations.league.league import League
 from populations.records.aggregates import PairRow
 from populations.records.rows import RatingsRow, TallyRow
 from populations.views.questions.results import calibrations
+from tests.populations.rows import make_tally
 
 SEATS = (
     Seat(name="first", side="first", population="player", agents=("first",)),
@@ -92,14 +93,7 @@ def test_of_many_sides_a_row_is_where_its_population_begins() -> None:
         for population in "abc"
         for row in ratings(advantages=tuple(advantages)).values()
     }
-    tally = Tally(
-        entrants=(BOT, ONE, OTHER) * 4,
-        matches=16,
-        pairs=(PairScore(first=1, second=2, wins=16 * 16, draws=0, losses=0),),
-        return_sum=(0.0,) * 12,
-        return_sum_of_squares=(0.0,) * 12,
-        length_sum=16,
-    )
+    tally = make_tally((BOT, ONE, OTHER) * 4, (1, 2, 16 * 16, 0, 0), matches=16, length_sum=16)
     rows = [
         row
         for row in league.add_tally(

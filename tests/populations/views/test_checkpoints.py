@@ -10,10 +10,10 @@ from arena.types import Entrant, PolicyId
 from populations.config.run_file import learner_setup
 from populations.config.sections import CheckpointsConfig
 from populations.league.league import League
-from populations.records.rows import RatingsRow
 from populations.views.log import checkpoints_document
 from populations.views.questions.checkpoints import pins_of
 from populations.views.questions.inspection import Inspection
+from tests.populations.rows import make_ratings
 from tests.populations.small_run import SmallRun
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
@@ -31,16 +31,8 @@ def test_each_reason_is_named(tmp_path: Path) -> None:
         first, middle, last = run.checkpoints_of(P0)
         run.snapshot(first, linked=False)
         run.put(
-            RatingsRow(
-                population="player",
-                entrants=(),
-                ratings=(),
-                deviations=(),
-                cyclicity=0.0,
-                num_tallies=0,
-                best=(Entrant(middle.weights_digest),),
-                best_ratings=(1.0,),
-                best_deviations=(1.0,),
+            make_ratings(
+                best=(Entrant(middle.weights_digest),), best_ratings=(1.0,), best_deviations=(1.0,)
             )
         )
         run.evaluate(middle.weights_digest, "bot:random")

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from arena.errors import ConfigError
 from arena.types import Entrant
-from populations.records.rows import RatingsRow
 from populations.views.questions.comparison import comparison
 from populations.views.questions.inspection import Inspection
+from tests.populations.rows import make_ratings
 from tests.populations.small_run import SmallRun
 
 P0, P1 = "player/p000", "player/p001"
@@ -38,12 +38,10 @@ def make_run(
         run.evaluate(*(("bot:random", first) if wins_as_home else (first, "bot:random")))
         run.put(replace(run.tables.run, run=run_dir.name))
         run.put(
-            RatingsRow(
-                population="player",
+            make_ratings(
                 entrants=tuple(rated),
                 ratings=tuple(rated.values()),
                 deviations=(20.0,) * len(rated),
-                cyclicity=0.0,
                 num_tallies=run.tables.num_tallies,
             )
         )

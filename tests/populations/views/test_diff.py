@@ -14,30 +14,25 @@ from msgspec import structs
 from arena.errors import ConfigError
 from arena.types import (
     RANDOM_BOT,
-    AssignmentId,
-    Digest,
     Entrant,
     PolicyId,
-    trainee_entrant,
 )
 from populations.audit.tally_checks import refold
 from populations.config.resume import compare
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.records.aggregates import Row
-from populations.records.rows import (
-    CheckpointRow,
-    EventRow,
-    GenerationRow,
-    PolicyRow,
-    RatingsRow,
-    RunRow,
-    TallyRow,
-)
+from populations.records.rows import EventRow, GenerationRow, RatingsRow, RunRow, TallyRow
 from populations.storage.journal import Journal
 from populations.views.differences import diff_document
 from populations.views.questions.diff import labels_of
 from populations.views.questions.inspection import Inspection
+from tests.populations.rows import (
+    make_checkpoint,
+    make_generation,
+    make_policy,
+    make_ratings,
+)
 from tests.populations.small_run import duel_run_file
 from tests.populations.views.test_ratings import tally
 
@@ -59,22 +54,18 @@ def run_file(config: Mapping[str, object], spec: Mapping[str, Any] | None = None
 def policy(number: int, steps: int, *, rate: float) -> list[Row]:
     """Return a policy with one checkpoint, whose weights are named by its number."""
     name = PolicyId(f"player/p{number:03d}")
-    checkpoint = CheckpointRow(
-        key=f"populations/player/p{number:03d}/checkpoints/{steps}",
-        digest=Digest("c" * 63 + str(number)),
-        weights_digest=Digest("a" * 63 + str(number)),
+    checkpoint = make_checkpoint(
+        f"populations/player/p{number:03d}/checkpoints/{steps}",
+        digest="c" * 63 + str(number),
+        weights_digest="a" * 63 + str(number),
         policy=name,
         generation=1,
         agent_steps=steps,
-        learner_updates=1,
-        parent=None,
-        assignment_id=AssignmentId(1),
     )
     return [
         checkpoint,
-        PolicyRow(
-            policy=name,
-            population="player",
+        make_policy(
+            name,
             index=number,
             generation=1,
             agent_steps=steps,
@@ -86,30 +77,17 @@ def policy(number: int, steps: int, *, rate: float) -> list[Row]:
 
 def rated(*ratings: tuple[str, float], optimism: float = 0.0) -> RatingsRow:
     """Return ratings with a deviation of 10; bot:random is at 0."""
-    return RatingsRow(
-        population="player",
+    return make_ratings(
         entrants=tuple(Entrant(name) for name, _ in ratings),
         ratings=tuple(rating for _, rating in ratings),
         deviations=tuple(0.0 if name == RANDOM_BOT else 10.0 for name, _ in ratings),
-        cyclicity=0.0,
-        num_tallies=0,
         optimism=optimism,
-        champion=Entrant(max(ratings, key=lambda one: one[1])[0]),
+        champion=max(ratings, key=lambda one: one[1])[0],
     )
 
 
 def generation(number: int, index: int) -> GenerationRow:
-    name = PolicyId(f"player/p{number:03d}")
-    return GenerationRow(
-        entrant=trainee_entrant(name, generation=index),
-        policy=name,
-        population="player",
-        generation=index,
-        cause="start" if index == 0 else "explore",
-        parent=None,
-        hyperparameters={},
-        agent_steps_begin=0,
-    )
+    return make_generation(f"player/p{number:03d}", index)
 
 
 def event(sequence: int, kind: str, subject: str, **data: Any) -> EventRow:

@@ -15,6 +15,7 @@ from populations.views.players import why_document
 from populations.views.questions.inspection import Document, Inspection
 from populations.views.questions.lives import Gain, begun, entries, gains, life_of
 from populations.views.sentences import event_document
+from tests.populations.rows import make_generation
 
 P0 = PolicyId("player/p000")
 
@@ -55,15 +56,12 @@ EVENTS = [
 
 
 def generation(number: int, *, begin: int, end: int | None, **about: Any) -> GenerationRow:
-    return GenerationRow(
-        entrant=Entrant(f"player/p000#{number}"),
-        policy=P0,
-        population="player",
-        generation=number,
+    return make_generation(
+        P0,
+        number,
         cause=about.get("cause", "start"),
         parent=about.get("parent"),
         parent_agent_steps=about.get("parent_agent_steps"),
-        hyperparameters={},
         agent_steps_begin=begin,
         agent_steps_end=end,
     )

@@ -12,7 +12,7 @@ from msgspec import structs
 from arena.environment_spec import AgentSpec
 from arena.matches.openings import most_played
 from arena.matches.seating import make_seats
-from arena.types import AssignmentId, Entrant, PairScore, PolicyId, Tally
+from arena.types import Entrant, PairScore, PolicyId
 from populations.league.league import League
 from populations.records.rows import TallyRow
 from populations.views.questions.inspection import Inspection
@@ -26,6 +26,7 @@ from populations.views.questions.openings import (
     window_width,
 )
 from populations.views.training import openings_document
+from tests.populations.rows import make_tally, make_tally_row
 
 ROCK, PAPER, SCISSORS = 0, 1, 2
 MATCHES = 100
@@ -49,22 +50,20 @@ def tally(number: int, counts: dict[int, int], *, kind: Any = "evaluate") -> Tal
     matches = sum(counts.values())
     wins = sum(count // 2 for count in counts.values())
     own = [(action, count, float(count // 2)) for action, count in counts.items()]
-    return TallyRow(
-        sequence=number + 1,
-        assignment_id=AssignmentId(number),
-        kind=kind,
-        tally=Tally(
-            entrants=(digest(number), Entrant("bot:random")),
+    return make_tally_row(
+        make_tally(
+            (digest(number), "bot:random"),
+            (0, 1, wins, 0, matches - wins),
             matches=matches,
-            pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=matches - wins),),
-            return_sum=(0.0, 0.0),
-            return_sum_of_squares=(0.0, 0.0),
             length_sum=matches,
             openings=(
                 most_played(own, most=32),
                 most_played([(0, matches, float(matches - wins))], most=32),
             ),
         ),
+        number + 1,
+        kind=kind,
+        assignment_id=number,
     )
 
 

@@ -8,32 +8,24 @@ import numpy as np
 import pytest
 
 from arena.matches.seating import make_seats
-from arena.types import (
-    RANDOM_BOT,
-    AssignmentId,
-    Digest,
-    Entrant,
-    PairScore,
-    PolicyId,
-    Tally,
-    trainee_entrant,
-)
+from arena.types import RANDOM_BOT, AssignmentId, Digest, Entrant, PolicyId
 from populations.audit.tally_checks import refold
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Z95, Result
 from populations.ratings.results import over_seats, result_columns
-from populations.records.rows import (
-    CheckpointRow,
-    EventRow,
-    GenerationRow,
-    PolicyRow,
-    RunRow,
-    TallyRow,
-)
+from populations.records.rows import CheckpointRow, EventRow, PolicyRow, TallyRow
 from populations.records.tables import Tables
 from populations.views.questions.inspection import CheckpointFit, champion_spans, rating_points
+from tests.populations.rows import (
+    make_checkpoint,
+    make_generation,
+    make_policy,
+    make_tally,
+    make_tally_row,
+    tables_with,
+)
 
 SEATS = make_seats(
     agents=("a", "b"), sides={"a": ("a",), "b": ("b",)}, populations={"player": ("a", "b")}
@@ -46,37 +38,30 @@ FIRST, SECOND, COPY, GONE = (Digest(letter * 64) for letter in "abcd")
 def checkpoint(
     policy: PolicyId, digest: Digest, *, agent_steps: int, parent: Digest | None, **more: Any
 ) -> CheckpointRow:
-    return CheckpointRow(
+    return make_checkpoint(
+        digest,
         key=f"{policy}/{digest}",
-        digest=digest,
-        weights_digest=digest,
         policy=policy,
         agent_steps=agent_steps,
-        learner_updates=1,
         parent=parent,
         **{"generation": 0, "assignment_id": AssignmentId(agent_steps // 100), **more},
     )
 
 
 def policy_row(policy: PolicyId, index: int, key: str) -> PolicyRow:
-    return PolicyRow(
-        policy=policy, population="player", index=index, checkpoint=key, hyperparameters={}
-    )
+    return make_policy(policy, index=index, checkpoint=key)
 
 
 def tally(sequence: int, first: str, second: str, wins: int, losses: int) -> TallyRow:
-    return TallyRow(
-        sequence=sequence,
-        assignment_id=AssignmentId(sequence),
-        kind="evaluate",
-        tally=Tally(
-            entrants=(Entrant(first), Entrant(second)),
-            matches=wins + losses,
-            pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=losses),),
+    return make_tally_row(
+        make_tally(
+            (first, second),
+            (0, 1, wins, 0, losses),
             return_sum=(float(wins), float(losses)),
             return_sum_of_squares=(float(wins), float(losses)),
             length_sum=9,
         ),
+        sequence,
     )
 
 
@@ -99,31 +84,17 @@ def tables() -> Tables:
         # Never evaluated.
         checkpoint(OTHER, Digest("e" * 64), agent_steps=250, parent=COPY, generation=1),
     ]
-    generation = GenerationRow(
-        entrant=trainee_entrant(OTHER, generation=1),
-        policy=OTHER,
-        population="player",
-        generation=1,
-        cause="exploit",
-        parent=None,
-        hyperparameters={},
-        agent_steps_begin=150,
-    )
+    generation = make_generation(OTHER, 1, cause="exploit", agent_steps_begin=150)
     folded = refold(TALLIES, seats=SEATS, half_life_matches=1000.0)
-    return Tables(
-        run=RunRow(run="r"),
+    return tables_with(
         policies={
             POLICY: policy_row(POLICY, 0, rows[1].key),
             OTHER: policy_row(OTHER, 1, rows[3].key),
         },
         checkpoints={row.key: row for row in rows},
-        ghosts={},
         generations={generation.entrant: generation},
-        assignments={},
         records={row.key: row for row in folded.records.values()},
         pairs={row.key: row for row in folded.pairs.values()},
-        ratings={},
-        num_events=0,
     )
 
 

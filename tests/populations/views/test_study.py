@@ -24,7 +24,7 @@ from populations.storage.journal import Journal
 from populations.views.questions.inspection import Inspection
 from populations.views.questions.study import study_name, trials_of, write_studies
 from populations.views.training import lineage_document
-from tests.populations.controller.simulated import DUEL, duel_spec, make_world
+from tests.populations.controller.simulated import DUEL, by_rate, duel_spec, make_world
 from tests.support import record_run_file, wait_until
 
 
@@ -40,9 +40,7 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "num_epochs": {"choices": [1, 2, 4]},
         },
     }
-    world = make_world({**DUEL, "populations": {"player": population}})
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-    world.join()
+    world = make_world({**DUEL, "populations": {"player": population}}, joined=1, learning=by_rate)
     world.run()
     run = tmp_path_factory.mktemp("study") / "run"
     run.mkdir()

@@ -36,9 +36,7 @@ def league(learning: float) -> World:
 
     Untrained policies win against bot:random: they are rated about 400.
     """
-    world = make_world(LEAGUE)
-    world.learning = lambda trainee: learning
-    world.join()
+    world = make_world(LEAGUE, joined=1, learning=lambda trainee: learning)
     world.run()
     return world
 

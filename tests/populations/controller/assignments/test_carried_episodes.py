@@ -114,8 +114,7 @@ class Holding:
         for _ in range(2000):
             if self.world.over:
                 return
-            for known in self.world.state.learners.values():
-                known.last_heard_s = self.world.now_s
+            self.world.hear()
             self.step()
         raise AssertionError("the run is not over")
 
@@ -441,8 +440,7 @@ def test_every_assignment_ends_episodes_once_one_has(capacity: int) -> None:
         "pbt": {"exploit": "none", "explore": "none"},
         "stop": {"agent_steps_per_policy": 15_000},
     }
-    world = make_world({**DUEL, **changes})
-    world.join()
+    world = make_world({**DUEL, **changes}, joined=1)
     holding = LongEpisodes(world, capacity)
     holding.run()
     for policy in world.state.tables.policies.values():

@@ -7,36 +7,29 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, PolicyId, WeightsRef
-from arena.wire.messages import Evaluate, Failed, Train
-from populations.controller.assignments.failures import (
-    close,
-    fall_back,
-    lose_row,
-    set_aside,
-)
+from arena.wire.messages import Evaluate, Train
+from populations.controller.assignments.failures import close, fall_back, lose_row, set_aside
 from populations.controller.evaluation.pairings import validation_pairings
 from populations.controller.evolution import quarantine
 from populations.controller.state.events import AssignmentFailed
-from populations.records.rows import AssignmentRow
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import (
     DUEL,
     TAG,
     World,
     duel_spec,
+    made_once,
     make_world,
     tag_spec,
 )
+from tests.populations.rows import make_assignment, make_failed
 
 POLICY = PolicyId("player/p000")
 
 
+@made_once
 def played() -> World:
-    world = make_world()
-    world.join()
-    for _ in range(20):
-        world.step()
-    return world
+    return make_world(joined=1, steps=20)
 
 
 def test_a_corrupt_checkpoint_is_used_by_nobody_and_its_policy_falls_back() -> None:
@@ -115,9 +108,7 @@ def test_what_was_seated_before_a_copy_is_not_held_against_what_replaced_it() ->
     tx.put(replace(policies[own], validated_generation=-1))
     (pairing,) = validation_pairings(world.state, num_matches=1)
     message = Evaluate(assignment_id=AssignmentId(1000), attempt=1, pairings=(pairing,), seed=1)
-    row = AssignmentRow(
-        assignment_id=message.assignment_id, kind="evaluate", message=message, metrics={}
-    )
+    row = make_assignment(message)
 
     def held_against() -> list[str]:
         tx.put_assignment(row)
@@ -153,13 +144,7 @@ def test_from_damaged_weights_to_start_from_nobody_starts_again_and_again(
                 message = queue.pop(0)
                 num_failed += 1
                 assert num_failed < 40, "the next start is damaged alike"
-                failed = Failed(
-                    assignment_id=message.assignment_id,
-                    attempt=message.attempt,
-                    kind="checkpoint",
-                    reason="sha256 differs",
-                    key=key,
-                )
+                failed = make_failed(message, kind="checkpoint", reason="sha256 differs", key=key)
                 world.handle(AssignmentFailed(learner=learner, failed=failed, damage="a byte"))
         world.step()
     mine = [row for row in world.state.tables.policies.values() if row.population == name]

@@ -17,6 +17,7 @@ from populations.controller.state.events import (
     Ticked,
 )
 from tests.populations.controller.simulated import DUEL, World, make_world
+from tests.populations.rows import make_failed
 
 LONG = {**DUEL, "stop": {"agent_steps_per_policy": 200_000}}
 KINDS = ("error", "environment", "non_finite", "checkpoint", "storage", "place", "stopped")
@@ -30,13 +31,8 @@ def fail(world: World, learner: LearnerId, *, kind: str, reason: str = "out of m
         trainee = message.trainees[0]
         policy = trainee.policy
         key = trainee.checkpoint.key if trainee.checkpoint is not None else None
-    failed = Failed(
-        assignment_id=message.assignment_id,
-        attempt=message.attempt,
-        kind=kind,
-        reason=reason,
-        policy=policy,
-        key=key if kind == "checkpoint" else None,
+    failed = make_failed(
+        message, kind=kind, reason=reason, policy=policy, key=key if kind == "checkpoint" else None
     )
     world.handle(AssignmentFailed(learner=learner, failed=failed))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from arena.types import Digest, LearnerId
-from arena.wire.messages import Evaluate, Failed, Heartbeat, Stop, Train
+from arena.wire.messages import Evaluate, Heartbeat, Stop, Train
 from populations.controller.assignments.learner_lifecycle import MAX_GONE
 from populations.controller.server.live_status import LiveFigures
 from populations.controller.state.commands import SendMessage, StartLearner
@@ -21,6 +21,7 @@ from populations.controller.state.events import (
 from populations.controller.state.leases import Patience
 from populations.controller.state.transaction import Transaction
 from tests.populations.controller.simulated import DUEL, World, make_world
+from tests.populations.rows import make_failed
 
 
 def sent(tx: Transaction) -> list[tuple[LearnerId, Train | Evaluate | Stop]]:
@@ -195,9 +196,7 @@ def test_an_assignment_that_failed_here_does_not_wait_for_a_learner_without_a_pl
     learner = world.join(slot=0)
     world.handle(Ticked(waiting=frozenset({1})))
     message = world.given[learner].pop(0)
-    failed = Failed(
-        assignment_id=message.assignment_id, attempt=message.attempt, kind="error", reason="broke"
-    )
+    failed = make_failed(message)
     world.handle(AssignmentFailed(learner=learner, failed=failed))
     again = {given.assignment_id for given in world.given[learner]}
     assert message.assignment_id in again

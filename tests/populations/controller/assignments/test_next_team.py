@@ -192,8 +192,6 @@ def test_both_populations_learn_in_pairs_and_come_to_the_same_steps(num_learners
     for learner in list(world.state.learners):
         world.beat(learner)
     while not world.over:
-        for known in world.state.learners.values():
-            known.last_heard_s = world.now_s
         world.step()
         tables = world.state.tables
         leases = Counter(
@@ -224,9 +222,9 @@ def test_rivals_of_equal_sides_hardly_ever_train_alone() -> None:
         "black": {"agents": ["player_1"], "size": 2},
     }
     world = make_world(
-        {**DUEL, "populations": populations, "matchmaking": {"rivals": "learning"}, "learners": 1}
+        {**DUEL, "populations": populations, "matchmaking": {"rivals": "learning"}, "learners": 1},
+        joined=1,
     )
-    world.join()
     world.run()
     sizes = Counter(len(message.trainees) for message in trained(world))
     # But for the moments in which PBT has not yet decided about one of them.

@@ -7,7 +7,6 @@ import pytest
 from arena.wire.messages import Evaluate, Train
 from populations.controller.assignments.jobs import assignment_seed
 from populations.controller.state.leases import QUEUED_PER_LEARNER
-from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, make_world
 
 
@@ -54,11 +53,7 @@ def test_a_learner_has_its_slots_and_one_queued_of_another_policy() -> None:
 
 @pytest.mark.slow
 def test_nothing_is_given_out_twice_and_evaluations_seat_frozen_players() -> None:
-    world = make_world()
-    world.join()
-    world.join()
-    for _ in range(40):
-        world.step()
+    world = make_world(joined=2, steps=40)
     assert len(world.leases) == len({(number, attempt) for _, number, attempt in world.leases})
     for row in world.state.tables.assignments.values():
         if isinstance(row.message, Evaluate):
@@ -68,15 +63,7 @@ def test_nothing_is_given_out_twice_and_evaluations_seat_frozen_players() -> Non
 
 @pytest.mark.parametrize("episodes", [None, 3])
 def test_an_assignment_has_the_whole_episodes_that_were_asked_for(episodes: int | None) -> None:
-    world = make_world({**DUEL, "assignment": {"episodes": episodes}})
-    world.join()
-    for _ in range(10):
-        world.step()
-    trained = [
-        row.message
-        for row in world.committed
-        if isinstance(row, AssignmentRow)
-        if isinstance(row.message, Train) and row.message.agent_steps
-    ]
+    world = make_world({**DUEL, "assignment": {"episodes": episodes}}, joined=1, steps=10)
+    trained = [message for message in world.messages(Train) if message.agent_steps]
     assert trained
     assert {message.episodes for message in trained} == {episodes}

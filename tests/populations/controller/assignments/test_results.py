@@ -84,8 +84,7 @@ def test_a_result_that_does_not_fit_its_assignment_is_a_failure_and_changes_no_p
 def test_an_evaluation_commits_each_row_that_its_tallies_change_once() -> None:
     world = make_world()
     learner = world.join()
-    for _ in range(10):
-        world.step()
+    world.steps(10)
     worked(world, learner, Evaluate)
     event = world.work(learner)
     assert event is not None

@@ -59,9 +59,7 @@ def test_the_population_with_fewer_whole_turns_is_next_by_hand() -> None:
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_turns_go_round_to_the_end_of_the_run(deterministic: bool) -> None:
     document = {**TURNING, "deterministic": deterministic}
-    world = make_world(document, tag_spec())
-    world.join()
-    world.join()
+    world = make_world(document, tag_spec(), joined=2)
     world.run()
     trained = [
         row.message.trainees[0].policy.split("/")[0]

@@ -23,12 +23,8 @@ from populations.controller.state.state import make_state
 from populations.hooks.findings import Finding
 from populations.records.rows import EventRow
 from populations.simulation.world import World, make_tables, start
-from tests.populations.controller.simulated import (
-    SimpleLearner,
-    SimpleTruth,
-    duel_spec,
-    duet_spec,
-)
+from tests.populations.controller.simulated import SimpleLearner, SimpleTruth, duel_spec, duet_spec
+from tests.populations.rows import make_failed
 
 FROM_S, UNTIL_S = 5.0, 12.0
 CHANGES = ("exploited", "explored", "quarantined", "learning_rate_halved", "reset", "immigrated")
@@ -340,9 +336,7 @@ def test_weights_with_which_a_network_raises_are_met_by_nobody_until_their_polic
     def fault(slot: int, message: Train | Evaluate, now_s: float) -> Failed | None:
         if now_s < FROM_S or (isinstance(message, Train) and message.agent_steps == 0):
             return None
-        how = Failed(
-            assignment_id=message.assignment_id, attempt=message.attempt, kind="code", reason="no"
-        )
+        how = make_failed(message, kind="code")
         trainees = message.trainees if isinstance(message, Train) else ()
         if any((one.policy, one.generation) == (guilty, 0) for one in trainees):
             failed["trained"] += 1
@@ -385,13 +379,7 @@ def test_ghosts_of_a_policy_whose_training_broke_are_met_as_before() -> None:
         trainees = message.trainees if isinstance(message, Train) else ()
         if now_s < FROM_S or (guilty, 0) not in {(t.policy, t.generation) for t in trainees}:
             return None
-        return Failed(
-            assignment_id=message.assignment_id,
-            attempt=message.attempt,
-            kind="non_finite",
-            reason="no",
-            policy=guilty,
-        )
+        return make_failed(message, kind="non_finite", policy=guilty)
 
     world.fault = fault
     world.play(FROM_S + 30.0)

@@ -8,15 +8,12 @@ from msgspec.structs import replace
 from arena.types import RANDOM_BOT, PlayerId, PolicyId
 from populations.controller.evaluation.contenders import evaluation_pool
 from tests.populations.controller.eager import transaction
-from tests.populations.controller.simulated import World, make_world
+from tests.populations.controller.simulated import World, made_once, make_world
 
 
+@made_once
 def played() -> World:
-    world = make_world()
-    world.join()
-    for _ in range(30):
-        world.step()
-    return world
+    return make_world(joined=1, steps=30)
 
 
 def test_policies_ghosts_and_bots_are_there_each_weights_once() -> None:

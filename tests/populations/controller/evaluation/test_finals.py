@@ -10,7 +10,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from arena.checkpoints.manifest import Manifest
-from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import EnvironmentSpec
 from arena.types import RANDOM_BOT, AssignmentId, Entrant, Tally, trainee_entrant
 from arena.wire.messages import Evaluate, Finished, Train
 from populations.controller.evaluation.contenders import evaluation_pool
@@ -36,8 +36,6 @@ from populations.league.standings import champion, standings
 from populations.ratings.model import probability_positive
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import (
-    BOX,
-    DISCRETE,
     DUEL,
     TAG,
     SimpleLearner,
@@ -45,19 +43,12 @@ from tests.populations.controller.simulated import (
     make_world,
     tag_spec,
 )
+from tests.populations.rows import make_spec
 
 
 def trio_spec() -> EnvironmentSpec:
     """Three agents in turn with equal spaces."""
-    agent = AgentSpec(observation=BOX, action=DISCRETE, mask=None)
-    names = ("first", "second", "third")
-    return EnvironmentSpec(
-        id="tests.trio:env",
-        kwargs={},
-        api="aec",
-        agents=names,
-        agent_specs=dict.fromkeys(names, agent),
-    )
+    return make_spec("tests.trio:env", ("first", "second", "third"))
 
 
 def finished(document: dict[str, object] | None = None, gain: float | None = None) -> World:
@@ -114,10 +105,9 @@ def test_where_matches_take_long_evaluations_are_short_and_finals_end() -> None:
 
 def test_a_newcomer_that_failed_plays_where_there_is_nothing_else_to_be_played() -> None:
     """The other policy is quarantined, and no ghost is left."""
-    world = make_world({**DUEL, "populations": {"player": {"size": 2}}, "learners": 1})
-    world.join()
-    for _ in range(6):
-        world.step()
+    world = make_world(
+        {**DUEL, "populations": {"player": {"size": 2}}, "learners": 1}, joined=1, steps=6
+    )
     state, tx = world.state, world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     newcomer, other = state.tables.policies.values()
     for row in list(state.tables.assignments.values()):
@@ -161,12 +151,7 @@ def test_seconds_decide_nothing_in_deterministic_mode() -> None:
 
 def evaluations(world: World) -> list[Evaluate]:
     """Each that was given out, once, in order."""
-    rows = {
-        row.assignment_id: row.message
-        for row in world.committed
-        if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate)
-    }
-    return [message for message in rows.values() if isinstance(message, Evaluate)]
+    return list({message.assignment_id: message for message in world.messages(Evaluate)}.values())
 
 
 def met(world: World, first: Entrant, second: Entrant) -> int:
@@ -214,9 +199,7 @@ def test_the_champion_has_met_the_anchor_that_its_rating_is_about(
 @pytest.mark.slow
 def test_the_tournament_is_said_with_its_contenders() -> None:
     """Skills that hardly differ: several may be the best."""
-    world = make_world(DUEL)
-    world.learning = lambda trainee: 1.0
-    world.join()
+    world = make_world(DUEL, joined=1, learning=lambda trainee: 1.0)
     world.run()
     said = world.events("tournament_assigned")
     assert said
@@ -274,9 +257,9 @@ def test_games_that_repeat_are_not_waited_for() -> None:
 
 def test_who_stands_alone_plays_no_tournament() -> None:
     """One policy far ahead of its own past needs no confirmation against nobody."""
-    world = make_world({**DUEL, "populations": {"player": {"size": 1}}})
-    world.learning = lambda trainee: 400.0
-    world.join()
+    world = make_world(
+        {**DUEL, "populations": {"player": {"size": 1}}}, joined=1, learning=lambda trainee: 400.0
+    )
     world.run()
     assert world.state.tables.run.state == "finished"
     known = evaluation_pool(world.state, None)
@@ -296,8 +279,7 @@ def test_two_populations_come_to_an_end() -> None:
 
 def test_whether_all_is_played_follows_from_the_rows() -> None:
     """So a resumed run plays what is missing and no more."""
-    world = make_world(DUEL)
-    world.join()
+    world = make_world(DUEL, joined=1)
     while not world.state.tables.ratings:
         world.step()
     assert not is_decided(world.state)
@@ -341,7 +323,6 @@ def test_populations_of_one_side_are_not_waited_for() -> None:
         "learners": 1,
         "stop": {"agent_steps_per_policy": 2000},
     }
-    world = make_world(document, trio_spec())
-    world.join()
+    world = make_world(document, trio_spec(), joined=1)
     world.run(max_steps=600)
     assert world.state.tables.run.state == "finished"

@@ -21,8 +21,7 @@ from populations.controller.evaluation import games
 from populations.controller.state.events import Now
 from populations.records.games import MAX_HELD, defeats
 from populations.records.rows import AssignmentRow
-from tests.populations.controller.simulated import DUEL, World, make_world
-from tests.populations.controller.state.test_state import fold
+from tests.populations.controller.simulated import DUEL, World, fold, make_world
 
 KEEP = 40
 
@@ -37,13 +36,10 @@ def world() -> World:
             "evaluation": {"share": 0.3},
             "checkpoints": {"keep": 1},
             "stop": {"agent_steps_per_policy": 12_000},
-        }
+        },
+        joined=2,
     )
-    made.join()
-    made.join()
     while not made.over and made.now_s < 1e6:
-        for learner in made.state.learners.values():
-            learner.last_heard_s = made.now_s
         made.step()
         assert len(made.state.tables.games) <= KEEP
         _check_held(made)
@@ -111,10 +107,9 @@ def test_defeats_hold_a_quarter_of_a_small_pool_at_most(pool: int | None, held: 
             **DUEL,
             "ghosts": {"every_agent_steps": 1000, "keep": pool},
             "evaluation": {"share": 0.3},
-        }
+        },
+        joined=2,
     )
-    made.join()
-    made.join()
     state = made.state
     while not (state.tables.ratings and state.tables.games):
         made.step()
@@ -140,8 +135,7 @@ def test_defeats_hold_a_quarter_of_a_small_pool_at_most(pool: int | None, held: 
 
 
 def test_evaluations_ask_for_no_game_where_none_are_kept() -> None:
-    made = make_world({**DUEL, "replays": {"keep": 0}, "evaluation": {"share": 0.3}})
-    made.join()
+    made = make_world({**DUEL, "replays": {"keep": 0}, "evaluation": {"share": 0.3}}, joined=1)
     while made.now_s < 1e5 and not made.state.tables.run.evaluation_assignments:
         made.step()
     asked = [row.message for row in made.committed if isinstance(row, AssignmentRow)]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from arena.types import RANDOM_BOT, LearnerId, PolicyId, Seating
-from arena.wire.messages import Evaluate, Failed, Train
+from arena.wire.messages import Evaluate, Train
 from populations.controller.evaluation.pairings import (
     MATCHES_PER_SEATING,
     VALIDATION_MATCHES,
@@ -17,18 +17,15 @@ from populations.controller.evaluation.pairings import (
 )
 from populations.controller.state.events import AssignmentFailed
 from populations.records.rows import AssignmentRow
-from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.controller.simulated import DUEL, TAG, World, made_once, make_world, tag_spec
+from tests.populations.rows import make_failed
 
 ALONE = {**DUEL, "learners": 1}
 
 
 def evaluations(world: World) -> list[Evaluate]:
     """Those that were decided, in order."""
-    found = {
-        row.assignment_id: row.message
-        for row in world.committed
-        if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate)
-    }
+    found = {message.assignment_id: message for message in world.messages(Evaluate)}
     return [found[key] for key in sorted(found)]
 
 
@@ -43,12 +40,9 @@ def seated(message: Evaluate) -> Iterator[Seating]:
         yield pairing.seating
 
 
+@made_once
 def after(steps: int, document: dict[str, object] = ALONE) -> World:
-    world = make_world(document)
-    world.join()
-    for _ in range(steps):
-        world.step()
-    return world
+    return make_world(document, joined=1, steps=steps)
 
 
 def test_the_first_evaluation_is_everybody_against_itself() -> None:
@@ -61,8 +55,7 @@ def test_the_first_evaluation_is_everybody_against_itself() -> None:
 
 
 def test_nobody_is_rated_by_matches_against_itself() -> None:
-    world = make_world(ALONE)
-    world.join()
+    world = make_world(ALONE, joined=1)
     while not any(row.kind == "evaluate" for row in ended(world)):
         world.step()
     assert [row.matches for row in ended(world) if row.kind == "evaluate"] == [16]
@@ -108,8 +101,7 @@ def test_predators_meet_prey() -> None:
     world = make_world(TAG, tag_spec())
     world.join(populations=("predator",))
     world.join(populations=("prey",))
-    for _ in range(80):
-        world.step()
+    world.steps(80)
     played = [
         seating
         for message in evaluations(world)
@@ -124,12 +116,7 @@ def test_predators_meet_prey() -> None:
 
 
 def fail(world: World, learner: LearnerId, message: Evaluate | Train) -> None:
-    failed = Failed(
-        assignment_id=message.assignment_id,
-        attempt=message.attempt,
-        kind="error",
-        reason="its hook raised",
-    )
+    failed = make_failed(message, reason="its hook raised")
     world.handle(AssignmentFailed(learner=learner, failed=failed))
 
 

@@ -26,8 +26,8 @@ from populations.controller.evaluation.share import (
 from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.events import Now
 from populations.controller.state.state import make_state
-from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world
+from tests.populations.rows import make_assignment, make_evaluate
 
 MANY = {**DUEL, "populations": {"player": {"size": 12}}, "stop": {"agent_steps_per_policy": 3000}}
 
@@ -60,8 +60,7 @@ def test_with_many_learners_several_evaluations_are_open_and_the_share_is_had() 
 
 def test_evaluations_that_are_open_at_once_are_about_others() -> None:
     """Nothing is known of twelve policies: each evaluation is about some that lack matches."""
-    world = make_world({**MANY, "evaluation": {"share": 0.02}})
-    world.join()
+    world = make_world({**MANY, "evaluation": {"share": 0.02}}, joined=1)
     state = world.state
     while any(row.validated_generation < 0 for row in state.tables.policies.values()):
         world.step()
@@ -71,19 +70,14 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
     for number in (9001, 9002):
         known = evaluation_pool(state, None)
         lacking = {known.players[index].player.player for index in missing_matches(state, known)}
-        message = Evaluate(
-            assignment_id=AssignmentId(number),
-            attempt=0,
-            pairings=draw_pairings(state, tx, num_matches=64),
-            seed=0,
+        message = make_evaluate(
+            assignment_id=number, pairings=draw_pairings(state, tx, num_matches=64)
         )
         pairs = [{one.player for one in pairing.seating.players} for pairing in message.pairings]
         about = [pair & lacking for pair in pairs if RANDOM_BOT not in pair]
         assert all(about), "who has all matches meets somebody who has not"
         served |= set[PlayerId]().union(*about)
-        row = AssignmentRow(
-            assignment_id=message.assignment_id, kind="evaluate", message=message, metrics={}
-        )
+        row = make_assignment(message)
         state.pending_matches.apply(
             row, num_tallies=state.tables.num_tallies, estimate=state.estimate
         )
@@ -144,8 +138,7 @@ def test_the_time_of_a_match_is_known_from_training_then_from_the_last_matches()
 
 
 def test_a_run_that_goes_on_after_its_finals_has_no_debt() -> None:
-    world = make_world()
-    world.join()
+    world = make_world(joined=1)
     world.run()
     tables = world.state.tables
     run = replace(tables.run, training_s=100.0, evaluation_s=90.0, state="running")
@@ -157,10 +150,7 @@ def test_a_run_that_goes_on_after_its_finals_has_no_debt() -> None:
 
 
 def test_policies_that_pbt_waits_for_have_their_matches_first() -> None:
-    world = make_world({**MANY, "evaluation": {"share": 0.05}})
-    world.join()
-    for _ in range(80):
-        world.step()
+    world = make_world({**MANY, "evaluation": {"share": 0.05}}, joined=1, steps=80)
     state = world.state
     known = evaluation_pool(state, None)
     rows = {
@@ -204,10 +194,7 @@ def test_evaluations_that_fail_are_no_longer_counted() -> None:
 
 def test_a_stopwatch_that_shows_nothing_asks_for_no_endless_evaluation() -> None:
     """128 matches in no time led to 300 million in the next evaluation."""
-    world = make_world(MANY)
-    world.join()
-    for _ in range(4):
-        world.step()
+    world = make_world(MANY, joined=1, steps=4)
     state = world.state
     state.match_times = MatchTimes(matches=128.0, seconds=0.0)
     assert match_s(state) != 1e-9

@@ -20,7 +20,7 @@ from populations.records.rows import EventRow, GenerationRow, Json, PolicyRow
 from tests.populations.controller.eager import (
     EAGER,
     PBT,
-    eager_world,
+    pending_world,
     run_until_pending,
     transaction,
 )
@@ -31,10 +31,7 @@ FIRST, SECOND = PolicyId("player/p000"), PolicyId("player/p001")
 
 def trained(document: dict[str, object] | None = None) -> tuple[World, PolicyRow, PolicyRow]:
     """A world, a policy that has trained and is behind, and its donor, with other values."""
-    world = make_world(document)
-    world.join()
-    for _ in range(8):
-        world.step()
+    world = make_world(document, joined=1, steps=8)
     tables = world.state.tables
     policy, donor = tables.policies[FIRST], tables.policies[SECOND]
     assert policy.checkpoint is not None
@@ -149,10 +146,7 @@ def test_a_population_that_never_explores_does_not_wait() -> None:
 
 
 def test_each_of_a_team_copies_the_one_that_plays_its_part() -> None:
-    world = make_world(DUET, duet_spec())
-    world.join()
-    for _ in range(8):
-        world.step()
+    world = make_world(DUET, duet_spec(), joined=1, steps=8)
     state = world.state
     first, second = (
         team_of(state, state.tables.policies[PolicyId(f"listener/p00{index}")])
@@ -219,7 +213,7 @@ def test_the_numbers_of_a_decision_are_a_copy() -> None:
 
 
 def test_a_donor_that_is_quarantined_meanwhile_still_gives_what_was_decided() -> None:
-    world = eager_world()
+    world = pending_world("exploit")
     policy = run_until_pending(world, "exploit")
     donor = world.state.tables.policies[PolicyId(str(policy.pending["donor"]))]
     transaction(world).put(replace(donor, state="quarantined"))

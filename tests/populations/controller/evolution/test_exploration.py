@@ -15,10 +15,7 @@ from populations.controller.state.commands import ExploreHyperparameters
 from populations.core import Exploration, SearchSpace
 from populations.decisions import Keep, NotReady
 from populations.records.rows import GenerationRow, Json
-from tests.populations.controller.eager import (
-    eager_world,
-    run_until_pending,
-)
+from tests.populations.controller.eager import eager_world, pending_world
 from tests.populations.controller.simulated import World
 
 
@@ -185,8 +182,7 @@ def test_a_start_value_outside_of_the_search_space_may_stay() -> None:
 
 
 def test_an_answer_depends_on_the_question_alone() -> None:
-    world = eager_world()
-    run_until_pending(world, "exploit")
+    world = pending_world("exploit")
     question = world.questions[0]
     assert isinstance(question, ExploreHyperparameters)
     assert answer(question) == answer(question)

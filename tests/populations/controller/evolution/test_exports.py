@@ -9,8 +9,7 @@ from tests.populations.controller.simulated import DUEL, World, make_world
 
 def played(every: int | None, *, keep: int | None = None) -> World:
     section = {"keep": 1, "export_every_agent_steps": every, "keep_exports": keep}
-    world = make_world({**DUEL, "checkpoints": section, "pbt": {"exploit": "none"}})
-    world.join()
+    world = make_world({**DUEL, "checkpoints": section, "pbt": {"exploit": "none"}}, joined=1)
     world.run()
     return world
 

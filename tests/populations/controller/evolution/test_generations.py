@@ -14,13 +14,14 @@ from populations.controller.evolution.generations import ended_generation
 from populations.controller.evolution.members import members_of
 from populations.league.ratings import Ratings
 from populations.pbt.generations import MILLION
-from populations.records.rows import GenerationRow, RatingsRow
+from populations.records.rows import GenerationRow
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import World as PlantedWorld
 from populations.simulation.world import make_world as make_planted
 from populations.simulation.world import start
 from tests.populations.controller.simulated import DUEL, make_world
+from tests.populations.rows import make_ratings
 
 
 @dataclass(frozen=True)
@@ -130,8 +131,7 @@ def test_gains_are_those_of_the_planted_truth() -> None:
 
 @pytest.mark.slow
 def test_both_ratings_are_from_one_fit_and_steps_are_those_between_their_weights() -> None:
-    world = make_world(DUEL)
-    world.join()
+    world = make_world(DUEL, joined=1)
     num_known = 0
     for _ in range(120):
         world.step()
@@ -176,10 +176,7 @@ def test_both_ratings_are_from_one_fit_and_steps_are_those_between_their_weights
 
 
 def test_a_generation_that_nobody_evaluated_gained_nothing_that_is_known() -> None:
-    world = make_world({**DUEL, "evaluation": {"share": 0.0}})
-    world.join()
-    for _ in range(8):
-        world.step()
+    world = make_world({**DUEL, "evaluation": {"share": 0.0}}, joined=1, steps=8)
     for policy in world.state.tables.policies.values():
         row = ended_generation(world.state, policy.policy)
         assert row is not None
@@ -190,12 +187,10 @@ def test_a_generation_that_nobody_evaluated_gained_nothing_that_is_known() -> No
 
 def test_a_members_deviation_is_without_what_all_share() -> None:
     """Of two policies far from the anchor, whose own matches against each other tell all."""
-    row = RatingsRow(
-        population="player",
-        entrants=("bot:random", "a", "b"),  # type: ignore[arg-type]
+    row = make_ratings(
+        entrants=("bot:random", "a", "b"),
         ratings=(0.0, 500.0, 520.0),
         deviations=(0.0, 100.0, 101.0),
-        cyclicity=0.0,
         num_tallies=1,
     )
     # Columns: shared, a's own, b's own.
@@ -208,10 +203,7 @@ def test_a_members_deviation_is_without_what_all_share() -> None:
 
 
 def test_members_deviations_are_those_of_their_fit() -> None:
-    world = make_world(DUEL)
-    world.join()
-    for _ in range(60):
-        world.step()
+    world = make_world(DUEL, joined=1, steps=60)
     state = world.state
     ratings = state.ratings("player")
     assert ratings.row is not None

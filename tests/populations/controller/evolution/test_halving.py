@@ -18,12 +18,14 @@ from tests.populations.controller.simulated import (
     DUET,
     TAG,
     World,
+    by_rate,
     duet_spec,
+    fold,
+    made_once,
     make_world,
     stranger,
     tag_spec,
 )
-from tests.populations.controller.state.test_state import fold
 
 HALVING: dict[str, object] = {**PBT, "share": "halving", "reference": False}
 SIX: dict[str, object] = {
@@ -34,10 +36,11 @@ SIX: dict[str, object] = {
 }
 
 
+@made_once
 def halved(document: dict[str, object] = SIX, *, learners: int = 2) -> World:
     """A world in which the learning rate makes a difference, played to its end."""
     world = make_world(document)
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.learning = by_rate
     for _ in range(learners):
         world.join()
     world.run()
@@ -156,18 +159,14 @@ def test_a_retired_policy_comes_back_by_a_copy_where_a_learner_has_joined() -> N
 
 def test_in_a_run_one_comes_back_with_the_next_assignment_after_a_learner_has_joined() -> None:
     world = make_world({**SIX, "stop": {"agent_steps_per_policy": 60_000}})
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.learning = by_rate
     for _ in range(2):
         world.join()
-    for _ in range(60):
-        world.step()
+    world.steps(60)
     assert num_active(world.state, "player") == 2
     gone = set(world.state.retired)
     world.join()
-    for _ in range(6):
-        for known in world.state.learners.values():
-            known.last_heard_s = world.now_s
-        world.step()
+    world.steps(6)
     assert num_active(world.state, "player") == 3
     (back,) = gone - world.state.retired
     event = world.events("exploited")[-1]

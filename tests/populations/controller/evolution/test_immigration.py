@@ -5,17 +5,13 @@ from __future__ import annotations
 import pytest
 
 from arena.types import Digest, PolicyId, WeightsRef, trainee_entrant
-from arena.wire.messages import Failed, Train
+from arena.wire.messages import Train
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.evolution.immigration import immigrant_key
-from populations.controller.state.events import (
-    AssignmentFailed,
-)
+from populations.controller.state.events import AssignmentFailed
 from populations.records.rows import AssignmentRow
-from tests.populations.controller.eager import (
-    PBT,
-    eager_world,
-)
+from tests.populations.controller.eager import PBT, eager_world
+from tests.populations.rows import make_failed
 
 IMMIGRATION: dict[str, object] = {**PBT, "reference": False, "immigration": {"probability": 1.0}}
 
@@ -113,9 +109,8 @@ def test_an_immigrant_whose_weights_are_damaged_is_given_up_for_a_donors() -> No
             if isinstance(message, Train) and message.trainees[0].initial_weights is not None:
                 queue.pop(0)
                 victim = message.trainees[0].policy
-                failed = Failed(
-                    assignment_id=message.assignment_id,
-                    attempt=message.attempt,
+                failed = make_failed(
+                    message,
                     kind="checkpoint",
                     reason="weights.safetensors: sha256 differs",
                     policy=victim,

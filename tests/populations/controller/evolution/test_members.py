@@ -14,15 +14,19 @@ from populations.controller.evolution.members import (
     standing_weights,
 )
 from tests.populations.controller.eager import transaction
-from tests.populations.controller.simulated import DUEL, DUET, World, duet_spec, make_world
+from tests.populations.controller.simulated import (
+    DUEL,
+    DUET,
+    World,
+    duet_spec,
+    made_once,
+    make_world,
+)
 
 
+@made_once
 def played() -> World:
-    world = make_world({**DUEL, "pbt": {"exploit": "none"}})
-    world.join()
-    for _ in range(40):
-        world.step()
-    return world
+    return make_world({**DUEL, "pbt": {"exploit": "none"}}, joined=1, steps=40)
 
 
 def test_a_member_has_the_figures_of_its_standing_weights() -> None:

@@ -28,18 +28,18 @@ from tests.populations.controller.eager import (
     EAGER,
     PBT,
     eager_world,
-    kill_with_everything_pending,
+    pending_world,
     run_until_pending,
     step_without_answers,
     transaction,
 )
-from tests.populations.controller.simulated import TAG, World, make_world, tag_spec
-from tests.populations.controller.state.test_state import decisions, fold
+from tests.populations.controller.simulated import TAG, World, by_rate, fold, make_world, tag_spec
+from tests.populations.controller.state.test_state import decisions
 
 
 @pytest.mark.slow
 def test_a_policy_waits_for_its_hyperparameters_and_is_not_trained_meanwhile() -> None:
-    world = eager_world()
+    world = pending_world("exploit")
     policy = run_until_pending(world, "exploit")
     for _ in range(12):
         step_without_answers(world)
@@ -70,7 +70,7 @@ def test_a_policy_waits_for_its_hyperparameters_and_is_not_trained_meanwhile() -
 
 @pytest.mark.slow
 def test_the_donors_checkpoint_is_kept_though_the_donor_trains_on() -> None:
-    world = eager_world(checkpoints={"keep": 1}, ghosts={"every_agent_steps": 10**6})
+    world = pending_world("exploit", checkpoints={"keep": 1}, ghosts={"every_agent_steps": 10**6})
     policy = run_until_pending(world, "exploit")
     donor, key = str(policy.pending["donor"]), str(policy.pending["checkpoint"])
     for _ in range(20):
@@ -90,7 +90,7 @@ def test_the_donors_checkpoint_is_kept_though_the_donor_trains_on() -> None:
 
 
 def test_an_exploit_whose_checkpoint_turns_out_corrupt_is_given_up() -> None:
-    world = eager_world()
+    world = pending_world("exploit")
     policy = run_until_pending(world, "exploit")
     set_aside(
         world.state, transaction(world), str(policy.pending["checkpoint"]), reason="bits flipped"
@@ -105,10 +105,10 @@ def test_an_exploit_whose_checkpoint_turns_out_corrupt_is_given_up() -> None:
 
 @pytest.mark.slow
 def test_a_resume_asks_the_same_question_again() -> None:
-    world = eager_world()
+    world = pending_world("exploit")
     policy = run_until_pending(world, "exploit")
     (before,) = (q for q in world.questions if q.policy == policy.policy)
-    kill_with_everything_pending(world)
+    world.kill()
     assert world.questions == []  # how sure gains are is known when ratings are fitted again
     world.fit()
     (after,) = (q for q in world.questions if q.policy == policy.policy)
@@ -123,7 +123,7 @@ def test_a_deterministic_run_that_is_killed_at_each_decision_decides_the_same() 
     document = {**EAGER, "deterministic": True, "stop": {"agent_steps_per_policy": 4000}}
     plain, killed = make_world(document), make_world(document)
     for world in (plain, killed):
-        world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+        world.learning = by_rate
         world.join()
     plain.run()
     num_kills = 0
@@ -137,7 +137,7 @@ def test_a_deterministic_run_that_is_killed_at_each_decision_decides_the_same() 
         if killed.questions:
             assert len(killed.questions) == 1
             num_kills += 1
-            kill_with_everything_pending(killed)
+            killed.kill()
             killed.fit()
             killed.explore()
     assert num_kills >= 4
@@ -159,7 +159,7 @@ def kill_at_random(world: World, rng: np.random.Generator, *, chance: float) -> 
         if world.over or rng.random() >= chance:
             return False
         num_kills += 1
-        kill_with_everything_pending(world)
+        world.kill()
         return True
 
     for _ in range(20_000):
@@ -206,10 +206,7 @@ def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same(
     }
 
     def started() -> World:
-        world = make_world(document)
-        world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-        world.join()
-        return world
+        return make_world(document, joined=1, learning=by_rate)
 
     plain = started()
     plain.run()
@@ -229,7 +226,7 @@ def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same(
 def test_a_stop_leaves_the_decision_for_the_next_start() -> None:
     from populations.controller.state.events import StopRequested
 
-    world = eager_world()
+    world = pending_world("exploit")
     policy = run_until_pending(world, "exploit")
     world.handle(StopRequested(reason="interrupted"))
     for _ in range(3):
@@ -243,7 +240,7 @@ def test_a_stop_leaves_the_decision_for_the_next_start() -> None:
     assert world.state.tables.policies[policy.policy].pending
     assert list(check_evolution(world.state.tables)) == []
     world.over = False
-    kill_with_everything_pending(world)
+    world.kill()
     world.run()
     assert not any(row.pending for row in world.state.tables.policies.values())
 
@@ -263,8 +260,7 @@ def test_the_final_matches_wait_for_decisions_that_are_under_way() -> None:
 def test_a_quarantined_policy_is_active_again_once_its_donors_weights_are_there() -> None:
     from populations.controller.evolution.quarantine import quarantine
 
-    world = eager_world()
-    run_until_pending(world, "exploit")
+    world = pending_world("exploit")
     world.explore()
     victim = max(
         (row for row in world.state.tables.policies.values() if not row.pending),
@@ -286,8 +282,7 @@ def test_without_pbt_a_quarantined_policy_begins_a_generation_with_half_the_rate
     from populations.controller.evolution.quarantine import quarantine
 
     world = eager_world(pbt={**PBT, "exploit": "none"})
-    for _ in range(12):
-        world.step()
+    world.steps(12)
     victim = world.state.tables.policies[PolicyId("player/p001")]
     quarantine(world.state, transaction(world), victim.policy, reason="its loss was not finite")
     after = world.state.tables.policies[victim.policy]
@@ -337,7 +332,7 @@ def test_generations_say_who_came_from_whom_and_how_it_went() -> None:
 
 @pytest.mark.slow
 def test_a_question_comes_with_all_generations_its_own_one_ended() -> None:
-    world = eager_world()
+    world = pending_world("exploit")
     policy = run_until_pending(world, "exploit")
     (question,) = (q for q in world.questions if q.policy == policy.policy)
     assert [row.entrant for row in question.history] == list(world.state.tables.generations)
@@ -352,7 +347,7 @@ def test_a_question_comes_with_all_generations_its_own_one_ended() -> None:
 
 
 def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
-    world = eager_world()
+    world = pending_world("exploit")
     policy = run_until_pending(world, "exploit")
     event = answer(world.questions[0])
     world.explore()
@@ -368,7 +363,7 @@ def test_each_population_evolves_by_its_own_settings() -> None:
         "prey": {"agents": ["agent_*"], "size": 3, "pbt": {"ready_agent_steps": 2000}},
     }
     world = make_world({**TAG, "populations": populations, "learners": 1}, tag_spec())
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.learning = by_rate
     assert world.state.pbt("prey").min_matches == 20
     world.join()
     world.run()
@@ -387,7 +382,7 @@ def test_each_population_evolves_by_its_own_settings() -> None:
 
 
 def test_retention_keeps_what_a_pending_decision_names() -> None:
-    world = eager_world(checkpoints={"keep": 1}, ghosts={"every_agent_steps": 10**6})
+    world = pending_world("exploit", checkpoints={"keep": 1}, ghosts={"every_agent_steps": 10**6})
     policy = run_until_pending(world, "exploit")
     key = str(policy.pending["checkpoint"])
     for _ in range(10):

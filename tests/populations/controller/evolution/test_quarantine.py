@@ -22,6 +22,7 @@ from populations.records.rows import AssignmentRow, PolicyRow
 from tests.populations.controller.eager import (
     EAGER,
     eager_world,
+    pending_world,
     run_until_pending,
     step_without_answers,
     transaction,
@@ -73,7 +74,7 @@ def test_a_policy_starts_is_leased_and_is_free_again() -> None:
 
 @pytest.mark.parametrize("kind", ["exploit", "explore"])
 def test_a_decision_waits_and_then_begins_a_generation(kind: str) -> None:
-    world = eager_world()
+    world = pending_world(kind)
     policy = run_until_pending(world, kind)
     assert stage(world, policy.policy) == "pending"
     world.explore()
@@ -83,7 +84,7 @@ def test_a_decision_waits_and_then_begins_a_generation(kind: str) -> None:
 
 
 def test_a_decision_whose_donor_is_gone_is_given_up() -> None:
-    world = eager_world()
+    world = pending_world("exploit")
     policy = run_until_pending(world, "exploit")
     set_aside(world.state, transaction(world), str(policy.pending["checkpoint"]), reason="bits")
     world.explore()
@@ -94,8 +95,7 @@ def test_a_decision_whose_donor_is_gone_is_given_up() -> None:
 
 def quarantined_world() -> tuple[World, PolicyRow]:
     """A world in which PBT copies, and a policy that was quarantined and waits for a donor."""
-    world = eager_world()
-    run_until_pending(world, "explore")
+    world = pending_world("explore")
     world.explore()
     name = free_policy(world)
     before = world.state.tables.policies[name]
@@ -181,8 +181,7 @@ def test_rescues_have_a_bound_that_a_decision_of_pbt_sets_back() -> None:
 
 
 def test_without_a_donor_it_goes_on_once_with_half_the_rate_then_stays_out() -> None:
-    world = make_world({**EAGER, "pbt": {"exploit": "none"}})
-    world.join()
+    world = make_world({**EAGER, "pbt": {"exploit": "none"}}, joined=1)
     name = free_policy(world)
     before = world.state.tables.policies[name]
     quarantine(world.state, transaction(world), name, reason="not finite")

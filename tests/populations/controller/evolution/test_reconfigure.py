@@ -26,8 +26,7 @@ def test_policies_of_the_population_continue_with_them() -> None:
     world = make_world(TAG, tag_spec())
     world.join(populations=("predator",))
     world.join(populations=("prey",))
-    for _ in range(20):
-        world.step()
+    world.steps(20)
     before = dict(world.state.tables.policies)
     tx = transaction(world)
     reconfigure(world.state, tx, "prey", {"clip_coef": 0.05}, {})

@@ -15,42 +15,40 @@ from arena.types import (
     AssignmentId,
     Digest,
     Entrant,
-    PairScore,
     PlayerId,
     PolicyId,
-    Tally,
     WeightsRef,
     trainee_entrant,
 )
-from arena.wire.messages import Failed, Train, Trainee
+from arena.wire.messages import Train, Trainee
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.budgets import budget
 from populations.controller.evolution.members import members_of
 from populations.controller.evolution.resets import reset_key, win_rates_against_mains
-from populations.controller.state.events import AssignmentFailed, ControllerStarted
-from populations.controller.state.state import make_state
+from populations.controller.state.events import AssignmentFailed
 from populations.records.rows import (
     AssignmentRow,
     EventRow,
     GenerationRow,
     GhostRow,
     PolicyRow,
-    RatingsRow,
     TallyRow,
 )
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import (
+    AT_ONCE,
     CROWD,
     DUEL,
     TAG,
     World,
     crowd_spec,
     crowd_tally,
+    fold,
     make_world,
     stranger,
     tag_spec,
 )
-from tests.populations.controller.state.test_state import fold
+from tests.populations.rows import make_failed, make_ratings, make_tally
 
 MAIN_EXPLOITER, LEAGUE_EXPLOITER = PolicyId("player/p004"), PolicyId("player/p005")
 EXPLOITERS = (MAIN_EXPLOITER, LEAGUE_EXPLOITER)
@@ -73,10 +71,7 @@ def strong_exploiters(trainee: Trainee) -> float:
 
 
 def league_world(**sections: object) -> World:
-    world = make_world({**LEAGUE, **sections})
-    world.learning = strong_exploiters
-    world.join()
-    return world
+    return make_world({**LEAGUE, **sections}, joined=1, learning=strong_exploiters)
 
 
 @pytest.fixture(scope="module")
@@ -223,8 +218,7 @@ def test_by_the_papers_constants_main_agents_leave_one_each_phase() -> None:
 
 
 def test_a_population_of_main_agents_keeps_its_rule() -> None:
-    world = make_world({**DUEL, "roles": {"timeout_phases": 9}})
-    world.join()
+    world = make_world({**DUEL, "roles": {"timeout_phases": 9}}, joined=1)
     world.run()
     for policy in world.state.tables.policies:
         steps = [ghost.agent_steps for ghost in ghosts_of(world, policy)]
@@ -244,8 +238,7 @@ def test_whom_an_exploiter_has_hardly_met_does_not_count() -> None:
 
 def test_budgets_end_where_a_ghost_may_be_due() -> None:
     document = {**LEAGUE, "assignment": {"agent_steps": 10**6}, "learners": 1}
-    world = make_world(document)
-    world.join()
+    world = make_world(document, joined=1)
     learner = stranger(world)
     for since, expected in ((0, 1000), (400, 600), (1000, 1000), (1700, 300)):
         policy = replace(
@@ -288,31 +281,19 @@ def test_a_deterministic_run_with_kills_decides_the_same(reset: str) -> None:
     num_resets = num_steps = 0
     while not killed.over:
         num_steps += 1
-        for learner in killed.state.learners.values():
-            learner.last_heard_s = killed.now_s
         killed.step()
         # After each reset, and now and then, everybody dies.
         if len(killed.events("reset")) > num_resets or num_steps % 40 == 0:
             num_resets = len(killed.events("reset"))
-            _restart(killed)
+            assert fold(killed.committed) == killed.state.tables
+            if not killed.over:
+                killed.kill()
     assert num_resets >= 2
     assert decisions(killed) == decisions(plain)
     assert killed.state.tables.generations == plain.state.tables.generations
     assert {row.weights_digest for row in killed.state.tables.checkpoints.values()} == {
         row.weights_digest for row in plain.state.tables.checkpoints.values()
     }
-
-
-def _restart(world: World) -> None:
-    if world.over:
-        return
-    tables = fold(world.committed)
-    assert tables == world.state.tables
-    world.state = make_state(world.state.config, world.setup, tables)
-    world.given.clear()
-    world.fits.clear()
-    world.handle(ControllerStarted())
-    world.join()
 
 
 @pytest.mark.slow
@@ -379,13 +360,8 @@ def test_who_was_to_start_from_damaged_weights_starts_as_it_first_did() -> None:
     learner, message = failed
     assert isinstance(message, Train)
     policy = message.trainees[0].policy
-    fault = Failed(
-        assignment_id=message.assignment_id,
-        attempt=message.attempt,
-        kind="checkpoint",
-        key=key,
-        policy=policy,
-        reason="its bytes do not match",
+    fault = make_failed(
+        message, kind="checkpoint", key=key, policy=policy, reason="its bytes do not match"
     )
     world.handle(AssignmentFailed(learner=learner, failed=fault, damage=fault.reason))
     row = world.state.tables.policies[policy]
@@ -416,10 +392,7 @@ def test_nearest_even_goes_on_from_the_exploiter_that_wins_almost_half() -> None
 
 
 def test_win_rates_against_main_agents_by_hand() -> None:
-    world = make_world(LEAGUE)
-    world.join()
-    for _ in range(8):
-        world.step()
+    world = make_world(LEAGUE, joined=1, steps=8)
     state = world.state
     ghost = ghosts_of(world, MAIN_EXPLOITER)[0]
     mains = [PolicyId(f"player/p00{index}") for index in range(4)]
@@ -432,24 +405,16 @@ def test_win_rates_against_main_agents_by_hand() -> None:
     state.league._standing.clear()
     ahead = {mains[0]: 100.0, mains[1]: -300.0}
     entrants = [ghost.weights_digest, *(standing[policy].weights_digest for policy in ahead)]
-    row = RatingsRow(
-        population="player",
+    row = make_ratings(
         entrants=tuple(Entrant(entrant) for entrant in entrants),
         ratings=(0.0, *ahead.values()),
         deviations=(1.0, 1.0, 1.0),
-        cyclicity=0.0,
-        num_tallies=0,
     )
     state.tables.ratings["player"] = row
     for policy, seats in ((mains[0], (0, 1)), (mains[1], (1, 0)), (mains[2], (1, 0))):
         pair = (Entrant(ghost.weights_digest), Entrant(standing[policy].weights_digest))
-        tally = Tally(
-            entrants=pair if seats == (0, 1) else (pair[1], pair[0]),
-            matches=8,
-            pairs=(PairScore(first=0, second=1, wins=6, draws=2, losses=0),),
-            return_sum=(0.0, 0.0),
-            return_sum_of_squares=(0.0, 0.0),
-            length_sum=8,
+        tally = make_tally(
+            pair if seats == (0, 1) else (pair[1], pair[0]), (0, 1, 6, 2, 0), length_sum=8
         )
         state.league.add_tally(
             TallyRow(sequence=1, assignment_id=AssignmentId(1), kind="evaluate", tally=tally)
@@ -467,10 +432,9 @@ def test_win_rates_against_main_agents_by_hand() -> None:
 
 
 def test_of_many_sides_win_rates_are_those_of_the_results() -> None:
-    world = make_world({**LEAGUE, **CROWD, "populations": LEAGUE["populations"]}, crowd_spec())
-    world.join()
-    for _ in range(8):
-        world.step()
+    world = make_world(
+        {**LEAGUE, **CROWD, "populations": LEAGUE["populations"]}, crowd_spec(), joined=1, steps=8
+    )
     state = world.state
     ghost = ghosts_of(world, MAIN_EXPLOITER)[0]
     main = next(row for row in state.tables.policies.values() if row.checkpoint is not None)
@@ -519,15 +483,7 @@ def test_in_two_populations_exploiters_look_at_the_other_populations_main_agents
     assert all(0.0 <= win_rate <= 1.0 for win_rate in win_rates.values())
 
 
-EAGER_PBT: Mapping[str, object] = {
-    "ready_agent_steps": 500,
-    "warm_up_agent_steps": 500,
-    "min_matches": 1,
-    "min_rating_gap": 0,
-    "confidence": 0,
-    "fraction": 0.5,
-    "reference": False,
-}
+EAGER_PBT: Mapping[str, object] = {**AT_ONCE, "reference": False}
 
 
 @pytest.mark.slow

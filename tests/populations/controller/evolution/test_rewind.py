@@ -12,10 +12,7 @@ from tests.populations.controller.simulated import DUEL, make_world
 
 @pytest.mark.slow
 def test_hyperparameters_are_those_of_the_generation_of_then() -> None:
-    world = make_world({**DUEL, "checkpoints": {"keep": None}})
-    world.join()
-    for _ in range(60):
-        world.step()
+    world = make_world({**DUEL, "checkpoints": {"keep": None}}, joined=1, steps=60)
     tables = world.state.tables
     checkpoint = next(
         row

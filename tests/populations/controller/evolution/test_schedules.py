@@ -17,13 +17,11 @@ from tests.populations.controller.eager import (
     EAGER,
     PBT,
     eager_world,
-    kill_with_everything_pending,
-    run_until_pending,
+    pending_world,
     step_without_answers,
     transaction,
 )
-from tests.populations.controller.simulated import World, make_world
-from tests.populations.controller.state.test_state import fold
+from tests.populations.controller.simulated import World, fold, make_world
 
 
 def schedule_in_use(world: World, policy: str) -> list[tuple[int, dict[str, float]]]:
@@ -64,9 +62,9 @@ def test_a_replay_trains_with_the_hyperparameters_of_the_lineage(deterministic: 
             "assignment": {"agent_steps": 700},
             "deterministic": deterministic,
             "stop": {"agent_steps_per_policy": 8000},
-        }
+        },
+        joined=1,
     )
-    replay.join()
     replay.run()
     expected = [(entry.agent_steps, dict(entry.hyperparameters)) for entry in schedule]
     assert schedule_in_use(replay, "player/p000") == expected
@@ -176,9 +174,8 @@ def test_values_follow_each_policys_own_clock_while_factors_are_copied_and_explo
 
 @pytest.mark.slow
 def test_a_resumed_run_goes_on_with_values_and_factors() -> None:
-    world = eager_world(**SCHEDULED)
-    run_until_pending(world, "exploit")
-    kill_with_everything_pending(world)
+    world = pending_world("exploit", **SCHEDULED)
+    world.kill()
     world.run()
     assert len(check_values(world)) > 4
 
@@ -211,8 +208,7 @@ def test_a_replay_of_scheduled_values_gives_the_same_values() -> None:
     assert len(schedule) > 8
     document = [entry.model_dump(mode="json") for entry in schedule]
     player = {"size": 1, "schedule": document}
-    replay = make_world({**EAGER, **SCHEDULED, "populations": {"player": player}})
-    replay.join()
+    replay = make_world({**EAGER, **SCHEDULED, "populations": {"player": player}}, joined=1)
     replay.run()
     assert schedule_in_use(replay, "player/p000") == [
         (entry.agent_steps, dict(entry.hyperparameters)) for entry in schedule
@@ -245,8 +241,7 @@ def test_an_immigrant_has_the_values_of_the_clock_that_goes_on() -> None:
 
 
 def test_a_rewound_policy_has_the_factors_of_then_and_the_values_of_its_own_clock() -> None:
-    world = make_world({**EAGER, **SCHEDULED, "checkpoints": {"keep": None}})
-    world.join()
+    world = make_world({**EAGER, **SCHEDULED, "checkpoints": {"keep": None}}, joined=1)
     world.run()
     tables, scheduled = world.state.tables, world.state.scheduled["player"]
     checkpoint, then = next(
@@ -265,8 +260,7 @@ def test_a_rewound_policy_has_the_factors_of_then_and_the_values_of_its_own_cloc
 
 
 def test_a_schedule_that_a_resume_brings_begins_with_the_factor_one() -> None:
-    world = make_world({**EAGER, **SCHEDULED, "stop": {"agent_steps_per_policy": 2000}})
-    world.join()
+    world = make_world({**EAGER, **SCHEDULED, "stop": {"agent_steps_per_policy": 2000}}, joined=1)
     world.run()
     state = world.state
     # As a run whose rows are of before its hyperparameters had schedules.

@@ -10,15 +10,12 @@ from msgspec.structs import replace
 from populations.controller.evolution.snapshots import steps_to_next
 from populations.controller.state.commands import LinkGhosts
 from tests.populations.controller.eager import transaction
-from tests.populations.controller.simulated import DUEL, World, make_world
+from tests.populations.controller.simulated import DUEL, World, made_once, make_world
 
 
+@made_once
 def played(steps: int = 40) -> World:
-    world = make_world({**DUEL, "pbt": {"exploit": "none"}})
-    world.join()
-    for _ in range(steps):
-        world.step()
-    return world
+    return make_world({**DUEL, "pbt": {"exploit": "none"}}, joined=1, steps=steps)
 
 
 def test_every_policy_leaves_its_first_checkpoint_and_then_one_each_phase() -> None:

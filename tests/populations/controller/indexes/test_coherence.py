@@ -7,7 +7,7 @@ may be asked, or not, between any two rows.
 from __future__ import annotations
 
 import copy
-from functools import cache, partial
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -17,19 +17,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from arena.environment_spec import EnvironmentSpec
-from arena.types import (
-    AssignmentId,
-    Digest,
-    PairScore,
-    Player,
-    PlayerId,
-    PolicyId,
-    Seating,
-    Tally,
-    ghost_id,
-    trainee_entrant,
-)
-from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from arena.types import AssignmentId, Player, PlayerId, PolicyId, Seating, trainee_entrant
+from arena.wire.messages import Pairing, Train
 from populations.candidates import Candidate, Candidates
 from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evolution.members import members_of
@@ -42,36 +31,34 @@ from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
-from populations.records.rows import (
-    AssignmentRow,
-    CheckpointRow,
-    EventRow,
-    GenerationRow,
-    GhostRow,
-    PolicyRow,
-    TallyRow,
-)
+from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 from populations.storage.retention import Retention
 from tests.populations.controller.simulated import (
+    AT_ONCE,
     DUEL,
     DUET,
     TAG,
     World,
     duet_spec,
+    made_once,
     make_world,
     tag_spec,
+)
+from tests.populations.rows import (
+    make_assignment,
+    make_checkpoint,
+    make_evaluate,
+    make_generation,
+    make_ghost,
+    make_tally,
+    make_tally_row,
+    make_train,
+    make_trainee,
 )
 
 EAGER: dict[str, object] = {
     **DUEL,
-    "pbt": {
-        "ready_agent_steps": 500,
-        "warm_up_agent_steps": 500,
-        "min_matches": 1,
-        "min_rating_gap": 0,
-        "confidence": 0,
-        "fraction": 0.5,
-    },
+    "pbt": AT_ONCE,
     "checkpoints": {"keep": 1},
     "stop": {"agent_steps_per_policy": 20_000},
 }
@@ -220,12 +207,8 @@ def assert_same_league(kept: ControllerState) -> None:
 def test_indexes_follow_the_rows_of_the_rules(
     document: dict[str, object], spec: EnvironmentSpec | None
 ) -> None:
-    world = make_world(document, spec)
-    world.join()
-    world.join()
+    world = make_world(document, spec, joined=2)
     for number in range(48):
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
         world.step()
         if number % 8 == 0:
             assert_indexes_follow_the_tables(world)
@@ -279,16 +262,16 @@ class RandomRows:
         parent = tx.tables.checkpoints.get(row.checkpoint or "")
         key = f"populations/{row.policy}/checkpoints/{self.number}"
         tx.put(
-            CheckpointRow(
-                key=key,
-                digest=Digest(f"digest-{self.number}"),
-                weights_digest=Digest(f"weights-{self.number}"),
+            make_checkpoint(
+                key,
+                digest=f"digest-{self.number}",
+                weights_digest=f"weights-{self.number}",
                 policy=row.policy,
                 generation=row.generation,
                 agent_steps=row.agent_steps,
                 learner_updates=row.learner_updates,
                 parent=None if parent is None else parent.weights_digest,
-                assignment_id=AssignmentId(self.number),
+                assignment_id=self.number,
             )
         )
         tx.put(replace(row, checkpoint=key))
@@ -307,14 +290,11 @@ class RandomRows:
         checkpoint = next(reversed(tx.tables.checkpoints.values()))
         row = tx.tables.policies[checkpoint.policy]
         tx.put(
-            GhostRow(
-                player=ghost_id(row.policy, agent_steps=self.number),
-                policy=row.policy,
-                population=row.population,
-                agent_steps=self.number,
+            make_ghost(
+                row.policy,
+                self.number,
                 generation=row.generation,
                 weights_digest=checkpoint.weights_digest,
-                key=f"populations/{row.policy}/ghosts/{self.number}",
                 checkpoint=checkpoint.key,
             )
         )
@@ -341,13 +321,10 @@ class RandomRows:
         old = tx.tables.generations[trainee_entrant(row.policy, generation=row.generation)]
         tx.put(replace(old, agent_steps_end=row.agent_steps, rating_end=1.0))
         after = replace(row, generation=row.generation + 1, generation_at=row.agent_steps)
-        entrant = trainee_entrant(row.policy, generation=after.generation)
         tx.put(
-            GenerationRow(
-                entrant=entrant,
-                policy=row.policy,
-                population=row.population,
-                generation=after.generation,
+            make_generation(
+                row.policy,
+                after.generation,
                 cause=self.data.draw(st.sampled_from(["exploit", "explore"])),
                 parent=old.entrant,
                 hyperparameters=row.hyperparameters,
@@ -366,24 +343,14 @@ class RandomRows:
         row = self.some_policy()
         if row.policy in leased:
             return
-        trainee = Trainee(
-            policy=row.policy,
+        trainee = make_trainee(
+            row.policy,
             generation=row.generation,
             agent_steps=row.agent_steps,
             learner_updates=row.learner_updates,
-            checkpoint=None,
-            hyperparameters={},
         )
         assignment_id = AssignmentId(self.number)
-        message = Train(
-            assignment_id=assignment_id,
-            attempt=0,
-            trainees=(trainee,),
-            opponents=(),
-            agent_steps=1,
-            seed=0,
-            may_stop_early=True,
-        )
+        message = make_train(trainee, assignment_id=assignment_id, may_stop_early=True)
         tx.put_assignment(
             AssignmentRow(assignment_id=assignment_id, kind="train", message=message, metrics={})
         )
@@ -397,17 +364,11 @@ class RandomRows:
             Player(player=PlayerId(row.policy), weights=row.weights)
             for row in drawn[: len(self.world.setup.seats)]
         )
-        message = Evaluate(
-            assignment_id=AssignmentId(self.number),
-            attempt=0,
+        message = make_evaluate(
+            assignment_id=self.number,
             pairings=(Pairing(seating=Seating(players=players), num_matches=16),),
-            seed=0,
         )
-        tx.put_assignment(
-            AssignmentRow(
-                assignment_id=message.assignment_id, kind="evaluate", message=message, metrics={}
-            )
-        )
+        tx.put_assignment(make_assignment(message))
 
     def end(self, tx: Transaction) -> None:
         rows = list(tx.tables.assignments.values())
@@ -426,18 +387,17 @@ class RandomRows:
             st.lists(st.sampled_from(digests), min_size=2, max_size=2, unique=True)
         )
         wins = self.data.draw(st.integers(0, 16))
-        row = TallyRow(
-            sequence=tx.tables.num_tallies + 1,
-            assignment_id=AssignmentId(self.number),
-            kind="evaluate",
-            tally=Tally(
-                entrants=tuple(entrants),  # type: ignore[arg-type]
+        row = make_tally_row(
+            make_tally(
+                tuple(entrants),
+                (0, 1, wins, 0, 16 - wins),
                 matches=16,
-                pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=16 - wins),),
                 return_sum=(float(wins), float(16 - wins)),
                 return_sum_of_squares=(float(wins), float(16 - wins)),
                 length_sum=160,
             ),
+            tx.tables.num_tallies + 1,
+            assignment_id=self.number,
         )
         tx.add_tally(row)
         for folded in state.league.add_tally(row):
@@ -449,21 +409,10 @@ class RandomRows:
         tx.add_event(kind, row.policy, reason="unrated", marks=1, made=1)
 
 
-@cache
-def played_once(steps: int) -> World:
-    world = make_world(EAGER)
-    world.join()
-    world.join()
-    for _ in range(steps):
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
-        world.step()
-    return world
-
-
+@made_once
 def played(steps: int) -> World:
-    """Return a copy of a world after some steps of the rules."""
-    return copy.deepcopy(played_once(steps))
+    """Return a world after some steps of the rules."""
+    return make_world(EAGER, joined=2, steps=steps)
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -16,8 +16,7 @@ WITH_ROLES = {**DUEL, "populations": {"player": {"size": 6, "roles": {"main_expl
 @pytest.mark.parametrize("document", [DUEL, WITH_ROLES])
 @pytest.mark.slow
 def test_histories_and_members_are_those_that_all_rows_give(document: dict[str, object]) -> None:
-    world = make_world(document)
-    world.join()
+    world = make_world(document, joined=1)
     for _ in range(150):
         world.step()
         tables = world.state.tables

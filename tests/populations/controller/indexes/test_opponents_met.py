@@ -7,33 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.types import AssignmentId, Digest, Entrant, PolicyId
+from arena.types import Digest, Entrant
 from populations.controller.indexes.opponents_met import LATEST, Met
 from populations.league.payoff import Payoff
-from populations.records.rows import CheckpointRow
 from tests.populations.controller.test_lineups import training_tally
+from tests.populations.rows import make_checkpoint
 
 LINE = [Entrant(f"player/p000#{generation}") for generation in range(4)]
 NEVER = 1e12
 """A half-life in which nothing fades."""
 
 
-def checkpoint(name: str, *, policy: str, generation: int, agent_steps: int) -> CheckpointRow:
-    return CheckpointRow(
-        key=name,
-        digest=Digest(name),
-        weights_digest=Digest(name),
-        policy=PolicyId(policy),
-        generation=generation,
-        agent_steps=agent_steps,
-        learner_updates=0,
-        parent=None,
-        assignment_id=AssignmentId(1),
-    )
-
-
 ORIGINS = {
-    Digest(name): checkpoint(name, policy=policy, generation=generation, agent_steps=agent_steps)
+    Digest(name): make_checkpoint(
+        name, policy=policy, generation=generation, agent_steps=agent_steps
+    )
     for name, policy, generation, agent_steps in (
         ("a", "player/p001", 2, 500),
         ("b", "player/p002", 0, 900),

@@ -10,21 +10,17 @@ from populations.controller.indexes.pbt_members import KeptMembers, MemberIndex
 from populations.controller.state.state import make_state
 from populations.core import Member
 from populations.league.ratings import Ratings
-from tests.populations.controller.simulated import DUEL, make_world
+from tests.populations.controller.simulated import DUEL, by_rate, make_world
 
 
 def test_members_that_are_kept_are_those_made_anew() -> None:
-    world = make_world()
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-    world.join()
+    world = make_world(joined=1, learning=by_rate)
     for _ in range(80):
         world.step()
         state = world.state
         anew = make_state(state.config, state.setup, state.tables)
         anew.last_fit = state.last_fit
         assert members_of(state, "player", role="main") == members_of(anew, "player", role="main")
-        for learner in state.learners.values():
-            learner.last_heard_s = world.now_s
     assert world.events("exploited")
 
 

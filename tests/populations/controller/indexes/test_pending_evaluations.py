@@ -8,24 +8,15 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from arena.types import (
-    AssignmentId,
-    Digest,
-    Entrant,
-    Player,
-    PlayerId,
-    PolicyId,
-    Seat,
-    Seating,
-    WeightsRef,
-)
+from arena.types import Digest, Entrant, Player, PlayerId, Seat, Seating, WeightsRef
 from arena.wire.messages import Evaluate, Pairing
 from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.league.scheduling import noise_of
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
-from populations.records.rows import AssignmentRow, CheckpointRow
+from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, World, make_world
+from tests.populations.rows import make_assignment, make_checkpoint, make_evaluate
 
 SEATS = (
     Seat(name="player_0", side="player_0", population="player", agents=("player_0",)),
@@ -36,15 +27,13 @@ SEATS = (
 def held_back(steps: int) -> World:
     """A run whose ratings are not fitted any more from some moment on."""
     world = make_world(
-        {**DUEL, "populations": {"player": {"size": 24}}, "evaluation": {"share": 0.5}}
+        {**DUEL, "populations": {"player": {"size": 24}}, "evaluation": {"share": 0.5}},
+        joined=1,
+        steps=120,
     )
-    world.join()
-    for _ in range(120):
-        world.step()
     assert world.state.tables.ratings
     world.state.fitting = True  # by a worker thread that takes its time
-    for _ in range(steps):
-        world.step()
+    world.steps(steps)
     return world
 
 
@@ -79,15 +68,11 @@ def evaluation(number: int, first: str, second: str, *, matches: int) -> Assignm
         Seating(players=(seated(first), seated(second))),
         Seating(players=(seated(second), seated(first))),
     )
-    message = Evaluate(
-        assignment_id=AssignmentId(number),
-        attempt=1,
+    message = make_evaluate(
+        assignment_id=number,
         pairings=tuple(Pairing(seating=one, num_matches=matches // 2) for one in seatings),
-        seed=0,
     )
-    return AssignmentRow(
-        assignment_id=AssignmentId(number), kind="evaluate", message=message, metrics={}
-    )
+    return make_assignment(message)
 
 
 def test_each_pair_of_an_evaluation_is_foreseen_with_what_those_before_it_tell() -> None:
@@ -123,17 +108,7 @@ def test_what_matches_will_have_told_by_hand() -> None:
         return 0.0, variances[rated[1]]
 
     origins = {
-        Digest(child): CheckpointRow(
-            key=child,
-            digest=Digest(child),
-            weights_digest=Digest(child),
-            policy=PolicyId("player/p000"),
-            generation=0,
-            agent_steps=0,
-            learner_updates=0,
-            parent=Digest(parent),
-            assignment_id=AssignmentId(1),
-        )
+        Digest(child): make_checkpoint(child, parent=parent)
         for child, parent in {"c": "a", "d": "e", "e": "d"}.items()
     }
 

@@ -16,6 +16,7 @@ from populations.controller.indexes.player_strengths import (
 )
 from populations.controller.state.state import ControllerState
 from populations.ratings.model import Z95
+from tests.populations.controller.indexes.test_pending_evaluations import held_back
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 
@@ -47,10 +48,7 @@ def test_what_is_kept_is_what_would_be_made_anew(
 
 
 def test_ghosts_that_are_found_corrupt_are_not_looked_at() -> None:
-    world = make_world()
-    world.join()
-    for _ in range(40):
-        world.step()
+    world = make_world(joined=1, steps=40)
     state = world.state
     ghost = next(iter(state.tables.ghosts.values()))
     assert ghost.player in {known.player.player for known in evaluation_pool(state, None).players}
@@ -73,8 +71,7 @@ def ghosts_looked_at(state: ControllerState) -> set[PlayerId]:
 def test_the_best_rated_ghosts_are_looked_at_and_the_newest_where_few_are_rated(
     num_rated: int | None,
 ) -> None:
-    world = make_world({**DUEL, "stop": {"agent_steps_per_policy": 12_000}})
-    world.join()
+    world = make_world({**DUEL, "stop": {"agent_steps_per_policy": 12_000}}, joined=1)
     while world.state.phase == "training":
         world.step()
     state = world.state
@@ -110,21 +107,6 @@ def test_the_best_rated_ghosts_are_looked_at_and_the_newest_where_few_are_rated(
         ghost.player for ghost in [*best, *newest] if ghost.weights_digest not in standing
     }
     assert len(best) < len(rated) if num_rated is None else len(best) <= num_rated < len(ghosts)
-
-
-def held_back(steps: int) -> World:
-    """A run whose ratings are not fitted any more from some moment on."""
-    world = make_world(
-        {**DUEL, "populations": {"player": {"size": 24}}, "evaluation": {"share": 0.5}}
-    )
-    world.join()
-    for _ in range(120):
-        world.step()
-    assert world.state.tables.ratings
-    world.state.fitting = True  # by a worker thread that takes its time
-    for _ in range(steps):
-        world.step()
-    return world
 
 
 @pytest.mark.slow

@@ -44,9 +44,7 @@ def best_of(world: World) -> dict[PolicyId, CheckpointRow]:
 
 @pytest.mark.slow
 def test_the_best_rated_checkpoint_stays_when_a_policy_gets_worse() -> None:
-    world = make_world(DOCUMENT)
-    world.learning = collapsing
-    world.join()
+    world = make_world(DOCUMENT, joined=1, learning=collapsing)
     tables = world.state.tables
     for _ in range(600):
         for row in best_of(world).values():
@@ -70,8 +68,7 @@ def test_the_best_rated_checkpoint_stays_when_a_policy_gets_worse() -> None:
 
 
 def test_a_checkpoint_that_no_fit_has_covered_stays_until_one_has() -> None:
-    world = make_world(DOCUMENT)
-    world.join()
+    world = make_world(DOCUMENT, joined=1)
     while not world.state.tables.records:
         for learner in list(world.given):
             event = world.work(learner)
@@ -93,11 +90,7 @@ def test_a_checkpoint_that_no_fit_has_covered_stays_until_one_has() -> None:
 
 @pytest.mark.slow
 def test_a_resume_pins_the_same() -> None:
-    world = make_world(DOCUMENT)
-    world.learning = collapsing
-    world.join()
-    for _ in range(60):
-        world.step()
+    world = make_world(DOCUMENT, joined=1, learning=collapsing, steps=60)
     anew = make_state(world.state.config, world.state.setup, world.state.tables)
     for state in (world.state, anew):
         state.rated_pins.contenders = {}

@@ -8,7 +8,7 @@ from arena.types import PolicyId
 from arena.wire.messages import Train
 from populations.controller.indexes.training_queue import TrainingQueue
 from populations.records.rows import AssignmentRow, PolicyRow
-from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.controller.simulated import DUEL, TAG, World, by_rate, make_world, tag_spec
 
 
 def expected(world: World, *, population: str | None, of: str | None = None) -> PolicyRow | None:
@@ -46,7 +46,7 @@ def leases(world: World) -> set[PolicyId]:
 @pytest.mark.slow
 def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> None:
     world = make_world(TAG, tag_spec()) if is_tag else make_world({**DUEL, "learners": 3})
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.learning = by_rate
     names = ["predator", "prey"] if is_tag else ["player"]
     for name in names:
         world.join(populations=(name,))
@@ -71,6 +71,4 @@ def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> 
             if population is not None:
                 after = kept.next_of(population, world.state.tables, held_up=set(), limit=limit)
                 assert after == expected(world, population=population, of=population)
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
     assert len(seen) > 3

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from arena.checkpoints.manifest import Manifest
 from arena.types import PolicyId
-from arena.wire.messages import Evaluate, Failed, Finished, Train
+from arena.wire.messages import Evaluate, Finished, Train
 from populations.config.sections import AlertKind
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained, Window, entropy_bounds
@@ -32,12 +32,8 @@ from populations.pbt.selection import evidence_about
 from populations.pbt.settings import PbtConfig
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow, RunRow
 from tests.populations.controller.evolution.test_exploration import Broken
-from tests.populations.controller.simulated import (
-    DUEL,
-    SimpleLearner,
-    World,
-    make_world,
-)
+from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world
+from tests.populations.rows import make_failed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,8 +84,6 @@ def assignments(world: World, *, each: int) -> None:
     rows = world.state.tables.policies
     goal = {name: row.agent_steps + 500 * each for name, row in rows.items()}
     for _ in range(100 * each):
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
         if all(rows[name].agent_steps >= steps for name, steps in goal.items()):
             return
         world.step()
@@ -284,10 +278,7 @@ def test_learners_without_work_are_told_after_half_a_minute() -> None:
         world.join()
     assignments(world, each=1)
     assert not world.events("alert"), "that may pass"
-    for _ in range(32):
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
-        world.step()
+    world.steps(32)
     (event,) = world.events("alert")
     assert event.data["name"] == "learners_idle"
     assert "of 8 learners have nothing to do" in str(event.data["what"])
@@ -492,12 +483,8 @@ def test_who_is_quarantined_concerns_nobody_any_more() -> None:
             if isinstance(message, Train)
         )
         world.given[name].remove(given)
-        failed = Failed(
-            assignment_id=given.assignment_id,
-            attempt=given.attempt,
-            kind="non_finite",
-            reason="its loss is nan",
-            policy=PolicyId("player/p000"),
+        failed = make_failed(
+            given, kind="non_finite", reason="its loss is nan", policy="player/p000"
         )
         world.handle(AssignmentFailed(learner=name, failed=failed))
     assert world.events("quarantined")

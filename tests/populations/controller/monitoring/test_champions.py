@@ -19,9 +19,11 @@ from tests.populations.controller.simulated import DUEL, TAG, World, make_world,
 @pytest.fixture(scope="module")
 def world() -> World:
     """A run that is over."""
-    world = make_world({**DUEL, "evaluation": {"share": 0.5}})
-    world.learning = lambda trainee: 30.0 + 40.0 * int(trainee.policy[-1])
-    world.join()
+    world = make_world(
+        {**DUEL, "evaluation": {"share": 0.5}},
+        joined=1,
+        learning=lambda trainee: 30.0 + 40.0 * int(trainee.policy[-1]),
+    )
     world.run()
     return world
 
@@ -100,7 +102,6 @@ def test_each_population_has_its_own() -> None:
     world = make_world(TAG, tag_spec())
     world.join(populations=("predator",))
     world.join(populations=("prey",))
-    for _ in range(30):
-        world.step()
+    world.steps(30)
     populations = {event.data["population"] for event in world.events("champion")}
     assert populations == {"predator", "prey"} == set(world.state.champions)

@@ -24,11 +24,12 @@ from tests.populations.controller.simulated import (
     DUET,
     TAG,
     World,
+    by_rate,
     duet_spec,
+    fold,
     make_world,
     tag_spec,
 )
-from tests.populations.controller.state.test_state import fold
 
 Points = dict[str, list[tuple[int, Mapping[str, float]]]]
 
@@ -64,7 +65,7 @@ def noting_world(document: dict[str, object], spec: EnvironmentSpec | None = Non
 @pytest.fixture(scope="module")
 def played() -> NotingWorld:
     world = noting_world(PLAYED)
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.learning = by_rate
     world.join()
     world.join()
     world.run()

@@ -26,8 +26,7 @@ from tests.populations.controller.monitoring.test_curves import (
     noting_world,
     trained_steps,
 )
-from tests.populations.controller.simulated import World
-from tests.populations.controller.state.test_state import fold
+from tests.populations.controller.simulated import World, fold
 
 
 @dataclass(slots=True)

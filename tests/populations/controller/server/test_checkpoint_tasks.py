@@ -13,7 +13,7 @@ from arena.checkpoints.files import file_records, read_manifest
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
 from arena.checkpoints.publish import publish
 from arena.types import CheckpointRef, Digest, LearnerId, PolicyId
-from arena.wire.messages import Failed, Finished, Published, Train
+from arena.wire.messages import Published, Train
 from populations.controller.server.checkpoint_tasks import (
     HARMLESS_BYTES,
     MAX_GROWTH,
@@ -21,6 +21,7 @@ from populations.controller.server.checkpoint_tasks import (
     verify,
 )
 from populations.controller.state.events import AssignmentFailed, AssignmentFinished, Event
+from tests.populations.rows import make_failed, make_finished
 from tests.populations.small_run import SmallRun
 
 LEARNER = LearnerId("learner")
@@ -45,9 +46,7 @@ def assigned(run: SmallRun) -> tuple[Train, CheckpointRef]:
 
 def told(run: SmallRun, message: Train, key: str) -> AssignmentFailed:
     """What follows from a learner that calls a directory corrupt."""
-    failed = Failed(
-        assignment_id=message.assignment_id, attempt=1, kind="checkpoint", reason="x", key=key
-    )
+    failed = make_failed(message, kind="checkpoint", key=key)
     event = read_back(run.run_dir, LEARNER, failed, message)
     assert isinstance(event, AssignmentFailed)
     return event
@@ -60,7 +59,7 @@ def test_a_damaged_checkpoint_is_found_damaged(run: SmallRun, name: str) -> None
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     event = told(run, message, ref.key)
     assert name in str(event.damage)
-    assert event.failed.reason == "x"
+    assert event.failed.reason == "it broke"
 
 
 def test_a_missing_or_another_checkpoint_is_damage(run: SmallRun) -> None:
@@ -98,14 +97,7 @@ def verified(run: SmallRun, message: Train, ref: CheckpointRef, *, size_bytes: i
     published = Published(
         policy=P0, checkpoint=publish(run.run_dir, manifest=manifest, files=files)
     )
-    finished = Finished(
-        assignment_id=message.assignment_id,
-        attempt=1,
-        checkpoints=(published,),
-        tallies=(),
-        metrics={},
-        duration_s=1.0,
-    )
+    finished = make_finished(message, checkpoints=(published,))
     return verify(run.run_dir, LEARNER, finished, message)
 
 

@@ -36,6 +36,7 @@ from populations.records.aggregates import Row
 from populations.records.rows import ArchiveRow, AssignmentRow, EventRow
 from populations.storage.journal import Journal
 from tests.populations.controller.simulated import World, make_world
+from tests.populations.rows import make_finished
 
 LEARNER = LearnerId("learner-1")
 
@@ -254,17 +255,13 @@ def test_a_checkpoint_that_is_not_there_fails_its_assignment(tmp_path: Path) -> 
                 (trainee,) = message.trainees
                 digest = Digest("0" * 64)
                 key = checkpoint_key(trainee.policy, agent_steps=0, digest=digest)
-                finished = Finished(
-                    assignment_id=message.assignment_id,
-                    attempt=message.attempt,
+                finished = make_finished(
+                    message,
                     checkpoints=(
                         Published(
                             policy=trainee.policy, checkpoint=CheckpointRef(digest=digest, key=key)
                         ),
                     ),
-                    tallies=(),
-                    metrics={},
-                    duration_s=1.0,
                 )
                 self.script.append((learner, finished))
             return super().send(learner, message)

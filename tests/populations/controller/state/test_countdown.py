@@ -15,7 +15,7 @@ from populations.controller.state.clocks import Countdown
 from populations.controller.state.events import ControllerStarted, StopRequested
 from populations.controller.state.state import make_state
 from populations.records.rows import Json
-from tests.populations.controller.simulated import DUEL, World, make_world
+from tests.populations.controller.simulated import DUEL, World, made_once, make_world
 
 SHORT = {**DUEL, "stop": {"agent_steps_per_policy": 2000}}
 
@@ -36,10 +36,9 @@ def going_on(world: World, evaluation_only: Countdown | None) -> World:
     return world
 
 
+@made_once
 def finished() -> World:
-    world = make_world(SHORT)
-    world.join()
-    world.join()
+    world = make_world(SHORT, joined=2)
     world.run()
     assert world.state.tables.run.state == "finished"
     return world
@@ -102,9 +101,7 @@ def test_a_limit_in_seconds_counts_training_and_no_finals() -> None:
     def limited(seconds: float) -> dict[str, Any]:
         return {**DUEL, "stop": {"agent_steps_per_policy": None, "duration_s": seconds}}
 
-    world = make_world(limited(60.0))
-    world.join()
-    world.join()
+    world = make_world(limited(60.0), joined=2)
     world.run()
     first = world.state.tables.run
     assert first.closing_s > 5.0
@@ -144,9 +141,7 @@ def test_a_second_time_takes_the_place_of_the_first_in_the_reason() -> None:
 
 
 def test_open_training_and_decisions_of_pbt_wait_for_an_epoch_that_trains() -> None:
-    world = make_world(SHORT)
-    world.join()
-    world.join()
+    world = make_world(SHORT, joined=2)
     while world.state.tables.run.training_assignments < 4:
         world.step()
     tables = world.state.tables
@@ -173,8 +168,7 @@ def test_open_training_and_decisions_of_pbt_wait_for_an_epoch_that_trains() -> N
 
 def test_a_stop_ends_it_at_once() -> None:
     world = going_on(finished(), Countdown(duration_s=1e6))
-    for _ in range(5):
-        world.step()
+    world.steps(5)
     world.handle(StopRequested(reason="interrupted by SIGINT"))
     world.run()
     run = world.state.tables.run

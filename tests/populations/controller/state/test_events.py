@@ -10,8 +10,8 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
-from arena.types import Digest, LearnerId, PlayerId, PolicyId
-from arena.wire.messages import Failed, Heartbeat
+from arena.types import LearnerId, PlayerId, PolicyId
+from arena.wire.messages import Heartbeat
 from populations.controller.machine import handle
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.controller.state import events
@@ -37,8 +37,9 @@ from populations.controller.state.events import (
 )
 from populations.core import Exploration
 from populations.hooks.findings import Finding
-from populations.records.rows import CheckpointRow, EventRow, GhostRow, Json
+from populations.records.rows import CheckpointRow, EventRow, Json
 from tests.populations.controller.simulated import World, make_world
+from tests.populations.rows import make_checkpoint, make_failed, make_ghost
 
 KINDS: tuple[type[Event], ...] = get_args(Event)
 FIRST = LearnerId("learner-1")
@@ -70,12 +71,7 @@ def finished(world: World) -> tuple[Event, Callable[[], object]]:
 
 def failed(world: World) -> tuple[Event, Callable[[], object]]:
     message = world.given[FIRST][0]
-    said = Failed(
-        assignment_id=message.assignment_id,
-        attempt=message.attempt,
-        kind="error",
-        reason="it broke",
-    )
+    said = make_failed(message)
     event = AssignmentFailed(learner=FIRST, failed=said)
     return event, lambda: len(world.events("assignment_failed")) == 1
 
@@ -119,15 +115,12 @@ def explored(world: World) -> tuple[Event, Callable[[], object]]:
 
 def with_checkpoint(world: World) -> CheckpointRow:
     """Put a checkpoint into the tables, as one that is to be removed."""
-    row = CheckpointRow(
-        key="populations/player/p000/000000001000-00000000",
-        digest=Digest("0" * 64),
-        weights_digest=Digest("1" * 64),
+    row = make_checkpoint(
+        "populations/player/p000/000000001000-00000000",
+        digest="0" * 64,
+        weights_digest="1" * 64,
         policy=POLICY,
-        generation=0,
         agent_steps=1000,
-        learner_updates=1,
-        parent=None,
         assignment_id=next(iter(world.state.tables.assignments)),
         state="doomed",
     )
@@ -143,12 +136,10 @@ def removed(world: World) -> tuple[Event, Callable[[], object]]:
 
 def linked(world: World) -> tuple[Event, Callable[[], object]]:
     row = with_checkpoint(world)
-    ghost = GhostRow(
+    ghost = make_ghost(
+        POLICY,
+        1000,
         player=GHOST,
-        policy=POLICY,
-        population="player",
-        agent_steps=1000,
-        generation=0,
         weights_digest=row.weights_digest,
         key="populations/player/p000/ghosts/000000001000-00000000",
         checkpoint=row.key,

@@ -6,42 +6,26 @@ from collections.abc import Mapping
 
 import pytest
 
-from arena.types import AssignmentId, Digest, Entrant, PairScore, Tally
-from arena.wire.messages import Train, Trainee
+from arena.types import Digest, Entrant, PairScore, Tally
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.phases import limit_reached
 from populations.controller.state.goals import goal_reached, has_reached_evaluation, unreported
 from populations.controller.state.state import ControllerState
-from populations.records.rows import AssignmentRow, CheckpointRow, PolicyRow, TallyRow
+from populations.records.rows import AssignmentRow, PolicyRow
 from tests.populations.controller.simulated import DUEL, make_world
+from tests.populations.rows import (
+    make_assignment,
+    make_checkpoint,
+    make_tally_row,
+    make_train,
+    make_trainee,
+)
 
 
 def told(state: ControllerState, policy: PolicyRow, metrics: Mapping[str, float]) -> AssignmentRow:
-    trainee = Trainee(
-        policy=policy.policy,
-        generation=policy.generation,
-        agent_steps=0,
-        learner_updates=0,
-        checkpoint=None,
-        hyperparameters={},
-    )
-    message = Train(
-        assignment_id=AssignmentId(1),
-        attempt=1,
-        trainees=(trainee,),
-        opponents=(),
-        agent_steps=1,
-        seed=1,
-        may_stop_early=False,
-    )
-    return AssignmentRow(
-        assignment_id=message.assignment_id,
-        kind="train",
-        status="finished",
-        message=message,
-        agent_steps=100,
-        metrics=metrics,
-    )
+    trainee = make_trainee(policy.policy, generation=policy.generation)
+    message = make_train(trainee)
+    return make_assignment(message, status="finished", agent_steps=100, metrics=metrics)
 
 
 @pytest.mark.parametrize(
@@ -51,9 +35,7 @@ def told(state: ControllerState, policy: PolicyRow, metrics: Mapping[str, float]
 def test_a_score_against_a_bot_ends_the_run(members: str, score: float) -> None:
     goal = {"player": "bot:random", "score": score}
     stop = {"evaluation": goal, "members": members, "agent_steps_per_policy": 10**9}
-    world = make_world({**DUEL, "stop": stop})
-    world.join()
-    world.join()
+    world = make_world({**DUEL, "stop": stop}, joined=2)
     world.run()
     run = world.state.tables.run
     assert run.state == "finished"
@@ -79,16 +61,8 @@ def test_early_losses_leave_the_bound_when_newer_weights_win(
     policy = next(iter(state.tables.policies.values()))
     digests = [Digest(f"{number:064x}") for number in range(10)]
     made = {
-        digest: CheckpointRow(
-            key=digest,
-            policy=policy.policy,
-            generation=policy.generation,
-            agent_steps=number,
-            learner_updates=0,
-            digest=digest,
-            weights_digest=digest,
-            parent=None,
-            assignment_id=AssignmentId(0),
+        digest: make_checkpoint(
+            digest, policy=policy.policy, generation=policy.generation, agent_steps=number
         )
         for number, digest in enumerate(digests)
     }
@@ -104,9 +78,7 @@ def test_early_losses_leave_the_bound_when_newer_weights_win(
             return_sum_of_squares=(0.0, 0.0),
             length_sum=1,
         )
-        row = TallyRow(
-            sequence=number, assignment_id=AssignmentId(number), kind="evaluate", tally=tally
-        )
+        row = make_tally_row(tally, number)
         if tally.matches:
             state.goals.add_tally(row, made)
     assert has_reached_evaluation(state, policy) == is_reached
@@ -118,16 +90,8 @@ def test_one_game_that_is_repeated_reaches_no_goal() -> None:
     world = make_world({**DUEL, "stop": {"evaluation": {"player": "bot:random", "score": 0.9}}})
     policy = next(iter(world.state.tables.policies.values()))
     digest = Digest("1" * 64)
-    made = CheckpointRow(
-        key=digest,
-        policy=policy.policy,
-        generation=policy.generation,
-        agent_steps=1,
-        learner_updates=0,
-        digest=digest,
-        weights_digest=digest,
-        parent=None,
-        assignment_id=AssignmentId(0),
+    made = make_checkpoint(
+        digest, policy=policy.policy, generation=policy.generation, agent_steps=1
     )
     matches = {}
     for repeats_games in (False, True):
@@ -144,9 +108,7 @@ def test_one_game_that_is_repeated_reaches_no_goal() -> None:
                 length_sum=1,
                 distinct=1,
             )
-            row = TallyRow(
-                sequence=number, assignment_id=AssignmentId(number), kind="evaluate", tally=tally
-            )
+            row = make_tally_row(tally, number)
             goals.add_tally(row, {digest: made})
         met = goals.met(policy)
         assert met is not None

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from arena.types import AssignmentId, LearnerId
-from arena.wire.messages import Evaluate, Failed, Heartbeat, Hello, Train
+from arena.wire.messages import Evaluate, Heartbeat, Hello, Train
 from populations.controller.state.events import AssignmentFailed, LearnerLeft, Ticked
 from populations.controller.state.leases import (
     STALL_GAPS,
@@ -21,6 +21,7 @@ from populations.controller.state.leases import (
 )
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import World, make_world
+from tests.populations.rows import make_failed
 
 
 def status(world: World, assignment_id: AssignmentId) -> str:
@@ -51,11 +52,9 @@ def first_lease(world: World, learner: LearnerId) -> Train | Evaluate:
 def fail(world: World, learner: LearnerId, *, kind: str = "error") -> AssignmentId:
     """Let a learner fail what it runs."""
     message = world.given[learner].pop(0)
-    failed = Failed(
-        assignment_id=message.assignment_id,
-        attempt=message.attempt,
+    failed = make_failed(
+        message,
         kind=kind,
-        reason="it broke",
         policy=message.trainees[0].policy if isinstance(message, Train) else None,
     )
     world.handle(AssignmentFailed(learner=learner, failed=failed))

@@ -75,10 +75,7 @@ def test_a_try_that_succeeds_ends_it_and_one_before_it_does_not() -> None:
 
 
 def test_ghosts_that_were_refused_are_linked_again_first() -> None:
-    world = make_world()
-    world.join()
-    for _ in range(10):
-        world.step()
+    world = make_world(joined=1, steps=10)
     ghost = next(iter(world.state.tables.ghosts.values()))
     refused(world, ghosts=(ghost.player,))
     assert pauses.is_unlinked(world.state, ghost.key)

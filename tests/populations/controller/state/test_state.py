@@ -9,7 +9,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, LearnerId, Player, PlayerId, WeightsRef
-from arena.wire.messages import Evaluate, Failed, Train
+from arena.wire.messages import Evaluate, Train
 from populations.config.run_config import validate_config
 from populations.controller.assignments.failures import set_aside
 from populations.controller.evaluation.finals import TOURNAMENT_MATCHES
@@ -26,86 +26,21 @@ from populations.controller.state.events import (
 from populations.controller.state.state import external_players, make_state
 from populations.league.standings import standings
 from populations.matchmaking.external_players import ExternalPlayer
-from populations.records.aggregates import PairRow, RecordRow, Row
-from populations.records.rows import (
-    AssignmentRow,
-    CheckpointRow,
-    Deletion,
-    GameRow,
-    GenerationRow,
-    GhostRow,
-    PolicyRow,
-    RatingsRow,
-    RunRow,
-    TallyRow,
+from populations.records.rows import AssignmentRow, PolicyRow, TallyRow
+from tests.populations.controller.simulated import (
+    DUEL,
+    TAG,
+    World,
+    by_rate,
+    fold,
+    make_world,
+    tag_spec,
 )
-from populations.records.tables import Tables
-from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
-
-
-def fold(rows: list[Row]) -> Tables:
-    """What a journal that committed these rows would load."""
-    run = next(row for row in rows if isinstance(row, RunRow))
-    tables = Tables(
-        run=run,
-        policies={},
-        checkpoints={},
-        ghosts={},
-        generations={},
-        assignments={},
-        ratings={},
-        num_events=0,
-    )
-    for row in rows:
-        match row:
-            case RunRow():
-                tables.run = row
-            case PolicyRow():
-                tables.policies[row.policy] = row
-            case CheckpointRow():
-                tables.checkpoints[row.key] = row
-            case GhostRow():
-                tables.ghosts[row.player] = row
-            case GenerationRow():
-                tables.generations[row.entrant] = row
-            case GameRow():
-                tables.games[row.game] = row
-            case RatingsRow():
-                tables.ratings[row.population] = row
-            case AssignmentRow() if row.status == "queued":
-                tables.assignments[row.assignment_id] = row
-            case AssignmentRow():
-                tables.assignments.pop(row.assignment_id, None)
-            case TallyRow():
-                tables.num_tallies = row.sequence
-                if row.kind == "evaluate":
-                    tables.last_evaluation_sequence = row.sequence
-            case RecordRow():
-                tables.records[row.key] = row
-            case PairRow():
-                tables.pairs[row.key] = row
-            case Deletion(row=CheckpointRow() as checkpoint):
-                del tables.checkpoints[checkpoint.key]
-            case Deletion(row=GhostRow() as ghost):
-                del tables.ghosts[ghost.player]
-            case Deletion(row=GenerationRow() as generation):
-                del tables.generations[generation.entrant]
-            case Deletion(row=GameRow() as game):
-                del tables.games[game.game]
-            case Deletion(row=RecordRow() as record):
-                del tables.records[record.key]
-            case Deletion(row=PairRow() as pair):
-                del tables.pairs[pair.key]
-            case _:
-                tables.num_events += 1
-    return tables
+from tests.populations.rows import make_failed
 
 
 def test_a_run_trains_evaluates_snapshots_evolves_and_ends() -> None:
-    world = make_world()
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-    world.join()
-    world.join()
+    world = make_world(joined=2, learning=by_rate)
     world.run()
     run = world.state.tables.run
     assert run.state == "finished"
@@ -117,16 +52,13 @@ def test_a_run_trains_evaluates_snapshots_evolves_and_ends() -> None:
 
 
 def test_state_in_memory_equals_the_committed_rows_after_every_event() -> None:
-    world = make_world()
-    world.join()
+    world = make_world(joined=1)
     world.run()
     assert fold(world.committed) == world.state.tables
 
 
 def test_an_exploit_takes_the_donors_checkpoint_and_keeps_the_policys_own_counters() -> None:
-    world = make_world()
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-    world.join()
+    world = make_world(joined=1, learning=by_rate)
     before: dict[str, PolicyRow] = {}
     for _ in range(400):
         before = dict(world.state.tables.policies)  # type: ignore[arg-type]
@@ -147,10 +79,7 @@ def test_an_exploit_takes_the_donors_checkpoint_and_keeps_the_policys_own_counte
 
 
 def test_the_next_assignment_after_an_exploit_starts_from_the_donors_checkpoint() -> None:
-    world = make_world()
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-    world.join()
-    world.join()
+    world = make_world(joined=2, learning=by_rate)
     world.run()
     exploits = {event.subject: event for event in world.events("exploited")}
     assert exploits
@@ -169,10 +98,7 @@ def test_the_next_assignment_after_an_exploit_starts_from_the_donors_checkpoint(
 
 @pytest.mark.slow
 def test_a_policy_is_never_in_two_open_assignments() -> None:
-    world = make_world()
-    world.join()
-    world.join()
-    world.join()
+    world = make_world(joined=3)
     for _ in range(60):
         world.step()
         trainees = [
@@ -272,8 +198,7 @@ def test_three_crashes_on_one_checkpoint_quarantine_a_policy_and_the_run_goes_on
     document = {**DUEL, "learners": 1}
     world = make_world(document)
     learner = world.join()
-    for _ in range(20):
-        world.step()
+    world.steps(20)
     victim = next(iter(world.state.tables.policies))
     for _ in range(200):
         queue = world.given[learner]
@@ -283,12 +208,7 @@ def test_three_crashes_on_one_checkpoint_quarantine_a_policy_and_the_run_goes_on
         message = queue[0]
         if isinstance(message, Train) and message.trainees[0].policy == victim:
             queue.pop(0)
-            failed = Failed(
-                assignment_id=message.assignment_id,
-                attempt=message.attempt,
-                kind="error",
-                reason="boom",
-            )
+            failed = make_failed(message)
             world.handle(AssignmentFailed(learner=learner, failed=failed))
         else:
             world.step()
@@ -297,8 +217,7 @@ def test_three_crashes_on_one_checkpoint_quarantine_a_policy_and_the_run_goes_on
     assert [event.subject for event in world.events("quarantined")] == [victim]
     other = next(p for p in world.state.tables.policies.values() if p.policy != victim)
     steps = other.agent_steps
-    for _ in range(40):
-        world.step()
+    world.steps(40)
     assert world.state.tables.policies[other.policy].agent_steps > steps
 
 
@@ -343,10 +262,7 @@ def test_processes_that_never_say_hello_fail_the_run() -> None:
 
 
 def test_a_stop_request_ends_with_everything_saved_and_the_run_resumable() -> None:
-    world = make_world()
-    world.join()
-    for _ in range(10):
-        world.step()
+    world = make_world(joined=1, steps=10)
     world.handle(StopRequested(reason="interrupted by SIGINT"))
     world.run()
     assert world.state.tables.run.state == "stopped"
@@ -367,9 +283,7 @@ def test_a_learner_with_another_configuration_is_refused() -> None:
 @pytest.mark.slow
 def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
     document = {**DUEL, "evaluation": {"share": 0.05}, "stop": {"agent_steps_per_policy": 20000}}
-    world = make_world(document)
-    world.join()
-    world.join()
+    world = make_world(document, joined=2)
     world.run()
     # The share is that of training; what finals may take is a bound of its own.
     (stopped,) = world.events("training_stopped")
@@ -386,16 +300,11 @@ def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
 def test_an_evaluation_has_a_match_for_every_environment(num_envs: int, at_most: int) -> None:
     environment = {"id": "tests.duel:env", "num_envs": num_envs}
     # A share that so many matches make up for.
-    world = make_world({**DUEL, "environment": environment, "evaluation": {"share": 0.1}})
-    world.join()
+    world = make_world({**DUEL, "environment": environment, "evaluation": {"share": 0.1}}, joined=1)
     for _ in range(30):
         if world.state.phase == "training":
             world.step()
-    evaluations = [
-        row.message
-        for row in world.committed
-        if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate)
-    ]
+    evaluations = world.messages(Evaluate)
     assert evaluations
     for message in evaluations:
         if list(validated_by(world.state, iter([message]))):
@@ -417,19 +326,10 @@ def test_a_deterministic_run_decides_the_same_with_kills_and_resumes(
     kill_at: tuple[int, ...],
 ) -> None:
     document = {**DUEL, "deterministic": True, "evaluation": {"share": 0.3}}
-    plain = make_world(document)
-    plain.join()
+    plain = make_world(document, joined=1)
     plain.run()
-    world = make_world(document)
-    world.join()
-    for step in range(2000):
-        if world.over:
-            break
-        if step in kill_at:
-            _restart(world)
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
-        world.step()
+    world = make_world(document, joined=1)
+    world.run(kill_at=kill_at)
     assert decisions(world) == decisions(plain)
     assert [row.tally for row in world.committed if isinstance(row, TallyRow)] == [
         row.tally for row in plain.committed if isinstance(row, TallyRow)
@@ -441,22 +341,9 @@ def test_a_deterministic_run_decides_the_same_with_kills_and_resumes(
     }
 
 
-def _restart(world: World) -> None:
-    """Controller and learners die; another controller loads what was committed."""
-    from populations.controller.state.events import ControllerStarted
-
-    world.questions.clear()
-    world.state = make_state(world.state.config, world.setup, fold(world.committed))
-    world.given.clear()
-    world.fits.clear()
-    world.handle(ControllerStarted())
-    world.join()
-
-
 @pytest.mark.slow
 def test_assignment_ids_are_never_given_twice() -> None:
-    world = make_world()
-    world.join()
+    world = make_world(joined=1)
     world.run()
     finished = [
         row.assignment_id
@@ -517,9 +404,8 @@ def test_a_corrupt_checkpoint_is_set_aside_and_its_policy_goes_on_from_an_older_
     assert trainee is not None
     assert ref is not None
     queue.pop(0)
-    failed = Failed(
-        assignment_id=message.assignment_id,
-        attempt=message.attempt,
+    failed = make_failed(
+        message,
         kind="checkpoint",
         reason="weights.safetensors: sha256 differs",
         policy=trainee.policy,
@@ -541,10 +427,7 @@ def test_a_corrupt_checkpoint_is_set_aside_and_its_policy_goes_on_from_an_older_
 
 
 def test_what_the_last_fit_knows_of_differences_outlasts_a_merge() -> None:
-    world = make_world()
-    world.join()
-    for _ in range(40):
-        world.step()
+    world = make_world(joined=1, steps=40)
     state = world.state
     row, known = state.tables.ratings["player"], state.ratings("player")
     assert known.spread is not None

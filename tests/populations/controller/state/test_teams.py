@@ -9,24 +9,30 @@ from msgspec.structs import replace
 
 from arena.errors import ConfigError
 from arena.types import Digest, Entrant, PolicyId, trainee_entrant
-from arena.wire.messages import Evaluate, Failed, Train
+from arena.wire.messages import Evaluate, Train
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.failures import set_aside
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.events import AssignmentFailed
 from populations.league.standings import champion, standings
 from populations.records.rows import AssignmentRow, TallyRow
-from tests.populations.controller.eager import kill_with_everything_pending, transaction
-from tests.populations.controller.simulated import DUET, World, duet_spec, make_config, make_world
-from tests.populations.controller.state.test_state import decisions, fold
+from tests.populations.controller.eager import transaction
+from tests.populations.controller.simulated import (
+    DUET,
+    World,
+    by_rate,
+    duet_spec,
+    fold,
+    make_config,
+    make_world,
+)
+from tests.populations.controller.state.test_state import decisions
+from tests.populations.rows import make_failed
 
 
 def duet_world(**sections: object) -> World:
     """A world in which learning rates make a difference, so that teams exploit."""
-    world = make_world({**DUET, "seed": 3, **sections}, duet_spec())
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-    world.join()
-    return world
+    return make_world({**DUET, "seed": 3, **sections}, duet_spec(), joined=1, learning=by_rate)
 
 
 def finished_run() -> World:
@@ -43,13 +49,7 @@ def duet() -> World:
 
 
 def trained(world: World) -> list[Train]:
-    return [
-        row.message
-        for row in world.committed
-        if isinstance(row, AssignmentRow)
-        and row.status == "finished"
-        and isinstance(row.message, Train)
-    ]
+    return world.messages(Train, "finished")
 
 
 def index_of(player: str) -> str:
@@ -176,15 +176,7 @@ def test_a_deterministic_run_of_teams_survives_kills(kill_at: tuple[int, ...]) -
     plain = duet_world(**sections)
     plain.run()
     world = duet_world(**sections)
-    for step in range(2000):
-        if world.over:
-            break
-        if step in kill_at:
-            world.fits.clear()
-            kill_with_everything_pending(world)
-        for learner in world.state.learners.values():
-            learner.last_heard_s = world.now_s
-        world.step()
+    world.run(kill_at=kill_at)
     assert decisions(world) == decisions(plain) != []
     assert [row.tally for row in world.committed if isinstance(row, TallyRow)] == [
         row.tally for row in plain.committed if isinstance(row, TallyRow)
@@ -198,17 +190,9 @@ def fail_training(world: World, *, kind: str) -> Train:
         for learner, queue in world.given.items():
             if queue and isinstance(message := queue[0], Train) and message.agent_steps:
                 queue.pop(0)
-                failed = Failed(
-                    assignment_id=message.assignment_id,
-                    attempt=message.attempt,
-                    kind=kind,
-                    reason="it broke",
-                    policy=message.trainees[1].policy,
-                )
+                failed = make_failed(message, kind=kind, policy=message.trainees[1].policy)
                 world.handle(AssignmentFailed(learner=learner, failed=failed))
                 return message
-        for known in world.state.learners.values():
-            known.last_heard_s = world.now_s
         world.step()
     raise AssertionError("nobody trains")
 

@@ -29,8 +29,7 @@ def test_a_row_is_in_the_tables_in_the_index_and_among_the_rows_at_once() -> Non
 
 
 def test_of_the_run_and_of_an_assignment_only_the_last_row_is_committed() -> None:
-    world = make_world()
-    world.join()
+    world = make_world(joined=1)
     open_row = next(iter(world.state.tables.assignments.values()))
     tx, seen = recorded(world)
     tx.count(matches=2)
@@ -48,8 +47,7 @@ def test_of_the_run_and_of_an_assignment_only_the_last_row_is_committed() -> Non
 
 
 def test_only_open_assignments_are_in_memory() -> None:
-    world = make_world()
-    world.join()
+    world = make_world(joined=1)
     tables = world.state.tables
     row = next(iter(tables.assignments.values()))
     tx, _ = recorded(world)
