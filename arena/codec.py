@@ -241,18 +241,13 @@ def to_json(value: msgspec.Struct, *, indent: int | None = None) -> str:
     return text if indent is None else msgspec.json.format(text, indent=indent)
 
 
-def from_json(data: bytes | str, kind: type[T], *, unfolds: bool = False) -> T:
+def from_json(data: bytes, kind: type[T]) -> T:
     """Return the value in JSON from anywhere.
-
-    Args:
-        data: The JSON.
-        kind: Type of the value.
-        unfolds: Whether a list may be in its shorter form.
 
     Raises:
         DecodeError: If the bytes are anything else.
     """
-    hooks = _Hooks(MAX_CONTAINERS, unfolds=unfolds)
+    hooks = _Hooks(MAX_CONTAINERS, unfolds=False)
     try:
         plain = json.loads(data, object_pairs_hook=hooks.map, parse_constant=_refuse)
     except DecodeError:
@@ -266,10 +261,9 @@ def _refuse(constant: str) -> Plain:
     raise DecodeError("a number is not finite")
 
 
-def prefix(data: bytes | str) -> str:
+def prefix(data: bytes) -> str:
     """Return the first bytes in hexadecimal, for logs."""
-    start = data[:_PREFIX_BYTES]
-    return (start.encode(errors="replace") if isinstance(start, str) else bytes(start)).hex()
+    return bytes(data[:_PREFIX_BYTES]).hex()
 
 
 def _checked(plain: Plain, kind: type[T] | UnionType, *, natives: tuple[type, ...] = ()) -> T:

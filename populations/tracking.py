@@ -16,7 +16,6 @@ import tempfile
 import time
 import traceback
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -145,9 +144,17 @@ def _show(tracker: Tracker, game: str, settings: TrackerSettings) -> str:
 
 def open_tracker(name: str, run: TrackedRun) -> Tracker:
     """Import a tracker, which takes seconds, and go on with the run in it."""
-    module = import_module(f"arena.metrics.{name}_tracker")
-    made: Tracker = getattr(module, f"{name.capitalize()}Tracker")(run)
-    return made
+    if name == "wandb":
+        from arena.metrics.wandb_tracker import WandbTracker
+
+        return WandbTracker(run)
+    if name == "mlflow":
+        from arena.metrics.mlflow_tracker import MlflowTracker
+
+        return MlflowTracker(run)
+    from arena.metrics.trackio_tracker import TrackioTracker
+
+    return TrackioTracker(run)
 
 
 class Feed:

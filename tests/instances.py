@@ -54,7 +54,9 @@ def of_type(kind: Any, bounds: Meta | None = None) -> st.SearchStrategy[Any]:
         case origin if is_union(kind):
             return st.one_of([of_type(one) for one in arguments])
         case origin if origin is tuple:
-            return st.lists(of_type(arguments[0]), max_size=3).map(tuple)
+            item = of_type(arguments[0])
+            # What repeats in a long list is written once.
+            return st.lists(item, max_size=3).map(tuple) | item.map(lambda one: (one,) * 20)
         case origin if origin in (dict, Mapping):
             return st.dictionaries(of_type(arguments[0]), of_type(arguments[1]), max_size=3)
     bounds = bounds or Meta()

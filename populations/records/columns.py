@@ -12,14 +12,12 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 import numpy as np
 
-from arena.codec import folded, from_json
-from arena.errors import DecodeError
+from arena.codec import folded
 from arena.types import Entrant
 
 Annotation = Any
@@ -210,14 +208,14 @@ def json_reader(kind: Annotation) -> Callable[[str], Plain]:
     Whole numbers have 64 bits. The function raises ValueError for other texts.
     """
     read = msgspec.json.Decoder(kind).decode
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        # A list in it may be in its shorter form.
-        read = partial(from_json, kind=kind, unfolds=True)
+    is_folded = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
     def decode(text: str) -> Plain:
         try:
+            if is_folded:
+                return msgspec.convert(json.loads(text, object_hook=_unfolded), kind)
             return read(text)
-        except (DecodeError, msgspec.DecodeError) as error:
+        except msgspec.DecodeError as error:
             raise ValueError(str(error)) from None
 
     return decode
@@ -226,6 +224,16 @@ def json_reader(kind: Annotation) -> Callable[[str], Plain]:
 def _origin(annotation: Annotation) -> object:
     """Return ``tuple`` of ``tuple[int, ...]``, ``Literal`` of a Literal, a union of ``X | Y``."""
     return get_origin(annotation)
+
+
+def _unfolded(data: dict[str, Plain]) -> Plain:
+    """Return the list that different items and their places stand for; anything else as it is."""
+    items, index = data.get("items"), data.get("index")
+    if len(data) != 2 or type(items) is not list or type(index) is not list:
+        return data
+    if any(type(place) is not int or not 0 <= place < len(items) for place in index):
+        raise ValueError(f"index: must be places among {len(items)} items")
+    return [items[place] for place in index]
 
 
 def bare(annotation: Annotation) -> Annotation:

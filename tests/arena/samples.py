@@ -13,7 +13,7 @@ from arena.core import Actor, ActorInput, ActorOutput, Algorithm, AlgorithmOutpu
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
+from arena.envs.make import OnFault, make_batched_env
 from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import populations_of
 from arena.envs.spaces.actions import ActionLayout
@@ -188,6 +188,7 @@ def make_env(
     populations: Mapping[str, tuple[str, ...]] | None = None,
     launch_directory: str = ASSETS,
     config: Mapping[str, Any] | None = None,
+    on_fault: OnFault = None,
     **options: Any,
 ) -> BatchedEnv:
     """Environments in which each agent is a side, and agents with equal spaces a population.
@@ -204,5 +205,6 @@ def make_env(
             num_envs=num_envs,
             launch_directory=launch_directory,
             **options,
-        )
+        ),
+        on_fault=on_fault,
     )

@@ -86,8 +86,8 @@ class Error(Part, frozen=True, kw_only=True):
             the configuration, or any other.
         text: Text of the error.
         traceback: Its traceback.
-        stage: Of a fault: as for `arena.envs.one_by_one.envs.Faults.bear`.
-        num_played: As there, of the share.
+        stage: Stage of a fault, as for `arena.envs.one_by_one.envs.Faults.bear`.
+        num_played: Number of steps, as there, of the share.
     """
 
     kind: ErrorKind
