@@ -140,7 +140,7 @@ BREAKS: dict[str, tuple[Callable[[SmallRun], object], str]] = {
     "run's exploits": (change_run(exploits=1), "exploits is 1"),
     "assignment given out twice": (change_run(next_assignment=6), "next_assignment is 6"),
     "match counted twice": (lambda run: tally_with(run, wins=3), r"\(3, 1, 2\) of 5"),
-    "negative wins": (lambda run: tally_with(run, wins=-1, draws=4), "wins: must be|wins.*>= 0"),
+    "negative wins": (lambda run: tally_with(run, wins=-1, draws=4), "wins"),
     "seat that is not there": (lambda run: tally_with(run, second=2), "seats 0 and 2 of 2"),
     "gap": (skip_a_tally, "gaps"),
     "orphan tally": (orphan_tally, "never decided"),
