@@ -56,7 +56,7 @@ def of_type(kind: Any, bounds: Meta | None = None) -> st.SearchStrategy[Any]:
         case origin if origin is tuple:
             item = of_type(arguments[0])
             # What repeats in a long list is written once.
-            return st.lists(item, max_size=3).map(tuple) | item.map(lambda one: (one,) * 20)
+            return st.lists(item, max_size=3).map(tuple) | item.map(lambda one: (one,) * 16)
         case origin if origin in (dict, Mapping):
             return st.dictionaries(of_type(arguments[0]), of_type(arguments[1]), max_size=3)
     bounds = bounds or Meta()

@@ -188,15 +188,22 @@ def to_json(value: object) -> str:
 
 def _as_plain(value: object) -> object:
     if isinstance(value, msgspec.Struct):
-        # All fields: a later release may have other defaults. A list of many equal players takes a
-        # page of the journal, their places a line.
-        return {
-            name: (isinstance(item, tuple) and folded(item)) or item
-            for name, item in msgspec.structs.asdict(value).items()
-        }
+        # All fields: a later release may have other defaults.
+        return {name: _shorter(item) for name, item in msgspec.structs.asdict(value).items()}
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not plain data")
+
+
+def _shorter(item: Plain) -> Plain:
+    """Return a list of many equal players as a line: as it is, it takes a page of the journal."""
+    if not isinstance(item, tuple):
+        return item
+    try:
+        return folded(item) or item
+    except TypeError:
+        # Trainees have hyperparameters, which have no hash.
+        return item
 
 
 _ENCODER = json.JSONEncoder(default=_as_plain, allow_nan=False, separators=(",", ":"))
