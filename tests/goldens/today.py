@@ -10,12 +10,12 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from arena.envs.batched.batch import GameBatch
 from arena.envs.pettingzoo.batch import PettingZooBatch
