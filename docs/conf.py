@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
+from typing import Annotated, NewType, get_args, get_origin
 
 from sphinx.application import Sphinx
 
@@ -14,6 +15,7 @@ ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))
 
 import arena  # noqa: E402 - after the path
+from arena import types  # noqa: E402
 
 project = "Arena"
 author = "The Arena authors"
@@ -54,6 +56,14 @@ toc_object_entries = False
 # Types of other projects, and Arena's own that are not public, are shown without a link. Every
 # other reference must resolve.
 nitpick_ignore_regex = [("py:.*", ".*")]
+
+
+# Patterns of ids would be read as markup.
+for name, kind in list(vars(types).items()):
+    if isinstance(kind, NewType) and get_origin(kind.__supertype__) is Annotated:
+        kind.__supertype__ = get_args(kind.__supertype__)[0]
+    elif get_origin(kind) is Annotated:
+        setattr(types, name, get_args(kind)[0])
 
 
 def copy_benchmarks(_app: Sphinx) -> None:
