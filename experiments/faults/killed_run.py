@@ -24,7 +24,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import LearnerId
@@ -222,7 +221,7 @@ def _anybodys(row: AssignmentRow) -> Row:
     return replace(
         row,
         attempt=0,
-        message=structs.replace(row.message, attempt=0),
+        message=replace(row.message, attempt=0),
         learner=LearnerId(""),
         duration_s=0.0,
         metrics={},

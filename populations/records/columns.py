@@ -212,15 +212,19 @@ _ENCODER = json.JSONEncoder(default=_as_plain, allow_nan=False, separators=(",",
 def json_reader(kind: Annotation) -> Callable[[str], Plain]:
     """Return a function from JSON text to a value of a type, compiled once.
 
-    Whole numbers have 64 bits. The function raises ValueError for other texts.
+    The function raises ValueError for other texts.
     """
     read = msgspec.json.Decoder(kind).decode
     is_folded = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    # To msgspec's own reader whole numbers of more than 64 bits are floats. Hyperparameters have
+    # no such numbers, for msgpack has none; an event may.
+    is_free = Any in get_args(kind)
 
     def decode(text: str) -> Plain:
         try:
-            if is_folded:
-                return msgspec.convert(json.loads(text, object_hook=_unfolded), kind)
+            if is_folded or is_free:
+                plain = json.loads(text, object_hook=_unfolded if is_folded else None)
+                return msgspec.convert(plain, kind)
             return read(text)
         except msgspec.DecodeError as error:
             raise ValueError(str(error)) from None

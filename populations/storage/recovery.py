@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.checkpoints.files import (
@@ -189,7 +188,7 @@ def decide_fallbacks(
         is_damaged(other)
     for player, reason in (ghosts or {}).items():
         ghost = tables.ghosts[player]
-        damaged[ghost.key] = structs.replace(ghost, corrupt=True)
+        damaged[ghost.key] = replace(ghost, corrupt=True)
         events.append(("ghost_corrupt", player, {"key": ghost.key, "reason": reason}))
     for policy in tables.policies.values():
         if policy.checkpoint is None:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 import safetensors.numpy
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.checkpoints.files import (
@@ -351,7 +350,7 @@ def planted(
     manifest = read_manifest(source)
     content = {name: (source / name).read_bytes() for name in manifest.files} | dict(files or {})
     changed = {"learner_updates": manifest.learner_updates + 1, "files": file_records(content)}
-    other = structs.replace(manifest, **{**changed, **changes})
+    other = replace(manifest, **{**changed, **changes})
     return publish(run.run_dir, manifest=other, files=content).key
 
 

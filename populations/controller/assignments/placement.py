@@ -14,7 +14,6 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from functools import partial
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import AssignmentId, LearnerId, PolicyId, policy_of_trainee, population_of
@@ -183,7 +182,7 @@ def _give(
         tx.count(next_assignment=1)
     # A lease of its own: a result of an earlier attempt no longer fits.
     attempt = row.attempt + 1
-    message = structs.replace(message, attempt=attempt)
+    message = replace(message, attempt=attempt)
     tx.put_assignment(replace(row, attempt=attempt, message=message))
     learner.held.append(
         Held(assignment_id=row.assignment_id, attempt=attempt, given_s=now_s, sent_s=now_s)

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.checkpoints.files import file_records
@@ -50,7 +49,7 @@ class _Learner(SimulatedLearner):
     def _publish(self, message: Train, trainee: Trainee, weights: Weights) -> Manifest:
         simulated = SimulatedLearner._publish(self, message, trainee, weights)
         files = files_of(message.assignment_id, trainee.policy)
-        manifest = structs.replace(simulated, files=file_records(files))
+        manifest = replace(simulated, files=file_records(files))
         self.weights[manifest.weights_digest] = weights
         self.origins[manifest.digest] = manifest.weights_digest
         return manifest

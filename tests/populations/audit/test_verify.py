@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.checkpoints.files import encode_manifest, read_manifest
@@ -28,8 +27,8 @@ P0 = PolicyId("player/p000")
 
 def tally_with(small_run: SmallRun, **changes: int) -> None:
     row = small_run.tallies()[0]
-    pair = structs.replace(row.tally.pairs[0], **changes)
-    small_run.put(replace(row, tally=structs.replace(row.tally, pairs=(pair,))))
+    pair = replace(row.tally.pairs[0], **changes)
+    small_run.put(replace(row, tally=replace(row.tally, pairs=(pair,))))
 
 
 def flip(path: Path) -> None:
@@ -118,7 +117,7 @@ def change_checkpoint(**changes: object) -> Callable[[SmallRun], None]:
 
 def of_another_environment(run: SmallRun) -> None:
     """Seal a manifest of another environment."""
-    manifest = structs.replace(read_manifest(newest(run)), environment_digest=Digest("0" * 64))
+    manifest = replace(read_manifest(newest(run)), environment_digest=Digest("0" * 64))
     (newest(run) / MANIFEST).write_bytes(encode_manifest(manifest))
 
 
@@ -140,7 +139,7 @@ BREAKS: dict[str, tuple[Callable[[SmallRun], object], str]] = {
     "run's exploits": (change_run(exploits=1), "exploits is 1"),
     "assignment given out twice": (change_run(next_assignment=6), "next_assignment is 6"),
     "match counted twice": (lambda run: tally_with(run, wins=3), r"\(3, 1, 2\) of 5"),
-    "negative wins": (lambda run: tally_with(run, wins=-1, draws=4), "wins"),
+    "negative wins": (lambda run: tally_with(run, wins=-1, draws=4), r">= 0 .*pairs\[0\]\.wins"),
     "seat that is not there": (lambda run: tally_with(run, second=2), "seats 0 and 2 of 2"),
     "gap": (skip_a_tally, "gaps"),
     "orphan tally": (orphan_tally, "never decided"),
@@ -326,7 +325,7 @@ def test_what_a_running_controller_puts_right_meanwhile_is_no_fault(
 def test_a_pair_of_seats_is_in_order(small_run: SmallRun) -> None:
     row = small_run.tallies()[0]
     pair = PairScore(first=1, second=0, wins=2, draws=1, losses=2)
-    small_run.put(replace(row, tally=structs.replace(row.tally, pairs=(pair,))))
+    small_run.put(replace(row, tally=replace(row.tally, pairs=(pair,))))
     assert "seats 1 and 0" in verify_run(small_run.run_dir).faults[0]
 
 

@@ -8,7 +8,6 @@ from typing import cast
 
 import numpy as np
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.errors import ConfigError
@@ -182,7 +181,7 @@ def test_the_event_tells_what_each_thinks_of_its_own_opponents(rivals: World) ->
     lineup = draw_lineup(state, transaction(rivals), pair)
     drawn = lineup.seatings
     given = next(m for m in reversed(trained(rivals)) if len(m.trainees) == 2)
-    told = knowledge(state, structs.replace(given, opponents=drawn), lineup.requests)
+    told = knowledge(state, replace(given, opponents=drawn), lineup.requests)
     found = cast("dict[str, float]", told["win_rates"])
     expected: dict[str, float] = {}
     for row, other in (pair, pair[::-1]):

@@ -3,7 +3,6 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import Entrant, PairScore, Seat, Tally
@@ -83,7 +82,7 @@ def test_where_games_repeat_each_counts_once() -> None:
     other, script = Entrant("b" * 64), Entrant("bot:script:Bot")
 
     def played(tally: TallyRow, distinct: int | None) -> TallyRow:
-        return replace(tally, tally=structs.replace(tally.tally, distinct=distinct))
+        return replace(tally, tally=replace(tally.tally, distinct=distinct))
 
     rows = [
         played(row("evaluate", WEIGHTS, other, 7, 0, 0), 1),

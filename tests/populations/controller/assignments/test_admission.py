@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import Digest, LearnerId, PackageVersion
@@ -23,7 +22,7 @@ def world_of(*, deterministic: bool = False) -> World:
 def say_hello(world: World, name: str, **changes: object) -> str | None:
     """Say Hello as nobody has yet; return the reason of the refusal, if it was one."""
     learner = LearnerId(name)
-    hello = structs.replace(world.hello(learner), learner=learner, **changes)
+    hello = replace(world.hello(learner), learner=learner, **changes)
     world.handle(LearnerJoined(learner=learner, hello=hello, slot=None))
     return dict(world.refused).get(learner)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, PolicyId, WeightsRef
@@ -124,7 +123,7 @@ def test_what_was_seated_before_a_copy_is_not_held_against_what_replaced_it() ->
     assert held_against() == []
     # Now of the copied weights, which the league knows as the donor's.
     pairings = validation_pairings(world.state, num_matches=1)
-    row = replace(row, message=structs.replace(message, pairings=pairings))
+    row = replace(row, message=replace(message, pairings=pairings))
     assert held_against() == [f"{own}#{generation + 1}"]
 
 

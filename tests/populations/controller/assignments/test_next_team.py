@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import AssignmentId, LearnerId, PolicyId, population_of
@@ -62,12 +61,12 @@ def lease(world: World, *names: str) -> AssignmentRow:
     """Open an assignment of some policies, as if a learner had it."""
     given = trained(world)[0]
     trainees = tuple(
-        structs.replace(given.trainees[0], policy=PolicyId(name), generation=0) for name in names
+        replace(given.trainees[0], policy=PolicyId(name), generation=0) for name in names
     )
     number = AssignmentId(world.state.tables.run.next_assignment)
     tx = transaction(world)
     tx.put(replace(world.state.tables.run, next_assignment=number + 1))
-    message = structs.replace(given, assignment_id=number, trainees=trainees)
+    message = replace(given, assignment_id=number, trainees=trainees)
     row = AssignmentRow(assignment_id=number, kind="train", message=message, metrics={})
     tx.put_assignment(row)
     return row
@@ -270,7 +269,7 @@ def test_a_team_is_not_left_to_a_learner_that_may_not_train_all_of_it() -> None:
     team = team_of(world.state, world.state.tables.policies[first.policy])
     known = world.state.learners
     assert _is_left_to_faster(world.state, transaction(world), known[slow], team)
-    known[fast].hello = structs.replace(known[fast].hello, populations=("speaker",))
+    known[fast].hello = replace(known[fast].hello, populations=("speaker",))
     assert not _is_left_to_faster(world.state, transaction(world), known[slow], team)
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.checkpoints.manifest import Manifest
@@ -217,16 +216,14 @@ class GreedyLearner(SimpleLearner):
         finished, manifests = SimpleLearner.carry_out(self, message)
         if isinstance(message, Train):
             return finished, manifests
-        return structs.replace(
-            finished, tallies=tuple(map(self._repeated, finished.tallies))
-        ), manifests
+        return replace(finished, tallies=tuple(map(self._repeated, finished.tallies))), manifests
 
     def _repeated(self, tally: Tally) -> Tally:
         if Entrant(RANDOM_BOT) in tally.entrants or not tally.pairs:
             return tally
         wins = tally.matches if tally.entrants[0] < tally.entrants[1] else 0
-        pair = structs.replace(tally.pairs[0], wins=wins, draws=0, losses=tally.matches - wins)
-        return structs.replace(tally, pairs=(pair,), distinct=1)
+        pair = replace(tally.pairs[0], wins=wins, draws=0, losses=tally.matches - wins)
+        return replace(tally, pairs=(pair,), distinct=1)
 
 
 def test_games_that_repeat_are_not_waited_for() -> None:

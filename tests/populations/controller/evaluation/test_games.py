@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import (
@@ -119,7 +118,7 @@ def test_defeats_hold_a_quarter_of_a_small_pool_at_most(pool: int | None, held: 
     for rated in list(state.tables.ratings.values()):
         tx.put(replace(rated, champion=champion))
     # Bots have no weights that could be gone.
-    lost = structs.replace(
+    lost = replace(
         known,
         seats=(0, 1),
         players=(PlayerId(RANDOM_BOT),) * 2,
@@ -129,7 +128,7 @@ def test_defeats_hold_a_quarter_of_a_small_pool_at_most(pool: int | None, held: 
     )
     names = [f"{10**6}.{number}" for number in range(3 * MAX_HELD)]
     for name in names:
-        tx.put(structs.replace(lost, game=name))
+        tx.put(replace(lost, game=name))
     games.hold(state, tx)
     assert [game.game for game in state.tables.games.values() if game.holds] == names[-held:]
 
@@ -161,7 +160,7 @@ def asked(world: World) -> tuple[Asked, Finished]:
 
 
 def changed(game: Game, **fields: object) -> Game:
-    return structs.replace(game, **fields)
+    return replace(game, **fields)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_a_game_that_cannot_be_is_refused(
     asked: tuple[Asked, Finished], fields: dict[str, object], says: str
 ) -> None:
     question, finished = asked
-    forged = structs.replace(finished, games=(changed(finished.games[0], **fields),))
+    forged = replace(finished, games=(changed(finished.games[0], **fields),))
     fault = find_inconsistency(question, forged, manifests={})
     assert fault is not None
     assert says in fault
@@ -190,10 +189,10 @@ def test_a_game_that_cannot_be_is_refused(
 
 def test_too_many_or_too_large_games_are_refused(asked: tuple[Asked, Finished]) -> None:
     question, finished = asked
-    many = structs.replace(finished, games=finished.games[:1] * (MAX_GAMES + 1))
+    many = replace(finished, games=finished.games[:1] * (MAX_GAMES + 1))
     fault = find_inconsistency(question, many, manifests={})
     assert fault == f"it has {MAX_GAMES + 1} games, and was asked for {MAX_GAMES} at most"
     large = changed(finished.games[0], actions=bytes(MAX_GAME_BYTES - 24))
-    some = structs.replace(finished, games=(large,) * 5)
+    some = replace(finished, games=(large,) * 5)
     fault = find_inconsistency(question, some, manifests={})
     assert fault == f"its games have {5 * MAX_GAME_BYTES} bytes, more than {MAX_GAMES_BYTES}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, Player, PlayerId, Seat, Seating, WeightsRef
@@ -91,7 +90,7 @@ def test_each_pair_of_an_evaluation_is_foreseen_with_what_those_before_it_tell()
     rows = [evaluation(1, first, second, matches=16) for first, second in pairs]
     messages = [row.message for row in rows if isinstance(row.message, Evaluate)]
     pairings = tuple(pairing for message in messages for pairing in message.pairings)
-    whole = replace(rows[0], message=structs.replace(messages[0], pairings=pairings))
+    whole = replace(rows[0], message=replace(messages[0], pairings=pairings))
     together.apply(whole, num_tallies=0, estimate=belief)
     shares = [together.share_of(("player", Entrant(name))) for name in variances]
     assert shares == [apart.share_of(("player", Entrant(name))) for name in variances]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.checkpoints.files import file_records, read_manifest
@@ -91,9 +90,7 @@ def verified(run: SmallRun, message: Train, ref: CheckpointRef, *, size_bytes: i
     """What follows from a published checkpoint whose weights are so large."""
     files = {WEIGHTS: b"w" * size_bytes, OPTIMIZER: b"o"}
     manifest = read_manifest(run.run_dir / ref.key)
-    manifest = structs.replace(
-        manifest, files=file_records(files), agent_steps=manifest.agent_steps + 100
-    )
+    manifest = replace(manifest, files=file_records(files), agent_steps=manifest.agent_steps + 100)
     published = Published(
         policy=P0, checkpoint=publish(run.run_dir, manifest=manifest, files=files)
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, LearnerId, Player, PlayerId, WeightsRef
@@ -272,7 +271,7 @@ def test_a_stop_request_ends_with_everything_saved_and_the_run_resumable() -> No
 
 def test_a_learner_with_another_configuration_is_refused() -> None:
     world = make_world()
-    hello = structs.replace(world.hello(LearnerId("stranger")), config_digest=Digest("0" * 64))
+    hello = replace(world.hello(LearnerId("stranger")), config_digest=Digest("0" * 64))
     from populations.controller.state.events import LearnerJoined
 
     world.handle(LearnerJoined(learner=LearnerId("stranger"), hello=hello, slot=None))
