@@ -60,9 +60,13 @@ $(DOCS_STAMP): $(STAMP) constraints-docs.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement constraints-docs.txt
 	@touch $(DOCS_STAMP)
 
-# One thread of BLAS for each worker: more than cores make the suite three times as slow. Bytecode
-# is kept whatever the shell says: else each of some hundred processes compiles the project anew.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+# One thread of BLAS for each worker: more than cores make the suite three times as slow. The same
+# kernels of OpenBLAS on all processors: decisions that are equal to the last bit are compared.
+SAME := OMP_NUM_THREADS=1 OPENBLAS_CORETYPE=Haswell
+
+# Bytecode is kept whatever the shell says: else each of some hundred processes compiles the
+# project anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(SAME) $(BIN)/python -m pytest -n 2
 
 # Files of tests lie in memory where there is enough: journals and checkpoints are synced to the disk again and again.
 MEMORY := $(shell ! grep -qs ' /dev/shm .*noexec' /proc/mounts && test "$$(df -k --output=avail /dev/shm 2>&1 | tail -n 1)" -gt 4000000 2>/dev/null && echo TMPDIR=/dev/shm)
@@ -75,7 +79,7 @@ test-slow: $(TRACKERS_STAMP)
 	$(PYTEST) --dist loadgroup --timeout 300 -m "slow and not long and not faults and not matrix"
 
 goldens: setup
-	@set -e; for part in decisions front_door commands environments hostile outlets conversations; do OMP_NUM_THREADS=1 $(BIN)/python -m tests.goldens.$$part; done
+	@set -e; for part in decisions front_door commands environments hostile outlets conversations; do $(SAME) $(BIN)/python -m tests.goldens.$$part; done
 
 check: setup
 	$(BIN)/ruff check .

@@ -42,7 +42,7 @@ MANY_ITEMS = 16
 """Items from which on a list that repeats them is written as different ones and an index."""
 
 _PREFIX_BYTES = 64
-# No extension types: nothing on the wire needs them.
+# Extension types are not allowed, since nothing on the wire needs them.
 _LIMITS: Mapping[str, int] = {
     # msgpack counts bytes, of which a character has up to four in UTF-8.
     "max_str_len": 4 * MAX_CHARACTERS,
@@ -87,7 +87,7 @@ class _Hooks:
         return items
 
     def _take(self) -> None:
-        # Raised while the bytes are parsed, so that the rest of them costs nothing.
+        # The error is raised while the bytes are parsed, so that the rest of them costs nothing.
         self._left -= 1
         if self._left < 0:
             raise DecodeError(f"more than {MAX_CONTAINERS} maps and lists")
@@ -136,7 +136,7 @@ def folded(items: tuple[Any, ...]) -> dict[str, Sequence[Any]] | None:
     """Return a sequence as its different items and their places; None if it is written as it is."""
     if len(items) < MANY_ITEMS:
         return None
-    # By identity first: most are the same object, and the hash of a Struct takes its time.
+    # Identity is compared first: most are the same object, and the hash of a Struct takes its time.
     place_of: dict[int, int] = {}
     different: dict[Any, int] = {}
     index = []
@@ -164,7 +164,7 @@ def msgpack_bytes(value: msgspec.Struct, *, is_ours: bool = False) -> bytes:
         if _has_long_lists(value) and not is_ours:
             body: bytes = msgpack.packb(value, default=_with_places)
         else:
-            # In C, and so several times as fast.
+            # This way is in C, and so several times as fast.
             plain = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_dumped)
             body = msgpack.packb(plain)
     except (OverflowError, TypeError, ValueError) as error:
@@ -298,7 +298,7 @@ def _model(kind: type[T], plain: Plain) -> T:
 def _rule(text: str) -> str:
     """Return what msgspec says of a value, without what it quotes of it."""
     if text.startswith("Object contains unknown field"):
-        # Without its place, too, which the name may imitate.
+        # The place of the field is left out, too, which the name may imitate.
         return "must have the fields of its type, no others and all of them"
     rule, _, place = text.rpartition(" - at ")
     rule, names = rule or text, _NAMES.findall(place)

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from arena.bot_ids import FORM, canonical_bot
+from arena.bots.ids import FORM, canonical_bot
 from arena.environment_spec import ContinuousActions, EnvironmentSpec
 from arena.errors import BrokenRules, ConfigError
 from arena.types import Digest, Seat, canonical_digest, is_bot
@@ -177,7 +177,7 @@ class EnvironmentConfig(Model):
     backend: Literal["auto", "pettingzoo", "batched"] = "auto"
     sides: dict[str, list[str]] | None = None
     random_openings: RandomOpenings = RandomOpenings()
-    # In this order, because the last member takes any text.
+    # The union is tried from left to right, because the last member takes any text.
     outcome: Annotated[Outcome, Field(union_mode="left_to_right")] = "return"
     reward_weights: dict[str, RewardWeight] = {}
     possible_agents: list[str] | None = None
@@ -235,7 +235,7 @@ class EnvironmentConfig(Model):
                 f"no components of rewards), got {self.reward_weights} with id {self.id!r}"
             )
         if faults:
-            # Not a ConfigError, which would end pydantic's check and hide faults of other keys.
+            # A ConfigError would end pydantic's check and hide faults of other keys.
             raise BrokenRules(*faults)
         return self
 
@@ -283,7 +283,7 @@ class NetworkConfig(Model):
     @field_validator("encoder")
     @classmethod
     def _known_encoder(cls, encoder: str) -> str:
-        # Only the form: a user's module is imported where it is used.
+        # Only the form is checked here: a user's module is imported where it is used.
         if encoder not in ENCODERS and ":" not in encoder:
             raise ValueError(f"must be one of {', '.join(ENCODERS)} or package.module:Class")
         return encoder
@@ -314,8 +314,6 @@ class PopulationSetup(Model):
         network: Architecture of every policy.
         algorithm: ``ppo``, or ``package.module:Name``.
         algorithm_settings: Settings of the algorithm; missing ones have their defaults.
-        changeable_settings: Settings that PBT changes, which are among a policy's hyperparameters,
-            with the texts that numbers stand for there; none for numbers and booleans.
         normalizer_warm_up: Play before the first update; None: none.
     """
 
@@ -323,7 +321,6 @@ class PopulationSetup(Model):
     network: NetworkConfig
     algorithm: str = "ppo"
     algorithm_settings: dict[str, object] = {}
-    changeable_settings: dict[str, tuple[str, ...]] = {}
     normalizer_warm_up: NormalizerWarmUp | None = None
 
 
@@ -417,7 +414,7 @@ class LearnerSetup(Model):
             "environment": {"num_env_workers"},
             "spec": {"chance"},
         }
-        # What a run leaves out is no part of its digest.
+        # A field that a run leaves out is no part of its digest.
         for name in ("agent_seats", "greedy_matches", "success_return"):
             if getattr(self, name) in ((), False, None):
                 excluded[name] = True

@@ -149,7 +149,7 @@ class Algorithm(Protocol):
 
     @property
     def state_size(self) -> int:
-        """H; 0: the policy is not recurrent, and ``network.core`` is refused."""
+        """Size H of the recurrent state; 0 if not recurrent, and ``network.core`` is refused."""
         return 0
 
     # Bodies of a Protocol are defaults for classes that inherit from it.
@@ -165,7 +165,7 @@ class Algorithm(Protocol):
 
     @property
     def needs_transitions(self) -> bool:
-        """Whether rollouts need ``Rollout.transitions``."""
+        """Return whether rollouts need ``Rollout.transitions``."""
         return False
 
     @property

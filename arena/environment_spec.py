@@ -107,7 +107,7 @@ class EnvironmentSpec:
         facts = asdict(self)
         # A patch release of a package, a critic of states or greedy matches must not orphan a run.
         del facts["versions"], facts["state"], facts["chance"]
-        # Without lessons it is that of the environment alone.
+        # The digest is that of the environment alone if there are no lessons.
         if not self.lessons:
             del facts["lessons"]
         return canonical_digest(facts)
@@ -116,6 +116,18 @@ class EnvironmentSpec:
     def of_matches(self) -> EnvironmentSpec:
         """Environment that matches are played in, which is all that a player's result is about."""
         return replace(self, lessons=()) if self.lessons else self
+
+    @property
+    def has_numbers(self) -> bool:
+        """Return whether any agent's action has a Box in it."""
+        # It brings numpy, which most readers of a spec do without.
+        from arena.spaces import leaf_spaces
+
+        return any(
+            leaf["kind"] == "Box"
+            for facts in self.agent_specs.values()
+            for _, leaf in leaf_spaces(facts.action)
+        )
 
     def in_lesson(self, lesson: int) -> EnvironmentSpec:
         """Return the environment that a lesson trains in, by the lesson's index."""

@@ -78,7 +78,7 @@ def _parse_rule(text: str) -> Rule:
     if action == "raise" and not hasattr(errno, argument):
         raise ValueError(f"a failpoint raises errors of errno, {argument!r} is none")
     first = int(match["first"] or 1)
-    # Without @n a rule acts on every hit, as @1+ does.
+    # A rule without @n acts on every hit, as @1+ does.
     is_open = match["first"] is None or match["on"] is not None
     return Rule(
         pattern=match["pattern"],
@@ -109,13 +109,14 @@ class Plan:
         Raises:
             OSError: If a rule raises it.
         """
-        # Counted under the lock, acted on outside: a sleep must not stop other threads' points.
+        # Hits are counted under the lock and acted on outside: a sleep must not stop other threads'
+        # points.
         with self._lock:
             self.trace.append(name)
             # All rules count, also those after one that acts.
             due = [rule for index, rule in enumerate(self._rules) if self._is_due(index, name)]
         for rule in due:
-            # Only recorded: the file is for the first process that really acts.
+            # A hit is only recorded: the file is for the first process that really acts.
             if rule.action == "trace":
                 continue
             # The file comes first, as `kill` leaves no time after the action.
@@ -128,7 +129,7 @@ class Plan:
         if not fnmatch.fnmatchcase(name, rule.pattern):
             return False
         self._hits[index] += 1
-        # No last hit: the bound is the hit itself.
+        # The bound is the hit itself if there is no last one.
         return rule.first <= self._hits[index] <= (rule.last or self._hits[index])
 
 
@@ -149,7 +150,8 @@ def _act(rule: Rule, name: str) -> None:
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "exit":
-            # No handlers, no flush: an end like a crash, with a code.
+            # `os._exit` runs no handlers and flushes nothing: it is an end like a crash, with a
+            # code.
             os._exit(int(rule.argument))
         case "raise":
             number: int = getattr(errno, rule.argument)
@@ -166,7 +168,7 @@ def _from_environment() -> Plan | None:
     return Plan(parse_rules(os.environ[RULES]), once=None if once is None else Path(once))
 
 
-# Read once, at import: a process is armed from its start or never (but by `armed`).
+# The plan is read once, at import: a process is armed from its start or never (but by `armed`).
 _plan = _from_environment()
 
 

@@ -56,7 +56,8 @@ def open_regular(path: Path, *, follows_links: bool = True) -> BufferedReader:
     # O_NONBLOCK: opening a pipe would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | links)
     try:
-        # Of the open file: the path may be replaced between a look and the opening.
+        # The mode is that of the open file, as the path may be replaced between a look and the
+        # opening.
         _require_regular(os.fstat(descriptor).st_mode, path)
         return open(descriptor, "rb")
     except BaseException:
@@ -193,7 +194,7 @@ def json_object(data: bytes) -> dict[str, object]:
     Raises:
         ValueError: If it is no JSON object, or is nested deeper than about 200 levels.
     """
-    # Not the standard library's reader: that one takes NaN, and its depth is the stack's.
+    # The standard library's reader would take NaN, and its depth is the stack's.
     value = from_json(data, allow_inf_nan=False)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")

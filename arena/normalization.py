@@ -77,12 +77,12 @@ class RunningNormalizer(nn.Module):
 
     def by_column(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return mean and deviation of every column of a row, copied. float32 [F] each."""
-        # Copied: a stack of frozen policies must not share a live network's buffers.
+        # The mean is copied: a stack of frozen policies must not share a live network's buffers.
         return self.mean.clone(), self.deviation
 
     def normalize(self, values: torch.Tensor) -> torch.Tensor:
         """Subtract the mean, divide by the deviation, clip. [N, F] to [N, F]."""
-        # Never an update: a ghost, a match or an evaluation changes nothing.
+        # This is no update: a ghost, a match or an evaluation changes nothing.
         normalized = (values - self.mean) / self.deviation
         return normalized if self._clip is None else normalized.clamp(-self._clip, self._clip)
 
@@ -116,11 +116,11 @@ class RunningNormalizer(nn.Module):
         count = self._kept * self.count.double()
         share = num_rows / (count + num_rows)
         delta = batch_mean - self.mean
-        # With n the batch's share of all rows: m' = m + n d, v' = (1 - n) v + n vb + n (1 - n) d^2
+        # n is the batch's share of all rows: m' = m + n d, v' = (1 - n) v + n vb + n (1 - n) d^2.
         mean = self.mean + share * delta
         variance = (1.0 - share) * self.variance
         variance += share * batch_variance + share * (1.0 - share) * delta.square()
-        # Checked as they are stored: float64 may be finite where float32 is not.
+        # Statistics are checked as they are stored: float64 may be finite where float32 is not.
         mean, variance = mean.float(), variance.float()
         if not bool((mean.isfinite() & variance.isfinite()).all()):
             return False

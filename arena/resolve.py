@@ -83,7 +83,7 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
     if not colon or not all(part.isidentifier() for part in parts):
         raise ConfigError(f"a reference must be package.module:Name, got {reference!r}")
     check_word(reference, launch_directory=launch_directory)
-    # Only now: a malformed reference leaves sys.path as it was.
+    # sys.path is changed only now, so that a malformed reference leaves it as it was.
     if launch_directory is not None:
         put_first_on_path(launch_directory)
     try:

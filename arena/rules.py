@@ -29,7 +29,7 @@ _RULES = (
     ("string_too_long", "must have at most {max_length} characters"),
     ("string_pattern_mismatch", "must match {pattern}"),
     ("finite_number", "must be a finite number"),
-    # Before greater_than, of which it is a continuation; so is less_than_equal of less_than.
+    # This stands before greater_than, of which it is a continuation; so does less_than_equal.
     ("greater_than_equal", "must be at least {ge}"),
     ("greater_than", "must be greater than {gt}"),
     ("less_than_equal", "must be at most {le}"),
@@ -65,7 +65,7 @@ def broken_rule(fault: ErrorDetails) -> str:
         A predicate without its subject: ``must be at least 1``; never a sentence of pydantic's.
     """
     context = {name: _bound(value) for name, value in (fault.get("ctx") or {}).items()}
-    # Better than "at least 1 entries".
+    # This is better than "at least 1 entries".
     if context.get("min_length") == 1:
         return "must not be empty"
     for begin, rule in _RULES:

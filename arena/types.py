@@ -29,7 +29,7 @@ FORMS: dict[str, str] = {}
 
 def text_form(what: str, pattern: str) -> Meta:
     """Return a text's form, which is that of the whole text."""
-    # Not "$", which a line's end may follow.
+    # "$" would not do, which a line's end may follow.
     whole = rf"\A(?:{pattern})\Z"
     FORMS[whole] = what
     return Meta(pattern=whole)
@@ -70,9 +70,6 @@ MAX_CHARACTERS = 16384
 LearnerId = NewType("LearnerId", Annotated[str, text_form("a name", _NAME)])
 AssignmentId = NewType("AssignmentId", Annotated[int, Meta(ge=0, le=MAX_INTEGER)])
 
-Hyperparameters = Mapping[str, float]
-"""Hyperparameters by the names of ``interface.md``; integral ones hold an ``int``."""
-
 MAX_AGENT_STEPS = 10**15
 """Agent steps that nobody reaches: a billion a second for eleven days."""
 
@@ -100,6 +97,12 @@ Seconds = Annotated[float, Meta(ge=0.0, le=sys.float_info.max)]
 
 Number = int | Finite
 """Number that stays whole where it is: ``num_epochs: 4`` among hyperparameters is not 4.0."""
+
+Value = bool | Number | Text
+"""Value of a hyperparameter, or of a setting that PBT changes, which may be text."""
+
+Hyperparameters = Mapping[str, Value]
+"""Hyperparameters by the names of ``interface.md``; integral ones hold an ``int``."""
 
 BOT_PREFIX = "bot:"
 OUTSIDER_PREFIX = "outsider:"
@@ -338,7 +341,8 @@ def is_external(player: str) -> bool:
 
 def trainee_entrant(policy: PolicyId, *, generation: int) -> Entrant:
     """Return the entrant name of a policy that learns while it plays."""
-    # With the generation: results of a policy before an exploit are another player's.
+    # The generation is part of the name: results of a policy before an exploit are another
+    # player's.
     return Entrant(f"{policy}#{generation}")
 
 

@@ -146,7 +146,7 @@ def message_of(error: BaseException, *, what: str = "") -> str:
 
 def named(error: BaseException) -> str:
     """Return the class of an exception and its text, on one line."""
-    # On one line, as the lines after it are those of the traceback (`split_lines`).
+    # The text is on one line, as the lines after it are those of the traceback (`split_lines`).
     text = " ".join(_text(error).split())
     text = text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -289,7 +289,7 @@ def owner_of(module: str, path: str) -> str:
     path = os.path.abspath(path)
     if _is_below(path, "purelib", "platlib"):
         return "package"
-    # After packages, as site-packages lies below stdlib.
+    # The standard library is tested after packages, as site-packages lies below stdlib.
     return "other" if _is_below(path, "stdlib", "platstdlib") else "user"
 
 
@@ -297,5 +297,5 @@ def _is_below(path: str, *kinds: str) -> bool:
     """Return whether a file is in Python's directories of these kinds."""
     # Those of the interpreter that runs, a virtual environment's included.
     places = sysconfig.get_paths()
-    # With a separator at the end: /lib/python3 is no parent of /lib/python3-local.
+    # The places end with a separator: /lib/python3 is no parent of /lib/python3-local.
     return path.startswith(tuple(os.path.join(places[kind], "") for kind in kinds))

@@ -26,7 +26,7 @@ import sys
 import tokenize
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -55,7 +55,13 @@ UNREAD_ARGUMENT = re.compile(r"\s+[a-z_]+: (Of|Who|Whose)\b")
 Module = tuple[str, ...]
 
 
-TYPE_BASES = {"BaseModel", "NamedTuple", "Struct", "TypedDict"}
+TYPE_BASES: set[Module] = {
+    ("dataclasses", "dataclass"),
+    ("msgspec", "Struct"),
+    ("pydantic", "BaseModel"),
+    ("typing", "NamedTuple"),
+    ("typing", "TypedDict"),
+}
 BUDGETS = Path(__file__).with_name("budgets.toml")
 PRODUCT_ROOM = "arena, populations, tools"
 """All rooms of the product together."""
@@ -173,7 +179,7 @@ def rooms(root: Path, places: Mapping[str, Any]) -> dict[str, Size]:
     """
     paths = [path for folder in FOLDERS for path in sorted((root / folder).rglob("*.py"))]
     trees = {path: ast.parse(path.read_text(encoding="utf8")) for path in paths}
-    named = type_names(trees.values())
+    data = data_types({module_of(path.relative_to(root)): tree for path, tree in trees.items()})
     found: dict[str, list[Size]] = {room: [] for room in places}
     of_product = []
     for path, tree in trees.items():
@@ -190,7 +196,7 @@ def rooms(root: Path, places: Mapping[str, Any]) -> dict[str, Size]:
         size = Size(
             code=len(code),
             modules=1,
-            types=sum(isinstance(n, ast.ClassDef) and n.name in named for n in ast.walk(tree)),
+            types=sum(node in data for node in statements(tree)),
             module=len(code),
             function=max((len(code & lines) for lines in functions(tree)), default=0),
         )
@@ -222,32 +228,64 @@ def code_lines(text: str, tree: ast.Module) -> set[int]:
     return lines
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield a tree and all statements in it, with handlers and cases: few of its nodes."""
+    yield tree
+    for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+        for inner in getattr(tree, name, ()):
+            yield from statements(inner)
+
+
 def functions(tree: ast.Module) -> Iterator[set[int]]:
     """Yield the numbers of each function's lines."""
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
-def type_names(trees: Iterable[ast.Module]) -> set[str]:
-    """Return the names of classes that are types of data, those of derived classes too."""
-    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-    names = {
-        node.name
-        for node in classes
-        for decorator in node.decorator_list
-        if "dataclass" in ast.unparse(decorator)
-    }
-    known = names | TYPE_BASES
-    while new := {
-        node.name
-        for node in classes
-        if node.name not in known
-        # Of a.b.Base[T] the name is Base.
-        and any(ast.unparse(b).split("[")[0].split(".")[-1] in known for b in node.bases)
-    }:
+def data_types(trees: Mapping[Module, ast.Module]) -> set[ast.ClassDef]:
+    """Return the classes that are types of data, and those that derive from one.
+
+    A base is what its module defines or imports by that name, not any class of the same name.
+
+    Args:
+        trees: Modules by their dotted names, in parts.
+    """
+    imports = {module: dict(imported(tree, module)) for module, tree in trees.items()}
+    classes = [
+        (module, node)
+        for module, tree in trees.items()
+        for node in statements(tree)
+        if isinstance(node, ast.ClassDef)
+    ]
+    defined = {(*module, node.name) for module, node in classes}
+
+    def full_name(module: Module, parts: Module) -> Module:
+        if (*module, *parts) in defined:
+            return (*module, *parts)
+        for cut in range(len(parts), 0, -1):
+            if base := imports.get(module, {}).get(".".join(parts[:cut])):
+                # The module that it is imported from may have imported it itself.
+                *home, name = (*base, *parts[cut:])
+                return full_name(tuple(home), (name,))
+        return (*module, *parts)
+
+    named = [
+        (
+            (*module, node.name),
+            node,
+            {
+                # Of a.b.Base[T] and a.b.dataclass(frozen=True) the name is what is before.
+                full_name(module, tuple(re.split(r"[\[(]", ast.unparse(above))[0].split(".")))
+                for above in (*node.bases, *node.decorator_list)
+            },
+        )
+        for module, node in classes
+    ]
+    known = set(TYPE_BASES)
+    while new := {name for name, _, above in named if above & known} - known:
         known |= new
-    return known - TYPE_BASES
+    return {node for _, node, above in named if above & known}
 
 
 def reading(root: Path) -> Reading:
@@ -269,9 +307,10 @@ def reading(root: Path) -> Reading:
     comments = sum(num_comments(text) for text in texts.values())
     rules = [path for path in trees if RULES.fullmatch(path.as_posix())]
     rules = [path for path in rules if path.name != "__init__.py"]
+    code = {path: code_lines(texts[path], tree) for path, tree in trees.items()}
     return Reading(
         functions_over_60_lines=sum(
-            len(code_lines(texts[path], tree) & lines) > 60
+            len(code[path] & lines) > 60
             for path, tree in trees.items()
             for lines in functions(tree)
         ),
@@ -291,9 +330,8 @@ def reading(root: Path) -> Reading:
 
 def lone_strings(tree: ast.Module) -> Iterator[ast.Expr]:
     """Yield the docstrings of a module, its classes and functions, and texts below constants."""
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        for statement in body if isinstance(body, list) else ():
+    for node in statements(tree):
+        for statement in getattr(node, "body", ()):
             value = statement.value if isinstance(statement, ast.Expr) else None
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 yield statement
@@ -319,7 +357,7 @@ def children(trees: Mapping[Path, ast.Module]) -> dict[Module, dict[str, set[str
     graphs: dict[Module, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for path, tree in trees.items():
         importing = module_of(path)
-        for name in imported(tree, importing):
+        for _, name in imported(tree, importing):
             # A name may be a module, or something in one.
             found = name if name in names else name[:-1]
             pairs = zip(importing, found, strict=False)
@@ -335,15 +373,17 @@ def module_of(path: Path) -> Module:
     return parts[:-1] if parts[-1] == "__init__" else parts
 
 
-def imported(tree: ast.Module, importing: Module) -> Iterator[Module]:
-    """Yield the names that a module imports, wherever in it, in parts."""
-    for node in ast.walk(tree):
+def imported(tree: ast.Module, importing: Module) -> Iterator[tuple[str, Module]]:
+    """Yield what a module imports, wherever in it: its name there, and its full name in parts."""
+    for node in statements(tree):
         if isinstance(node, ast.Import):
-            yield from (tuple(alias.name.split(".")) for alias in node.names)
+            for alias in node.names:
+                yield alias.asname or alias.name, tuple(alias.name.split("."))
         elif isinstance(node, ast.ImportFrom):
             above = importing[: -node.level] if node.level else ()
             module = tuple((node.module or "").split(".")) if node.module else ()
-            yield from ((*above, *module, alias.name) for alias in node.names)
+            for alias in node.names:
+                yield alias.asname or alias.name, (*above, *module, alias.name)
 
 
 def rings(graph: Mapping[str, set[str]]) -> list[set[str]]:

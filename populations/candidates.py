@@ -19,7 +19,7 @@ BoolArray = npt.NDArray[np.bool_]
 ObjectArray = npt.NDArray[np.object_]
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
-# Doubled as needed, so that a league of any size costs a few copies.
+# The capacity doubles as needed, so that a league of any size costs a few copies.
 FIRST_CAPACITY = 64
 
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from arena.types import Entrant, PolicyId
+from arena.types import Entrant, Hyperparameters, PolicyId
 from arena.wire.messages import Hello
 from populations.candidates import Candidate, Candidates
 from populations.decisions import Decision
@@ -264,8 +264,8 @@ class Exploration:
             another rule.
     """
 
-    old: Mapping[str, float]
-    new: Mapping[str, float]
+    old: Hyperparameters
+    new: Hyperparameters
     moves: Mapping[str, str]
 
 
@@ -274,7 +274,7 @@ class Explore(Protocol):
 
     def explore(
         self,
-        hyperparameters: Mapping[str, float],
+        hyperparameters: Hyperparameters,
         search_space: SearchSpace,
         *,
         history: Sequence[GenerationRow] = (),

@@ -113,7 +113,8 @@ class ExploitDonor:
     donor_rating: float
     gap: float
     gap_deviation: float
-    # Not None, unlike a comparison's: donors are always compared by ratings, too.
+    # The probability is not None, unlike a comparison's: donors are always compared by ratings,
+    # too.
     probability_better: float
     num_donors: int
     evidence: Evidence

@@ -19,7 +19,7 @@ class Faults:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none."""
+        """Return whether there are none."""
         return not self._errors
 
     @contextmanager
@@ -27,7 +27,7 @@ class Faults:
         """Collect the fault that is raised inside, if any."""
         try:
             yield
-        # Only the user's mistakes: any other exception is a fault of Arena and ends the check.
+        # Any exception but a user's mistake is a fault of Arena and ends the check.
         except ConfigError as error:
             self._errors.append(error)
 
@@ -41,7 +41,7 @@ class Faults:
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:
-            # Flattened: an error may itself hold several faults.
+            # Errors are flattened, as one may itself hold several faults.
             raise ConfigFaults(text for error in self._errors for text in faults_of(error))
 
 

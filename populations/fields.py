@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from arena.bot_ids import canonical_bot
+from arena.bots.ids import canonical_bot
 from arena.errors import ConfigError
 from arena.types import is_bot
 
@@ -61,7 +61,7 @@ def canonical(bot: str) -> str:
 
 def canonical_player(player: str) -> str:
     """Return a bot's canonical spelling; players of other runs are called as they are written."""
-    # No name at all is no path.
+    # An empty name is no path.
     return canonical(player) if is_bot(player) or not player else player
 
 

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from arena.errors import ConfigError
-from arena.types import MAX_AGENT_STEPS
+from arena.types import MAX_AGENT_STEPS, Hyperparameters, Value
+from populations.choices import number_of
 from populations.core import SearchSpace
 from populations.search_space import Choices, Range, parse_search_space
 
@@ -195,7 +196,7 @@ def _number(value: object, *, key: str) -> float:
 def checked_schedules(
     schedules: Mapping[str, Schedule],
     *,
-    start: Mapping[str, float],
+    start: Hyperparameters,
     coerce: Callable[[str, float], float],
     space: SearchSpace,
     key: str,
@@ -275,8 +276,8 @@ class ScheduledValues:
         return {**self.first_factors, **{n: f for n, f in factors.items() if n in self.schedules}}
 
     def values(
-        self, hyperparameters: Mapping[str, float], *, factors: Factors, agent_steps: int
-    ) -> dict[str, float]:
+        self, hyperparameters: Hyperparameters, *, factors: Factors, agent_steps: int
+    ) -> dict[str, Value]:
         """Return all hyperparameters, scheduled ones as they are after so many agent steps."""
         return {
             **hyperparameters,
@@ -290,12 +291,12 @@ class ScheduledValues:
 
     def explored(
         self,
-        new: Mapping[str, float],
+        new: Hyperparameters,
         *,
-        old: Mapping[str, float],
+        old: Hyperparameters,
         factors: Factors,
         agent_steps: int,
-    ) -> tuple[dict[str, float], dict[str, float]]:
+    ) -> tuple[dict[str, Value], dict[str, float]]:
         """Return hyperparameters in use and factors after an exploration of values in use.
 
         Args:
@@ -311,7 +312,7 @@ class ScheduledValues:
             turned = self._turn(name, self.schedules[name].at(agent_steps))
             # f = x / schedule; where the schedule is at 0, no factor leads away from it.
             if turned != 0.0:
-                moved[name] = self._turn(name, new[name]) / turned
+                moved[name] = self._turn(name, number_of(new[name])) / turned
         return self.values(new, factors=moved, agent_steps=agent_steps), moved
 
     def next_mark(self, agent_steps: int) -> int | None:
@@ -335,16 +336,16 @@ class ScheduledValues:
         return 1.0 - value if known is not None and known.complement else value
 
 
-def start_values(hyperparameters: Mapping[str, object]) -> dict[str, int | float]:
+def start_values(hyperparameters: Mapping[str, object]) -> dict[str, Value]:
     """Return hyperparameters at 0 agent steps, without those that are null.
 
     Raises:
         ConfigError: If a schedule is none.
     """
-    values: dict[str, int | float] = {}
+    values: dict[str, Value] = {}
     for name, value in hyperparameters.items():
         if isinstance(value, Mapping):
             values[name] = parse_schedules({name: value})[name].at(0)
         elif isinstance(value, int | float):
-            values[name] = int(value) if isinstance(value, bool) else value
+            values[name] = value
     return values

@@ -31,7 +31,7 @@ MAIN: Role = "main"
 MAIN_EXPLOITER: Role = "main_exploiter"
 LEAGUE_EXPLOITER: Role = "league_exploiter"
 
-# As in AlphaStar's pseudocode.
+# The value is that of AlphaStar's pseudocode.
 LEAGUE_RESET_PROBABILITY = 0.25
 """Probability that a league exploiter is reset after it has left a ghost."""
 
@@ -47,7 +47,7 @@ def next_mark(agent_steps: int, *, phase: int) -> int:
         agent_steps: Agent steps since the last ghost.
         phase: Least number of agent steps between two ghosts.
     """
-    # After the first phase a ghost may be due at each further multiple.
+    # A ghost may be due at each further multiple after the first phase.
     return phase - agent_steps if agent_steps < phase else phase - agent_steps % phase
 
 
@@ -65,7 +65,7 @@ def reset_probability(role: str, *, league_exploiter: float = LEAGUE_RESET_PROBA
 
 def is_reset(probability: float, *, rng: np.random.Generator) -> bool:
     """Draw whether a policy is reset. Makes one draw, whatever the probability."""
-    # Always one draw, so that the sequence of random numbers does not depend on the rule.
+    # There is always one draw, so that the sequence of random numbers does not depend on the rule.
     return bool(rng.random() < probability)
 
 
@@ -109,14 +109,15 @@ def deal_roles(counts: Mapping[str, int], *, size: int) -> list[str]:
     unknown = [role for role in counts if role not in ROLES]
     if unknown:
         raise ValueError(f"a role must be one of {', '.join(ROLES)}, not {unknown[0]!r}")
-    # Counted exploiters alone: `main` may be left out, and is then the rest.
+    # Only exploiters are counted: `main` may be left out, and is then the rest.
     num_others = sum(count for role, count in counts.items() if role != MAIN)
     num_main = counts.get(MAIN, size - num_others)
     if num_main < 1:
         raise ValueError(f"at least 1 of {size} policies must be main, {num_main} would be")
     if num_main + num_others != size:
         raise ValueError(f"must add up to the size {size}, got {num_main + num_others}")
-    # In the order of ROLES, not of the user's keys: a policy's role follows from its number.
+    # Roles are in the order of ROLES, not of the user's keys: a policy's role follows from its
+    # number.
     return [MAIN] * num_main + [
         role for role in ROLES if role != MAIN for _ in range(counts.get(role, 0))
     ]

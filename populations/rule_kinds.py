@@ -72,7 +72,7 @@ def by_name(*kinds: RuleKind[Any, RuleT]) -> Mapping[str, RuleKind[Any, RuleT]]:
 
 def read_settings(settings: type[SettingsT], section: Model) -> SettingsT:
     """Return those keys of a section that some settings have."""
-    # Not validated again: the section has done it.
+    # Values are not validated again, as the section has done it.
     values: dict[str, Any] = {name: getattr(section, name) for name in settings.model_fields}
     return cast(SettingsT, settings.model_construct(**values))
 
@@ -116,7 +116,7 @@ class Choice(NamedTuple):
 
     @property
     def is_own(self) -> bool:
-        """Whether the rule is a class of a user's own."""
+        """Return whether the rule is a class of a user's own."""
         return self.name not in self.kinds
 
     def readers(self, setting: str) -> list[str]:
@@ -152,7 +152,7 @@ def unread_settings(
     if any(one.is_own and one.own_reads_section for one in chosen):
         return []
     faults = []
-    # Only written keys can be in vain.
+    # Keys that are not written cannot be in vain.
     for setting in sorted(section.model_fields_set):
         value = getattr(section, setting)
         readers = {one.key: found for one in chosen if (found := one.readers(setting))}
@@ -162,7 +162,7 @@ def unread_settings(
         if setting in also_read or value == default or is_read or not readers:
             continue
         told = [f"where {key} is {' or '.join(names)}" for key, names in readers.items()]
-        # Of a key's choices, in different populations, the last one is told.
+        # The last one of a key's choices in different populations is named.
         names = {one.key: f"{one.key} is {one.name}" for one in chosen if one.key in readers}
         faults.append(
             f"{prefix}.{setting} is read only {' and '.join(told)}, got {value!r} where "

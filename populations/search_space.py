@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arena.errors import ConfigError
+from arena.types import Hyperparameters, Value
 from populations.choices import Choices as Choices
-from populations.choices import parse_categories
+from populations.choices import number_of, parse_categories
 from populations.core import SearchSpace
 from populations.yaml_documents import nearest
 
@@ -71,13 +72,13 @@ class Range:
     def sample(self, rng: np.random.Generator) -> float:
         """Draw from Optuna's distribution of the same bounds, log and step."""
         if self.integral and self.log:
-            # As Optuna does: log-uniform over half a unit more at both ends, then rounded.
+            # Draw as Optuna does: log-uniform over half a unit more at both ends, then rounded.
             return self.fit(_log_uniform(self.low - 0.5, self.high + 0.5, rng))
         if self.step is not None:
             num_steps = round((self.high - self.low) / self.step)
-            # Through fit: integers come back as int.
+            # The point goes through `fit`, so that integers come back as int.
             return self.fit(_grid_point(self.low, self.step, int(rng.integers(num_steps + 1))))
-        # With complement low and high change places.
+        # low and high change places with complement.
         low, high = self._turn(self.low), self._turn(self.high)
         if self.log:
             return self.fit(self._turn(_log_uniform(min(low, high), max(low, high), rng)))
@@ -90,13 +91,14 @@ class Range:
             return self.fit(_grid_point(self.low, self.step, int(share * (num_steps + 1))))
         return self.from_unit(share)
 
-    def perturb(self, value: float, *, factor: float, rng: np.random.Generator) -> float:
+    def perturb(self, value: Value, *, factor: float, rng: np.random.Generator) -> float:
         """Multiply by ``factor``, or 1 - x by it; drawn anew if value is not finite.
 
         With steps (integers have steps of 1) the result is at least one away, in the direction of
         the factor, unless a bound is in the way. So it is with 0, which no factor moves: there a
         range without steps has one of a hundredth of its width.
         """
+        value = number_of(value)
         # NaN stands for a hyperparameter without a value.
         if not math.isfinite(value):
             return self.sample(rng)
@@ -113,14 +115,14 @@ class Range:
             moved = self.fit(start + direction * step * (-1 if self.complement else 1))
         return moved
 
-    def fit(self, value: float) -> float:
-        """Return the nearest value in the range."""
-        value = min(max(value, self.low), self.high)
+    def fit(self, value: Value) -> float:
+        """Return the nearest value in the range; the lowest for text."""
+        value = min(max(self.low, number_of(value)), self.high)
         if self.step is not None:
             value = _grid_point(self.low, self.step, round((value - self.low) / self.step))
         return round(value) if self.integral else float(value)
 
-    def to_unit(self, value: float) -> float:
+    def to_unit(self, value: Value) -> float:
         """Return the position of the nearest value between the bounds, in [0, 1].
 
         The scale is that of sampling.
@@ -137,6 +139,11 @@ class Range:
         low, high = self._scaled_bounds()
         scaled = low + (high - low) * min(max(position, 0.0), 1.0)
         return self.fit(self._turn(math.exp(scaled) if self.log else scaled))
+
+    @property
+    def extremes(self) -> tuple[float, ...]:
+        """Return the values that stand for all: the ends."""
+        return self.low, self.high
 
     @property
     def complement_bounds(self) -> tuple[float, float]:
@@ -163,7 +170,7 @@ def _exact(number: float) -> Decimal:
 
 
 def _grid_point(low: float, step: float, num_steps: int) -> float:
-    """In decimal, as Optuna does, so that steps of 0.1 end at 0.3 and not a bit above it."""
+    """Return a point of the grid, in decimal as Optuna does: steps of 0.1 end at 0.3 exactly."""
     return float(_exact(low) + num_steps * _exact(step))
 
 
@@ -172,7 +179,7 @@ def _log_uniform(low: float, high: float, rng: np.random.Generator) -> float:
 
 
 def parse_search_space(
-    space: SearchSpace, *, start: Mapping[str, float], key: str = "search_space"
+    space: SearchSpace, *, start: Hyperparameters, key: str = "search_space"
 ) -> dict[str, Dimension]:
     """Turn what YAML says into dimensions.
 
@@ -195,10 +202,10 @@ def validate_search_space(
     space: SearchSpace,
     *,
     names: Collection[str],
-    start: Mapping[str, float],
+    start: Hyperparameters,
     key: str = "search_space",
-) -> None:
-    """Check a population's search space. Start values may be outside of its bounds.
+) -> dict[str, Dimension]:
+    """Parse a population's search space, and check it. Start values may be outside of its bounds.
 
     Args:
         space: Search space by hyperparameter.
@@ -212,25 +219,18 @@ def validate_search_space(
     for name in space:
         if name not in names:
             raise ConfigError(f"{key}.{name}: no such hyperparameter{nearest(name, names)}")
+    dimensions = parse_search_space(space, start=start, key=key)
     try:
-        optuna_distributions(space, start=start, key=key)
+        optuna_distributions(dimensions)
     # Optuna has rules of its own about ranges; they are the user's mistakes, too.
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from error
+    return dimensions
 
 
-def optuna_distributions(
-    space: SearchSpace, *, start: Mapping[str, float], key: str = "search_space"
-) -> dict[str, BaseDistribution]:
-    """Return Optuna's distributions; those with ``complement`` are about 1 - x.
-
-    Raises:
-        ConfigError: As `parse_search_space`.
-    """
-    return {
-        name: _optuna_distribution(dimension)
-        for name, dimension in parse_search_space(space, start=start, key=key).items()
-    }
+def optuna_distributions(dimensions: Mapping[str, Dimension]) -> dict[str, BaseDistribution]:
+    """Return Optuna's distributions; those with ``complement`` are about 1 - x."""
+    return {name: _optuna_distribution(dimension) for name, dimension in dimensions.items()}
 
 
 def _optuna_distribution(dimension: Dimension) -> BaseDistribution:
@@ -253,7 +253,7 @@ def _optuna_distribution(dimension: Dimension) -> BaseDistribution:
     return FloatDistribution(low, high, log=dimension.log, step=dimension.step)
 
 
-def _parse(entry: object, *, value: float | None, key: str) -> Dimension:
+def _parse(entry: object, *, value: Value | None, key: str) -> Dimension:
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{key}: must be {{low, high}} or {{choices}}, got {entry!r}")
     if "choices" in entry:
@@ -270,7 +270,7 @@ def _parse(entry: object, *, value: float | None, key: str) -> Dimension:
     return _parse_range(entry, value=value, key=key)
 
 
-def _parse_choices(choices: object, *, value: float | None, key: str) -> Choices:
+def _parse_choices(choices: object, *, value: Value | None, key: str) -> Choices:
     if not isinstance(choices, (list, tuple)) or not choices:
         raise ConfigError(f"{key}: must be a list of one or more numbers, got {choices!r}")
     categories = parse_categories(choices, key=key)
@@ -288,7 +288,7 @@ def _parse_choices(choices: object, *, value: float | None, key: str) -> Choices
     return Choices(choices=numbers)
 
 
-def _parse_range(entry: Mapping[str, object], *, value: float | None, key: str) -> Range:
+def _parse_range(entry: Mapping[str, object], *, value: Value | None, key: str) -> Range:
     low, high = _number(entry["low"], key=f"{key}.low"), _number(entry["high"], key=f"{key}.high")
     log, complement = _flag(entry, "log", key=key), _flag(entry, "complement", key=key)
     raw_step = entry.get("step")
@@ -302,7 +302,7 @@ def _parse_range(entry: Mapping[str, object], *, value: float | None, key: str) 
         if complement:
             raise ConfigError(f"{key}.complement: must be false for an integer")
     if step is not None:
-        # In decimal: (0.3 - 0.1) / 0.1 is a bit less than 2 in float64.
+        # Compute in decimal: (0.3 - 0.1) / 0.1 is a bit less than 2 in float64.
         num_steps = math.floor((_exact(high) - _exact(low)) / _exact(step))
         if num_steps > MAX_STEPS:
             raise ConfigError(f"{key}.step: at most {MAX_STEPS} steps, got {num_steps}")

@@ -16,6 +16,7 @@ import tempfile
 import time
 import traceback
 from contextlib import closing
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -83,14 +84,16 @@ def _serve(settings: TrackerSettings, control: Control, report: Report) -> None:
     tracker = open_tracker(name, tracked_run(run_dir))
     number, sequence, games = tracker.reached()
     problem, has_points, due_s = "", False, time.monotonic() + GAME_EVERY_S
-    # Well only after it has taken something: one that opens may refuse all that follows.
+    # The tracker is well only after it has taken something: one that opens may refuse all that
+    # follows.
     report(ready=True)
     with (
         closing(Feed(run_dir / METRICS_FILE, after=number)) as feed,
         JournalReader(run_dir / JOURNAL) as reader,
     ):
         while True:
-            # Before the look at the run: what was written until then is read.
+            # Points and notes are read after this look at the run, so that all that was written
+            # until then is read.
             is_over = control.backlog_s is not None
             points = feed.read()
             notes = [_note(row) for row in reader.events(after=sequence, kinds=NOTED, limit=PAGE)]
@@ -144,17 +147,9 @@ def _show(tracker: Tracker, game: str, settings: TrackerSettings) -> str:
 
 def open_tracker(name: str, run: TrackedRun) -> Tracker:
     """Import a tracker, which takes seconds, and go on with the run in it."""
-    if name == "wandb":
-        from arena.metrics.wandb_tracker import WandbTracker
-
-        return WandbTracker(run)
-    if name == "mlflow":
-        from arena.metrics.mlflow_tracker import MlflowTracker
-
-        return MlflowTracker(run)
-    from arena.metrics.trackio_tracker import TrackioTracker
-
-    return TrackioTracker(run)
+    module = import_module(f"arena.metrics.{name}_tracker")
+    tracker: Tracker = getattr(module, f"{name.capitalize()}Tracker")(run)
+    return tracker
 
 
 class Feed:
@@ -188,7 +183,7 @@ class Feed:
 
 
 def _note(row: EventRow) -> Note:
-    # Of a champion the population, whose next one takes the place.
+    # The key of a champion's note is the population, whose next one takes the place.
     key = row.data.get("population") if row.kind == "champion" else None
     text = str(event_document(row)["sentence"])
     return Note(row.sequence, cast(Any, row.kind), str(key or row.subject), text)

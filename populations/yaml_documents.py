@@ -44,7 +44,7 @@ _TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float"
 class _Reader(yaml.SafeLoader):
     """`yaml.SafeLoader` without the features that a configuration does not need."""
 
-    # Without the rules of YAML 1.1; those below are added instead.
+    # The rules of YAML 1.1 are left out; those below are added instead.
     yaml_implicit_resolvers = {}  # noqa: RUF012  (a class attribute of the library's)
 
     def __init__(self, text: str) -> None:
@@ -52,7 +52,7 @@ class _Reader(yaml.SafeLoader):
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        # Refused at the event, before an alias is expanded.
+        # An alias is refused at its event, before it is expanded.
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise yaml.MarkedYAMLError(
@@ -64,7 +64,7 @@ class _Reader(yaml.SafeLoader):
                 None, None, f"nested deeper than {MAX_DEPTH} levels", event.start_mark
             )
         node = super().compose_node(parent, index)
-        # In no `finally`: after a fault the reader is thrown away.
+        # No `finally` is needed: after a fault the reader is thrown away.
         self._depth -= 1
         if isinstance(node, yaml.ScalarNode) and _SURROGATE.search(node.value):
             node.value = _with_whole_characters(node)
@@ -93,7 +93,7 @@ class _Reader(yaml.SafeLoader):
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float:
         text = str(self.construct_scalar(node))
-        # Not by way of float, which holds no more than 53 bits.
+        # A float would not do, which holds no more than 53 bits.
         if node.tag.endswith("int") and text.lower().count("e") == 0:
             return int(text)
         value = float(text)
@@ -126,8 +126,8 @@ class _Writer(yaml.SafeDumper):
 
 for _tag, (_pattern, _first) in _SCALARS.items():
     _Reader.add_implicit_resolver(_tag, _pattern, list(_first))
-    # Beside the library's rules of 1.1: text is quoted if either version reads it as something
-    # else.
+    # These are added to the library's rules of 1.1: text is quoted if either version reads it as
+    # something else.
     _Writer.add_implicit_resolver(_tag, _pattern, list(_first))
 for _kind in ("int", "float"):
     _Reader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Reader.construct_number)
@@ -170,18 +170,19 @@ def write_document(value: object, path: Path) -> None:
         OSError: If the disk is full or read-only.
     """
     text = yaml.dump(value, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=100)
-    # In the same directory, because a rename is atomic only within a file system; with the process
-    # id, so that two writers do not share it.
+    # The file is in the same directory, because a rename is atomic only within a file system, and
+    # has the process id, so that two writers do not share it.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(unfinished, "w", encoding="utf8", opener=own_file) as file:
             file.write(text)
             file.flush()
-            # Before the rename: after a power loss the new name must not lead to an empty file.
+            # Sync before the rename: after a power loss the new name must not lead to an empty
+            # file.
             os.fsync(file.fileno())
         unfinished.replace(path)
     finally:
-        # Gone after a rename; left behind by a full disk.
+        # The file is gone after a rename, and left behind by a full disk.
         unfinished.unlink(missing_ok=True)
     # The rename itself is durable only with its directory.
     directory = os.open(path.parent, os.O_RDONLY)
@@ -193,6 +194,6 @@ def write_document(value: object, path: Path) -> None:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the known name most similar to ``name``, or nothing."""
-    # Without a cutoff: the nearest of few names helps, even if it is far.
+    # There is no cutoff: the nearest of few names helps, even if it is far.
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
     return f"; did you mean {matches[0]!r}?" if matches else ""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -22,6 +22,9 @@ from hypothesis import settings
 from arena.processes import settings as process_settings
 from arena.processes.parent import Child
 from arena.resolve import use_code
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # A shared machine may be slow at any moment; how fast code is, benchmarks say.
 settings.register_profile("arena", deadline=None)
@@ -172,3 +175,12 @@ def _no_socket_survives() -> Iterator[None]:
     left = [str(path.relative_to(directory)) for path in directory.rglob("*")]
     shutil.rmtree(directory)
     assert not left, f"sockets that outlived the tests: {left}"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    # Here: the browser's package takes long to import.
+    from tests.tools.web.browsing import launched
+
+    with launched(tmp_path_factory.mktemp("chromium")) as browser:
+        yield browser

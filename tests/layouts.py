@@ -6,10 +6,9 @@ from collections.abc import Mapping
 
 import torch
 
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.export.card import Card
 from arena.networks.frozen import FrozenPolicy
+from arena.spaces import ActionLayout, ObservationLayout
 
 
 def flat_observation(size: int) -> ObservationLayout:

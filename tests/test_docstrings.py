@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from docs.generate.repository import modules
+from docs.generate.repository import modules, nodes
 
 # Beside the tests of imports, which read the same files.
 pytestmark = pytest.mark.xdist_group("sources")
@@ -17,9 +17,9 @@ QUESTION = re.compile(r"(What|Who|Whose|Where)\b")
 ARGUMENT = re.compile(r"\s+\*{0,2}[a-z_]+: (Of|Who|Whose|What|Where)\b")
 
 
-def docstrings(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+def docstrings(inner: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and text of docstrings, and of the texts below attributes and constants."""
-    for node in nodes:
+    for node in inner:
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
             value = statement.value if isinstance(statement, ast.Expr) else None
@@ -27,9 +27,9 @@ def docstrings(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
                 yield statement.lineno, value.value
 
 
-def options(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+def options(inner: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """Yield line and text of the help of command-line options."""
-    for node in nodes:
+    for node in inner:
         if isinstance(node, ast.keyword) and node.arg == "help":
             texts = [leaf for leaf in ast.walk(node.value) if isinstance(leaf, ast.Constant)]
             if texts and isinstance(texts[0].value, str):
@@ -38,8 +38,7 @@ def options(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
 
 def unread(tree: ast.Module) -> list[tuple[int, str]]:
     """Return lines whose reader has to rebuild the missing noun."""
-    nodes = [*ast.walk(tree)]
-    texts = [*docstrings(nodes)]
+    texts = [*docstrings(nodes(tree))]
     found = [(line, text.split("\n")[0]) for line, text in texts if QUESTION.match(text)]
     for start, text in texts:
         found += [
@@ -47,7 +46,9 @@ def unread(tree: ast.Module) -> list[tuple[int, str]]:
             for offset, line in enumerate(text.split("\n"))
             if ARGUMENT.match(line)
         ]
-    found += [(line, text) for line, text in options(nodes) if re.match(r"(Of|Who|What)\b", text)]
+    found += [
+        (line, text) for line, text in options(nodes(tree)) if re.match(r"(Of|Who|What)\b", text)
+    ]
     return sorted(found)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate.repository import parse
+from docs.generate.repository import nodes, parse
 from experiments.house import children, rings
 
 pytestmark = pytest.mark.xdist_group("sources")
@@ -30,10 +30,10 @@ def imported(path: Path, *, runtime_only: bool = False) -> Iterator[str]:
     module = tree(path)
     skipped = set()
     if runtime_only:
-        for node in ast.walk(module):
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        for node in nodes(module):
+            if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING":
                 skipped |= {id(inner) for child in node.body for inner in ast.walk(child)}
-    for node in ast.walk(module):
+    for node in nodes(module):
         if id(node) in skipped:
             continue
         if isinstance(node, ast.Import):
@@ -71,7 +71,7 @@ def named_above(path: Path) -> list[str]:
     above = "populations" if path.parts[0] == "arena" else "populations.commands"
     return [
         node.value
-        for node in ast.walk(tree(path))
+        for node in nodes(tree(path))
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and is_within(node.value, above)
@@ -206,7 +206,7 @@ def rated_fields(path: Path) -> list[str]:
     """Accesses to what ratings are made of, but for the table of fits itself."""
     return [
         ast.unparse(node)
-        for node in ast.walk(tree(path))
+        for node in nodes(tree(path))
         if isinstance(node, ast.Attribute)
         and node.attr in RATED
         # `_state.ratings(...)` is the controller's own reader, `figures.ratings` draws.

@@ -65,7 +65,7 @@ def compare(
 
     from .show.chart_files import check_plot_file, write_figure
 
-    # Before the runs are read, which may take long.
+    # The file is checked before the runs are read, which may take long.
     if plot is not None:
         check_plot_file(plot)
     with ExitStack() as stack:

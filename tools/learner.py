@@ -78,7 +78,7 @@ def learner(
     setup = learner_setup(run_file, root=root)
     names = tuple(name for name in populations.split(",") if name)
     remote = None
-    # Over a Unix socket it is the controller's machine, which has the run's directory.
+    # A Unix socket leads to the controller's machine, which has the run's directory.
     if store_digest(root) is None and connect.startswith("tcp://"):
         remote = Remote(
             endpoint=store or next_port(connect),

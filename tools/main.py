@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     # which runs nobody's code: a browser that it opens is its user's, who has other pages there.
     if argv is None and arguments[:1] != [web.__name__]:
         contain()
-    # As it is now: typer replaces sys.stdout when a reader has gone away.
+    # The stream is kept as it is now: typer replaces sys.stdout when a reader has gone away.
     output = sys.stdout
     set_output_aside(arguments)
     if argv is None:
@@ -172,7 +172,7 @@ def _report(error: Exception) -> int:
 
 def _flush(output: TextIO) -> None:
     """Write out what is buffered; a reader that has gone away is no error."""
-    # Before the interpreter does it, whose complaint could not be caught.
+    # Streams are flushed before the interpreter does it, whose complaint could not be caught.
     for stream in (output, document_stream(), sys.stderr):
         try:
             stream.flush()

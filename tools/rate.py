@@ -106,7 +106,7 @@ def rate(
         has_seats=not no_seats,
     )
     rated = _rate(table, model=model, settings=settings)
-    # On standard error, beside the document.
+    # Notes go to standard error, beside the document.
     for note in _notes(table, rated, model=model, settings=settings):
         log_console().print(note)
     if as_json:
@@ -139,7 +139,7 @@ def read_scores(path: Path) -> Iterator[Score]:
         # -sig: spreadsheets write a byte order mark, which would belong to the first column's name.
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
-            # Stripped names: blanks after commas are common.
+            # Names are stripped, because blanks after commas are common.
             header = [name.strip() for name in next(reader, ())]
             for name in COLUMNS:
                 if header.count(name) != 1:
@@ -169,7 +169,7 @@ def _score(cells: list[str], *, path: Path, line: int) -> Score:
     try:
         score = float(text)
     except ValueError:
-        # Refused below, with the same message as numbers out of range.
+        # NaN is refused below, with the same message as numbers out of range.
         score = math.nan
     # NaN is none of these.
     if home and away and home != away and 0.0 <= score <= 1.0:
@@ -191,7 +191,7 @@ def _rate(table: MatchTable, *, model: Model, settings: Settings) -> RatedTable:
     from populations.yaml_documents import nearest
 
     anchor = settings.anchor
-    # Before minutes of fitting.
+    # The anchor is checked before minutes of fitting.
     if anchor is not None and anchor not in table.players:
         raise ConfigError(
             f"--anchor {anchor}: must be one of the players{nearest(anchor, table.players)}"
@@ -234,7 +234,7 @@ def _document(table: MatchTable, rated: RatedTable, *, model: Model) -> dict[str
 
 
 def _best_first(rated: RatedTable) -> list[int]:
-    # By name where ratings are equal, not by the order of the file.
+    # Players of equal ratings are sorted by name, not by the order of the file.
     return sorted(range(len(rated.players)), key=lambda i: (-rated.ratings[i], rated.players[i]))
 
 
@@ -310,7 +310,7 @@ def _print_mixture(table: MatchTable, rated: RatedTable) -> None:
             "matters more than any rating says."
         )
     if is_cyclic or rated.mixture is not None:
-        # Only nash_averaging has computed it already.
+        # Only nash_averaging has computed the mixture already.
         masses = nash_mixture(table) if rated.mixture is None else rated.mixture
         players = _mixture(rated.players, masses.tolist())
         shares = ", ".join(f"{player} {mass:.3f}" for player, mass in players.items())

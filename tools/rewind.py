@@ -119,7 +119,7 @@ def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow | GhostR
 
     if is_name(name):
         subject = find_player(name, tables, kept=True, where=run_dir)
-        # With the optimizer of then where that is kept, too.
+        # A checkpoint comes before a ghost, because it has the optimizer of that time.
         found = kept_checkpoint(tables, subject) or kept_ghost(tables, subject)
         assert found is not None, "a kept player has a ghost or a checkpoint"
         return found

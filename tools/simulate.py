@@ -58,7 +58,7 @@ def simulate(
     from populations.simulation import league
     from populations.simulation.environment import simulated_config
 
-    # Last, so that the option is stronger than a key.
+    # The seed comes last, so that the option is stronger than a key.
     changes = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
     resolved = simulated_config(load_config(config, changes), num_policies=policies)
     model = replace(
@@ -113,7 +113,7 @@ def _print_summary(outcome: Outcome) -> None:
     print_framed(Table(columns, rows), show_header=False)
     # Some ten lines for people; the document has the whole curve.
     every = max(len(outcome.best_skill) // NUM_LINES, 1)
-    # Thinned from the end, so that the last point is always there.
+    # Points are thinned from the end, so that the last one is always there.
     points = outcome.best_skill[::-1][::every][::-1]
     curve = [{"agent_steps": f"{steps:,}", "skill": skill} for steps, skill in points]
     print_framed(

@@ -14,12 +14,12 @@ from typing import Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from arena.bot_ids import FORM, check_options, parse_bot
+from arena.bots.ids import FORM, check_options, parse_bot
 from arena.environment_spec import MaskPlace
-from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
 from arena.processes.settings import SETTINGS
 from arena.resolve import resolve
+from arena.spaces import ActionLayout
 from arena.types import BOT_PREFIX
 from arena.users_code import users_code
 
@@ -114,12 +114,12 @@ class AskedBot:
 
     @property
     def has_reset(self) -> bool:
-        """Whether it has a method ``reset``."""
+        """Return whether it has a method ``reset``."""
         return self._reset is not None
 
     @property
     def keeps_games(self) -> bool:
-        """Whether it tells games apart."""
+        """Return whether it tells games apart."""
         return self.has_reset or self._is_told_games
 
     def _games(self, games: object) -> dict[str, object]:
@@ -178,7 +178,8 @@ class AskedBot:
                 rng=np.random.default_rng(seed),
                 **self._games(games),
             )
-        # Before the step, where an illegal action would look like the environment's fault.
+        # The answer is checked before the step, where an illegal action would look like the
+        # environment's fault.
         return self._checked(answer, num_rows=num_rows, mask=action_mask)
 
     def _given(self, observation: object, mask: npt.NDArray[np.bool_] | None) -> object:

@@ -110,8 +110,8 @@ def make_store_id(root: Path) -> None:
         OSError: If the disk refuses.
     """
     target = root / STORE_ID
-    # Not where it cannot be read: another id would shut out all who know the store by this one.
-    # An empty one is of before a power failure.
+    # An id that cannot be read is not replaced: another one would shut out all who know the store
+    # by it. An empty one is of before a power failure.
     if not target.exists() or target.stat().st_size == 0:
         temporary = root / f"{STORE_ID}.tmp"
         with open(temporary, "w", opener=own_file) as file:
@@ -210,7 +210,7 @@ def read_verified(directory: Path, name: str, record: FileRecord) -> bytes:
         DiskRefused: If the disk refuses.
     """
     path = directory / name
-    # Read once: the bytes that are checked are those that are used.
+    # The file is read once, so that the bytes that are checked are those that are used.
     data = _read_regular(path, record.size_bytes)
     if len(data) != record.size_bytes:
         raise CheckpointCorrupt(f"{path}: {len(data)} bytes instead of {record.size_bytes}")
@@ -277,7 +277,7 @@ def _check_bytes(path: Path, record: FileRecord) -> None:
         size = os.fstat(file.fileno()).st_size
         if size != record.size_bytes:
             raise CheckpointCorrupt(f"{path}: {size} bytes instead of {record.size_bytes}")
-        # Never more than the record says, though the file may grow meanwhile.
+        # No more is read than the record says, though the file may grow meanwhile.
         while left and (piece := file.read(min(left, PIECE_BYTES))):
             digest.update(piece)
             left -= len(piece)

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from arena.config import NetworkConfig, PopulationSetup
 from arena.errors import CheckpointCorrupt
-from arena.types import Counters, Digest, Document, Finite, canonical_digest
+from arena.types import Counters, Digest, Document, Value, canonical_digest
 
 FORMAT_VERSION = 1
 MAX_FILE_BYTES = 1 << 36
@@ -39,8 +39,7 @@ class PolicyRecord(Counters, frozen=True, kw_only=True):
     Attributes:
         format_version: Version of the format; a newer one is refused.
         policy: Policy that the checkpoint belongs to.
-        hyperparameters: Hyperparameters in use at the time. Integers are floats when it is read;
-            assignments carry the values that are used.
+        hyperparameters: Hyperparameters in use at the time.
         parent: Digest of the checkpoint it was trained from; None at step 0.
         donor: Policy that the parent checkpoint belonged to, if it was another one (an exploit).
         environment_digest: Digest of the EnvironmentSpec.
@@ -50,7 +49,7 @@ class PolicyRecord(Counters, frozen=True, kw_only=True):
 
     format_version: Annotated[int, Meta(ge=1)] = FORMAT_VERSION
     policy: str
-    hyperparameters: dict[str, Finite]
+    hyperparameters: dict[str, Value]
     parent: Digest | None
     donor: str | None
     environment_digest: Digest
@@ -74,7 +73,7 @@ class Manifest(PolicyRecord, frozen=True, kw_only=True):
     @property
     def digest(self) -> Digest:
         """Digest of the checkpoint: sha256 over the sorted (name, sha256) of the files."""
-        # Not over the manifest, whose time of writing differs from publication to publication.
+        # The manifest is left out, as its time of writing differs from publication to publication.
         return canonical_digest(
             sorted((name, record.sha256) for name, record in self.files.items())
         )

@@ -65,7 +65,7 @@ def publish(root: Path, *, manifest: Manifest, files: Mapping[str, bytes]) -> Ch
         CheckpointError: If the name is taken by another checkpoint.
         ValueError: If manifest and files do not belong together.
     """
-    # Before the key is made: it carries the digest of these records.
+    # Check before the key is made, which carries the digest of these records.
     if manifest.files != file_records(files):
         raise ValueError(f"the manifest describes {manifest.files}, not the files that are given")
     digest = manifest.digest
@@ -149,16 +149,16 @@ def remove_directory(root: Path, key: str) -> None:
     target = resolve_key(root, key)
     with _disk_errors(target):
         # A temporary name: after a crash in the middle `sweep_temporary` removes the rest.
-        doomed = target.parent / _temporary_name()
+        renamed = target.parent / _temporary_name()
         failpoint("remove.begin")
         try:
-            os.rename(target, doomed)
+            os.rename(target, renamed)
         except FileNotFoundError:
             return
-        # From here on it is absent as a whole.
+        # It is absent as a whole from here on.
         failpoint("remove.renamed")
         _sync_directory(target.parent)
-        shutil.rmtree(doomed)
+        shutil.rmtree(renamed)
         failpoint("remove.done")
 
 
@@ -287,7 +287,7 @@ def _temporary_beside(root: Path, target: Path) -> Iterator[Path]:
         failpoint("publish.temporary")
         yield temporary
     finally:
-        # Best effort: what remains is swept at the next start.
+        # The next start sweeps what remains.
         shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -316,7 +316,8 @@ def _write_file(path: Path, data: bytes) -> None:
         while rest:
             rest = rest[os.write(descriptor, rest) :]
         failpoint("publish.written")
-        # Never retried on this file: the kernel may have dropped the pages it could not write.
+        # fsync is never retried on this file: the kernel may have dropped the pages it could not
+        # write.
         os.fsync(descriptor)
         failpoint("publish.synced")
     finally:

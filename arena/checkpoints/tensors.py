@@ -33,7 +33,7 @@ def serialize(tensors: Mapping[str, torch.Tensor]) -> bytes:
         ValueError: If a tensor is not float32.
     """
     plain: Tensors = {}
-    # Sorted, as equal tensors must have equal bytes.
+    # Names are sorted, as equal tensors must have equal bytes.
     for name in sorted(tensors):
         tensor = tensors[name].detach()
         if tensor.dtype != torch.float32:
@@ -112,7 +112,8 @@ def publish_policy(
         NonFiniteError: If a weight or an optimizer tensor is not finite; nothing is written.
         CheckpointError: If the disk refuses.
     """
-    # Before anything is written: a number that is not finite leaves no trace in the store.
+    # Serialize before anything is written: a number that is not finite leaves no trace in the
+    # store.
     files = {WEIGHTS: serialize(weights), OPTIMIZER: serialize(optimizer_state)}
     manifest = Manifest(
         **structs.asdict(record),

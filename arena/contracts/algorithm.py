@@ -13,13 +13,13 @@ import torch
 
 from arena.config import NetworkConfig, PopulationSetup
 from arena.contracts.contract import Subject, name_of, reference_of
-from arena.contracts.sample import SampleGame, sample_game
+from arena.contracts.sample import SampleGame, are_equal, sample_game
 from arena.core import ActorInput, Algorithm, AlgorithmOutput
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import CheckpointCorrupt
 from arena.experience import Rollout, Sequences, Transitions
 from arena.learning.algorithms import AlgorithmClass, make_algorithm
 from arena.networks.frozen import FrozenPolicy
+from arena.spaces import ObservationLayout
 from arena.users_code import pass_interrupt
 
 CPU = torch.device("cpu")
@@ -40,10 +40,9 @@ Weights = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Subject):
     """Everything that a suite makes algorithms and rollouts of."""
 
-    subject: Subject
     setup: PopulationSetup
     game: SampleGame
     population: str
@@ -61,7 +60,7 @@ class Case:
 
     def make(self, *, seed: int) -> Algorithm:
         """Make one policy."""
-        with self.subject.obeying("it must be made as arena.learning.algorithms.AlgorithmClass"):
+        with self.obeying("it must be made as arena.learning.algorithms.AlgorithmClass"):
             return make_algorithm(
                 self.setup,
                 observation=self.game.observation(self.population),
@@ -92,20 +91,16 @@ class Case:
     def act(self, algorithm: Algorithm, *, seed: int) -> AlgorithmOutput:
         """Let an algorithm decide about all rows."""
         generator = torch.Generator().manual_seed(seed)
-        with (
-            self.subject.drawing("act must draw from generator alone"),
-            self.subject.obeying("act must take ActorInput and a generator"),
-        ):
+        rule = "act must take ActorInput and a generator"
+        with self.answering(rule, draws="act must draw from generator alone"):
             return algorithm.act(self.inputs(algorithm), generator=generator)
 
     def update(self, algorithm: Algorithm, *, seed: int) -> Mapping[str, float]:
         """Let it learn from a rollout of its own."""
         rollout = self._rollout(algorithm, seed=seed)
         generator = torch.Generator().manual_seed(seed)
-        with (
-            self.subject.drawing("update must draw from generator alone"),
-            self.subject.obeying("update must learn from a Rollout"),
-        ):
+        rule = "update must learn from a Rollout"
+        with self.answering(rule, draws="update must draw from generator alone"):
             return algorithm.update(rollout, generator=generator)
 
     def _rollout(self, algorithm: Algorithm, *, seed: int) -> Rollout:
@@ -174,9 +169,9 @@ def check_algorithm(
     subject = Subject(name_of(algorithm))
     reference = reference_of(algorithm) if algorithm != "ppo" else "ppo"
     game = sample_game(subject, environment, kwargs=kwargs, launch_directory=launch_directory)
-    population = next(name for name, agents in game.populations.items() if agent in (None, *agents))
+    population = game.population_of(agent)
     case = Case(
-        subject=subject,
+        name=subject.name,
         setup=PopulationSetup(
             agents=game.populations[population],
             network=network or NetworkConfig(hidden_sizes=(16, 16), normalize_observations=False),
@@ -200,7 +195,7 @@ def check_algorithm(
 
 
 def _check_numbers(case: Case, algorithm: Algorithm) -> None:
-    must = case.subject.must
+    must = case.must
     length: object = algorithm.rollout_length
     is_length = isinstance(length, int) and length >= 1
     must("rollout_length must be a whole number, at least 1", is_length, got=length)
@@ -216,51 +211,50 @@ def _check_seed(case: Case, algorithm: Algorithm) -> None:
     weights = algorithm.weights()
     again, other = case.make(seed=7).weights(), case.make(seed=8).weights()
     rule = "weights must be a function of the seed"
-    case.subject.must(rule, _is_equal(weights, again), found="unequal weights of one seed")
-    case.subject.must(rule, not _is_equal(weights, other), found="equal weights of two seeds")
+    case.must(rule, are_equal(weights, again), found="unequal weights of one seed")
+    case.must(rule, not are_equal(weights, other), found="equal weights of two seeds")
 
 
 def _check_decisions(case: Case, algorithm: Algorithm) -> None:
-    subject, number = case.subject, len(case.rows.observation)
+    number = len(case.rows.observation)
     layout = case.game.actions[case.population]
     for seed in range(4):
-        output = case.act(algorithm, seed=seed)
-        rule = "act must return arena.core.AlgorithmOutput"
-        subject.must(rule, isinstance(output, AlgorithmOutput), got=output)
+        answer = case.act(algorithm, seed=seed)
+        output = case.must_be("act must return arena.core.AlgorithmOutput", AlgorithmOutput, answer)
         shape = (number, *layout.row_shape)
         dtype = torch.int64 if layout.is_discrete else torch.float32
         is_right = output.action.shape == shape and output.action.dtype == dtype
         rule = f"action must be {dtype} [N{', K' if layout.row_shape else ''}]"
-        subject.must(rule, is_right, found=f"{output.action.dtype} {list(output.action.shape)}")
+        case.must(rule, is_right, found=f"{output.action.dtype} {list(output.action.shape)}")
         for name in ("log_prob", "value"):
-            _check_column(subject, name, getattr(output, name), number=number)
+            _check_column(case, name, getattr(output, name), number=number)
         mask = case.rows.action_mask
         legal = layout.are_legal(output.action.numpy(), None if mask is None else mask.numpy())
         illegal = output.action[torch.from_numpy(~legal)].tolist()
-        subject.must("act must choose legal actions", legal.all(), got=illegal[:1])
+        case.must("act must choose legal actions", legal.all(), got=illegal[:1])
         again = case.act(algorithm, seed=seed)
         rule = "act must be a function of its inputs and generator"
-        subject.must(rule, torch.equal(output.action, again.action))
+        case.must(rule, torch.equal(output.action, again.action))
     if not algorithm.state_size:
         _check_what_plays(case, algorithm, output)
     elif output.recurrent_state is not None:
         shape = (number, algorithm.state_size)
         found = output.recurrent_state.shape
-        subject.must("recurrent_state must be [N, state_size]", found == shape, got=list(found))
+        case.must("recurrent_state must be [N, state_size]", found == shape, got=list(found))
 
 
-def _check_column(subject: Subject, name: str, column: torch.Tensor, *, number: int) -> None:
+def _check_column(case: Case, name: str, column: torch.Tensor, *, number: int) -> None:
     is_right = column.shape == (number,) and column.dtype == torch.float32
     rule = f"{name} must be float32 [N]"
-    subject.must(rule, is_right, found=f"{column.dtype} {list(column.shape)}")
-    subject.must(f"{name} must be finite", bool(torch.isfinite(column).all()))
-    subject.must(f"{name} must have no gradient (torch.inference_mode)", not column.requires_grad)
+    case.must(rule, is_right, found=f"{column.dtype} {list(column.shape)}")
+    case.must(f"{name} must be finite", bool(torch.isfinite(column).all()))
+    case.must(f"{name} must have no gradient (torch.inference_mode)", not column.requires_grad)
 
 
 def _check_what_plays(case: Case, algorithm: Algorithm, output: AlgorithmOutput) -> None:
     """Compare with the network that plays in matches: `make_actor_critic` with ``weights``."""
     rule = "weights must be the state_dict of the population's network (make_actor_critic)"
-    with case.subject.obeying(rule):
+    with case.obeying(rule):
         frozen = FrozenPolicy.from_weights(
             case.setup.network,
             algorithm.weights(),
@@ -272,52 +266,51 @@ def _check_what_plays(case: Case, algorithm: Algorithm, output: AlgorithmOutput)
     log_prob = policy.log_prob(output.action)
     rule = "log_prob must be that of the network that plays in matches"
     is_close = torch.allclose(log_prob, output.log_prob, rtol=TOLERANCE, atol=TOLERANCE)
-    case.subject.must(rule, is_close, found=f"{output.log_prob[0]} instead of {log_prob[0]}")
+    case.must(rule, is_close, found=f"{output.log_prob[0]} instead of {log_prob[0]}")
 
 
 def _check_values(case: Case, algorithm: Algorithm) -> None:
     number = len(case.rows.observation)
-    with case.subject.obeying("value must take ActorInput"):
+    with case.obeying("value must take ActorInput"):
         values = algorithm.value(case.inputs(algorithm))
-    _check_column(case.subject, "value", values, number=number)
+    _check_column(case, "value", values, number=number)
     alone = torch.cat(
         [algorithm.value(case.inputs(algorithm, slice(row, row + 1))) for row in range(NUM_ALONE)]
     )
     rule = "the value of a row must not depend on the other rows"
     is_close = torch.allclose(alone, values[:NUM_ALONE], rtol=TOLERANCE, atol=TOLERANCE)
-    case.subject.must(rule, is_close)
+    case.must(rule, is_close)
     inputs = case.inputs(algorithm)
     if inputs.critic_input is not None:
         other = replace(inputs, critic_input=torch.zeros_like(inputs.critic_input))
         rule = "values must be of critic_input, where the network has a centralized critic"
-        case.subject.must(rule, not torch.equal(algorithm.value(other), values))
+        case.must(rule, not torch.equal(algorithm.value(other), values))
 
 
 def _check_learning(case: Case) -> None:
-    subject = case.subject
     one, other = case.make(seed=7), case.make(seed=7)
     before = one.weights()
     for seed in range(3):
         metrics = case.update(one, seed=seed)
         case.update(other, seed=seed)
-        _check_metrics(subject, metrics)
+        _check_metrics(case, metrics)
     updates: object = one.learner_updates
     rule = "learner_updates must count optimizer steps"
-    subject.must(rule, isinstance(updates, int) and updates >= 1, got=updates)
+    case.must(rule, isinstance(updates, int) and updates >= 1, got=updates)
     after = one.weights()
     still = [
         name
         for name in before
         if name.startswith(TRAINED) and torch.equal(before[name], after[name])
     ]
-    subject.must("update must train every weight of the network", not still, got=still)
+    case.must("update must train every weight of the network", not still, got=still)
     is_finite = all(bool(torch.isfinite(tensor).all()) for tensor in after.values())
-    subject.must("weights must be finite after an update", is_finite)
+    case.must("weights must be finite after an update", is_finite)
     rule = "update must be a function of the weights, the rollout and the generator"
-    subject.must(rule, _is_equal(after, other.weights()), found="unequal weights")
+    case.must(rule, are_equal(after, other.weights()), found="unequal weights")
 
 
-def _check_metrics(subject: Subject, metrics: object) -> None:
+def _check_metrics(case: Case, metrics: object) -> None:
     rule = "update must return finite numbers by group/name"
     is_right = isinstance(metrics, Mapping) and all(
         isinstance(name, str)
@@ -326,61 +319,57 @@ def _check_metrics(subject: Subject, metrics: object) -> None:
         and math.isfinite(value)
         for name, value in metrics.items()
     )
-    subject.must(rule, is_right, got=metrics)
+    case.must(rule, is_right, got=metrics)
 
 
 def _check_checkpoint(case: Case) -> None:
-    subject = case.subject
     learned = case.make(seed=7)
     for seed in range(2):
         case.update(learned, seed=seed)
     weights, state = learned.weights(), learned.optimizer_state()
     for name, tensors in (("weights", weights), ("optimizer_state", state)):
-        _check_tensors(subject, name, tensors)
-    fresh, used = case.make(seed=8), case.make(seed=9)
+        _check_tensors(case, name, tensors)
+    fresh, used, unused = case.make(seed=8), case.make(seed=9), case.make(seed=8)
     case.update(used, seed=5)
     for algorithm in (fresh, used):
-        with subject.obeying("load must take its own weights and optimizer_state"):
+        with case.obeying("load must take its own weights and optimizer_state"):
             algorithm.load(
                 _clones(weights), _clones(state), learner_updates=learned.learner_updates
             )
     for name, expected in (("weights", weights), ("optimizer_state", state)):
         found: Weights = getattr(fresh, name)()
-        unequal = [key for key in expected if key not in found or not _same(expected, found, key)]
-        subject.must(f"load must give back the {name}", not unequal, got=unequal[:3])
+        unequal = [
+            key
+            for key in expected
+            if key not in found or not torch.equal(expected[key], found[key])
+        ]
+        case.must(f"load must give back the {name}", not unequal, got=unequal[:3])
     number = fresh.learner_updates
     rule = "load must take over learner_updates"
-    subject.must(rule, number == learned.learner_updates, got=number)
+    case.must(rule, number == learned.learner_updates, got=number)
     rule = "load must leave a policy as if it had just been made and loaded"
     _check_same_learning(case, fresh, used, rule=rule)
-    for algorithm in (fresh, used):
+    for algorithm in (fresh, unused):
         algorithm.load(_clones(weights), None, learner_updates=0)
     rule = "load without an optimizer_state must begin with a fresh optimizer"
-    _check_same_learning(case, fresh, _loaded(case, weights), rule=rule)
+    _check_same_learning(case, fresh, unused, rule=rule)
     _check_refusals(case, weights, state)
 
 
-def _loaded(case: Case, weights: Weights) -> Algorithm:
-    """Return a fresh policy with weights and nothing else."""
-    algorithm = case.make(seed=8)
-    algorithm.load(_clones(weights), None, learner_updates=0)
-    return algorithm
-
-
-def _check_tensors(subject: Subject, name: str, tensors: Weights) -> None:
+def _check_tensors(case: Case, name: str, tensors: Weights) -> None:
     wrong = [
         f"{key}: {tensor.dtype} on {tensor.device}"
         for key, tensor in tensors.items()
         if tensor.dtype != torch.float32 or tensor.device.type != "cpu"
     ]
-    subject.must(f"{name} must be float32 tensors on the CPU", not wrong, got=wrong[:1])
+    case.must(f"{name} must be float32 tensors on the CPU", not wrong, got=wrong[:1])
 
 
 def _check_same_learning(case: Case, one: Algorithm, other: Algorithm, *, rule: str) -> None:
     for algorithm in (one, other):
         case.update(algorithm, seed=11)
-    is_equal = _is_equal(one.weights(), other.weights())
-    case.subject.must(rule, is_equal, found="unequal weights after the next update")
+    is_equal = are_equal(one.weights(), other.weights())
+    case.must(rule, is_equal, found="unequal weights after the next update")
 
 
 def _check_copies(case: Case, algorithm: Algorithm) -> None:
@@ -389,7 +378,7 @@ def _check_copies(case: Case, algorithm: Algorithm) -> None:
         for tensor in tensors.values():
             tensor.zero_()
     rule = "weights and optimizer_state must be copies, which a later update does not change"
-    case.subject.must(rule, _is_equal(before, algorithm.weights()))
+    case.must(rule, are_equal(before, algorithm.weights()))
 
 
 def _check_refusals(case: Case, weights: Weights, state: Weights) -> None:
@@ -406,17 +395,9 @@ def _check_refusals(case: Case, weights: Weights, state: Weights) -> None:
             continue
         except BaseException as error:
             pass_interrupt(error)
-            case.subject.must(rule, False, got=error)
-        case.subject.must(rule, False, found=f"no error for a wrong {name}")
+            case.must(rule, False, got=error)
+        case.must(rule, False, found=f"no error for a wrong {name}")
 
 
 def _clones(tensors: Weights) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in tensors.items()}
-
-
-def _same(one: Weights, other: Weights, name: str) -> bool:
-    return torch.equal(one[name], other[name])
-
-
-def _is_equal(one: Weights, other: Weights) -> bool:
-    return one.keys() == other.keys() and all(_same(one, other, name) for name in one)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ import torch
 from arena.contracts.contract import Subject, name_of, reference_of
 from arena.contracts.sample import SampleGame, sample_game
 from arena.environment_spec import EnvironmentRequest, SpaceJson
-from arena.envs.base import BatchedEnv, Group, Turn
+from arena.envs.base import BatchedEnv, Turn
 from arena.envs.batched.find import find_game
 from arena.envs.batched.game import BatchedGame, BatchedGameClass
 from arena.envs.checks.conformance import check_against
@@ -53,11 +52,10 @@ def check_batched_game(
     subject = Subject(name_of(game))
     reference = reference_of(game)
     rule = "it must be a class with reset, decisions and step"
-    with subject.obeying(rule):
-        found = find_game(reference, launch_directory=launch_directory or ".")
+    found = subject.made(find_game, rule, reference, launch_directory=launch_directory or ".")
     subject.must(rule, found is not None)
-    sample = sample_game(subject, reference, kwargs=kwargs, launch_directory=launch_directory)
     assert found is not None
+    sample = sample_game(subject, reference, kwargs=kwargs, launch_directory=launch_directory)
     _check_facts(subject, found, sample)
     with subject.drawing("chance must be a function of the episode's key (arena.envs.chance)"):
         _check_games(subject, sample, num_calls=num_calls)
@@ -90,7 +88,7 @@ def _check_games(subject: Subject, sample: SampleGame, *, num_calls: int) -> Non
     turns: list[Turn] = []
     with closing(sample.make(num_envs=NUM_GAMES)) as env:
         for turn, actions in _play(subject, env, sample, seeds=seeds, num_calls=num_calls):
-            turns.append(_copied(turn))
+            turns.append(_selected(turn, slice(None)))
             played.append(actions)
             _check_bounds(subject, turn, sample)
         ended = torch.stack([turn.episode_over for turn in turns]).any(dim=0)
@@ -102,11 +100,12 @@ def _check_games(subject: Subject, sample: SampleGame, *, num_calls: int) -> Non
         rule = "reset must leave nothing of the games before"
         _compare(subject, rule, turns, _replay(env, seeds, played), sample)
     for number in (0, NUM_GAMES - 1):
-        alone = [_of_game(turn, number) for turn in turns]
-        own = [{name: rows[number : number + 1] for name, rows in one.items()} for one in played]
+        game = slice(number, number + 1)
+        alone = [_selected(turn, game) for turn in turns]
+        own = [{name: rows[game] for name, rows in one.items()} for one in played]
         with closing(sample.make(num_envs=1)) as env:
             rule = "a game must not depend on the other games of its batch"
-            _compare(subject, rule, alone, _replay(env, seeds[number : number + 1], own), sample)
+            _compare(subject, rule, alone, _replay(env, seeds[game], own), sample)
 
 
 def _play(
@@ -173,52 +172,23 @@ def _compare(
             subject.must(rule, difference is None, found=told)
 
 
-def _copied(turn: Turn) -> Turn:
-    return _selected(turn, slice(None))
-
-
-def _of_game(turn: Turn, number: int) -> Turn:
-    return _selected(turn, slice(number, number + 1))
-
-
 def _selected(turn: Turn, games: slice) -> Turn:
     """Return a copy of some games of a turn."""
-    return replace(
-        turn,
-        groups={
-            name: Group(
-                group.agent_index[games].clone(),
-                group.observation[games].clone(),
-                None if group.action_mask is None else group.action_mask[games].clone(),
-                group.action_shape,
-            )
-            for name, group in turn.groups.items()
-        },
-        final_observation={
-            name: rows[games].clone() for name, rows in turn.final_observation.items()
-        },
-        **{
-            name: getattr(turn, name)[games].clone()
-            for name in ("reward", "terminated", "truncated", "episode_over", "score")
-        },
-        episode=None if turn.episode is None else turn.episode[games].clone(),
-    )
+    return turn.mapped(lambda tensor: tensor[games].clone())
 
 
 def _check_against(subject: Subject, sample: SampleGame, against: str, *, num_games: int) -> None:
-    kwargs = sample.spec.kwargs
     one, other = (
-        EnvironmentRequest(name, kwargs=kwargs, launch_directory=sample.launch_directory)
+        EnvironmentRequest(
+            name, kwargs=sample.spec.kwargs, launch_directory=sample.launch_directory
+        )
         for name in (sample.spec.id, against)
     )
     rule = f"it must be the same game as {against}"
-    with subject.obeying(rule):
-        report = check_against(one, other, num_games=num_games, num_envs=64)
-    difference = report.difference
-    told = ""
-    if difference is not None:
-        told = (
+    report = subject.made(check_against, rule, one, other, num_games=num_games, num_envs=64)
+    if (difference := report.difference) is not None:
+        found = (
             f"{difference.what} {difference.one!r} instead of {difference.other!r} after the "
             f"actions {[dict(action) for action in difference.actions]}"
         )
-    subject.must(rule, difference is None, found=told)
+        subject.must(rule, False, found=found)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
 import torch
 
-from arena.bot_ids import parse_bot
 from arena.bots.asking import Bot
+from arena.bots.ids import parse_bot
 from arena.contracts.contract import Subject, name_of
 from arena.contracts.sample import MAX_CALLS, SampleGame, sample_game
 from arena.core import ActorInput, Games
 from arena.envs.base import Group
-from arena.envs.pettingzoo.buffers import NO_DECISION
-from arena.envs.random_play import random_legal_actions
+from arena.envs.pettingzoo.pending_decisions import NO_DECISION
+from arena.envs.random_play import random_turns
 from arena.matches.actors import BotActor
 from arena.matches.recurrent_state import new_episodes
 from arena.resolve import resolve
@@ -59,9 +60,8 @@ def check_bot(
     one, other = make(), make()
     first = _play(subject, one, game)
     rule = "a bot's decisions must be a function of its calls, and of rng and the seeds of reset"
-    subject.must(
-        rule, _play(subject, other, game) == first, found="two unequal matches of one seed"
-    )
+    found = "two unequal matches of one seed"
+    subject.must(rule, _play(subject, other, game) == first, found=found)
     rule = "a bot must begin every game anew: what it remembers must be kept by game and agent"
     found = "another match of the same seed, the second time"
     subject.must(rule, _play(subject, one, game) == first, found=found)
@@ -106,45 +106,31 @@ def _play(subject: Subject, bot: object, game: SampleGame) -> Transcript:
     with closing(game.make(num_envs=NUM_GAMES)) as env:
         own = torch.arange(NUM_GAMES)[:, None] % len(env.agents)
         plays_all = torch.arange(NUM_GAMES)[:, None] < NUM_GAMES // 2
-        turn = env.reset(range(NUM_GAMES))
-        for _ in range(MAX_CALLS):
-            actions = random_legal_actions(turn, actions=game.actions, generator=chance)
-            for name, group in turn.groups.items():
-                _choose(
-                    subject,
-                    actors[name],
-                    group,
-                    is_own=plays_all | (group.agent_index == own),
-                    agents=env.agents,
-                    episodes=episodes,
-                    generator=generator,
-                    transcript=transcript,
-                    actions=actions[name],
-                )
-            rule = "act must not change its observations and action masks"
-            subject.must(rule, not watched.has_changed_its_arguments)
-            turn = env.step(actions)
+        turns = random_turns(env, seeds=range(NUM_GAMES), actions=game.actions, generator=chance)
+        for turn, actions in islice(turns, MAX_CALLS):
+            # Of the step before.
             over = turn.episode_over
             num_over += int(over.sum())
             episodes = torch.where(over, new_episodes(NUM_GAMES), episodes)
             if num_over >= NUM_EPISODES:
                 break
+            for name, group in turn.groups.items():
+                is_own = plays_all | (group.agent_index == own)
+                asked = _asked(group, is_own=is_own, agents=env.agents, episodes=episodes)
+                for agent, rows, inputs in asked:
+                    with subject.answering(LEGAL, draws="act must draw from rng alone"):
+                        output = actors[name].act(inputs, agent=agent, generator=generator)
+                    actions[name][rows] = output.action
+                    transcript.append((agent, output.action.tolist()))
+            rule = "act must not change its observations and action masks"
+            subject.must(rule, not watched.has_changed_its_arguments)
     return transcript
 
 
-def _choose(
-    subject: Subject,
-    actor: BotActor,
-    group: Group,
-    *,
-    is_own: torch.Tensor,
-    agents: Sequence[str],
-    episodes: torch.Tensor,
-    generator: torch.Generator,
-    transcript: Transcript,
-    actions: torch.Tensor,
-) -> None:
-    """Ask the bot about its decisions for each agent of a population, and write them in."""
+def _asked(
+    group: Group, *, is_own: torch.Tensor, agents: Sequence[str], episodes: torch.Tensor
+) -> Iterator[tuple[str, torch.Tensor, ActorInput]]:
+    """Yield each agent whose decisions are the bot's: its name, where they are, and they."""
     for index in sorted({*group.agent_index.flatten().tolist()} - {NO_DECISION}):
         agent = agents[index]
         asked = (group.agent_index == index) & is_own
@@ -158,10 +144,7 @@ def _choose(
             action_mask=mask,
             games=Games(seat=seat, index=games, episode=episodes[games]),
         )
-        with subject.drawing("act must draw from rng alone"), subject.obeying(LEGAL):
-            output = actor.act(inputs, agent=agent, generator=generator)
-        actions[asked] = output.action
-        transcript.append((agent, output.action.tolist()))
+        yield agent, asked, inputs
 
 
 class _Watched:

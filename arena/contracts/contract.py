@@ -9,9 +9,9 @@ import contextlib
 import inspect
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -94,6 +94,56 @@ class Subject:
         used = [name for name in before if before[name] != after[name]]
         self.must(rule, not used, found=f"a draw from {' and '.join(used)}")
 
+    def must_be(self, rule: str, kind: type[T], value: object) -> T:
+        """Check that a value is of a type, and return it.
+
+        Raises:
+            ContractBroken: If it is of another one.
+        """
+        self.must(rule, isinstance(value, kind), got=value)
+        return cast("T", value)
+
+    @contextlib.contextmanager
+    def answering(self, rule: str, *, draws: str) -> Iterator[None]:
+        """Run code of the object that must neither raise nor draw from global generators.
+
+        Args:
+            rule: Rule that it breaks if it raises.
+            draws: Rule that it breaks if it draws.
+
+        Raises:
+            ContractBroken: If it does.
+        """
+        with self.drawing(draws), self.obeying(rule):
+            yield
+
+    def repeats(
+        self,
+        rule: str,
+        ask: Callable[[str], T],
+        scenes: Iterable[str],
+        *,
+        told: Callable[[T], object] = str,
+    ) -> dict[str, T]:
+        """Check that equal questions get equal answers, and return the answers by scene.
+
+        Args:
+            rule: The rule, in one sentence.
+            ask: Asks the object about a scene.
+            scenes: Names of the scenes.
+            told: Shows an answer.
+
+        Raises:
+            ContractBroken: If a second answer differs.
+        """
+        answers = {scene: ask(scene) for scene in scenes}
+        # In another order: a state of its own would show.
+        for scene, answer in reversed(answers.items()):
+            again = ask(scene)
+            found = f"{told(answer)}, then {told(again)} of {scene}"
+            self.must(rule, again == answer, found=found)
+        return answers
+
     def takes(self, owner: object, method: str, *arguments: object, **keywords: object) -> None:
         """Check that an object has a method that can be called with these arguments.
 
@@ -122,6 +172,30 @@ class Subject:
         """
         with self.obeying(rule):
             return make(*arguments, **keywords)
+
+    def given(
+        self,
+        given: T | type[T] | str,
+        rule: str,
+        find: Callable[[str], T],
+        *arguments: object,
+        **keywords: object,
+    ) -> T:
+        """Return the object that a suite is given: itself, made by its class, or found by name.
+
+        Args:
+            given: One of these.
+            rule: Rule that is broken if it cannot be made or found.
+            find: Finds it by its name.
+            arguments: Arguments of the class.
+            keywords: Keyword arguments of the class.
+
+        Raises:
+            ContractBroken: If it cannot be made or found.
+        """
+        if isinstance(given, str):
+            return self.made(find, rule, given)
+        return self.made(given, rule, *arguments, **keywords) if isinstance(given, type) else given
 
 
 def name_of(given: object) -> str:

@@ -12,12 +12,12 @@ from torch import nn
 
 from arena.config import NetworkConfig
 from arena.contracts.contract import Subject, name_of, reference_of
-from arena.contracts.sample import SampleGame, sample_game
-from arena.envs.spaces.observations import ObservationLayout
+from arena.contracts.sample import SampleGame, are_equal, sample_game
 from arena.export.onnx import check_onnx, export_onnx
 from arena.networks.actor_critic import make_actor_critic
 from arena.networks.encoders import UserEncoder, make_user_encoder
 from arena.resolve import put_first_on_path
+from arena.spaces import ObservationLayout
 
 NUM_ROWS = 64
 TOLERANCE = 1e-4
@@ -49,7 +49,7 @@ def check_encoder(
     put_first_on_path(launch_directory)
     reference = reference_of(encoder)
     game = sample_game(subject, environment, kwargs=kwargs, launch_directory=launch_directory)
-    population = next(name for name, agents in game.populations.items() if agent in (None, *agents))
+    population = game.population_of(agent)
     layout = game.observation(population)
     rows = game.rows(population, number=NUM_ROWS).observation.float()
 
@@ -60,7 +60,7 @@ def check_encoder(
 
     made, again, other = make(1), make(1), make(2)
     rule = "weights must be a function of the seed (torch's generator is seeded for the class)"
-    subject.must(rule, _is_equal(made.state_dict(), again.state_dict()))
+    subject.must(rule, are_equal(made.state_dict(), again.state_dict()))
     _check_features(subject, made, rows)
     _check_gradients(subject, made, rows)
     other.load_state_dict(made.state_dict())
@@ -124,7 +124,3 @@ def _check_gradients(subject: Subject, encoder: UserEncoder, rows: torch.Tensor)
     ]
     subject.must("the gradient must reach every parameter", not unreached, got=unreached)
     encoder.zero_grad()
-
-
-def _is_equal(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 
@@ -17,9 +18,8 @@ from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpe
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env, plain_request
-from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.random_play import action_layouts, populations_of, random_turns
+from arena.spaces import ActionLayout, ObservationLayout
 
 SEED = 7
 MAX_CALLS = 10_000
@@ -47,6 +47,10 @@ class SampleGame:
         """Layouts of actions by population."""
         return action_layouts(self.spec, populations=self.populations)
 
+    def population_of(self, agent: str | None) -> str:
+        """Return the population of an agent; of the first one for None."""
+        return next(name for name, agents in self.populations.items() if agent in (None, *agents))
+
     def facts(self, population: str) -> AgentSpec:
         """Return the spaces of a population's agents."""
         return self.spec.agent_specs[self.populations[population][0]]
@@ -68,8 +72,8 @@ class SampleGame:
         num_rows = 0
         generator = torch.Generator().manual_seed(SEED)
         with closing(self.make(num_envs=8)) as env:
-            turn = env.reset(range(8))
-            for _ in range(MAX_CALLS):
+            turns = random_turns(env, seeds=range(8), actions=self.actions, generator=generator)
+            for turn, _ in islice(turns, MAX_CALLS):
                 group = turn.groups[population]
                 asked = group.agent_index >= 0
                 seen.append(group.observation[asked].clone())
@@ -78,9 +82,6 @@ class SampleGame:
                     masks.append(group.action_mask[asked].clone())
                 if num_rows >= number:
                     break
-                turn = env.step(
-                    random_legal_actions(turn, actions=self.actions, generator=generator)
-                )
         mask = torch.cat(masks)[:number] if masks else None
         return ActorInput(observation=torch.cat(seen)[:number], action_mask=mask)
 
@@ -104,3 +105,8 @@ def sample_game(
             )
         )
     return SampleGame(spec=spec, launch_directory=launch_directory or ".")
+
+
+def are_equal(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    """Return whether both have the same tensors by name."""
+    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)

@@ -10,6 +10,7 @@ Tests: `tests/arena/drawings/test_draw.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 
@@ -36,14 +37,13 @@ class Drawn:
 
     Attributes:
         pictures: The start, and a picture after each step; fewer if there is a problem.
-        names: Names of actions by agent, at the moment of each picture, as far as the game has
-            names for what was asked.
+        names: Names of the actions that were asked for, at the moment of each picture.
         returns: Sum of each agent's rewards until the last picture.
         problem: Reason for which pictures are missing, for people. Empty: none is.
     """
 
     pictures: tuple[Picture, ...] = ()
-    names: tuple[Mapping[str, Mapping[int, str]], ...] = ()
+    names: tuple[Mapping[str, Mapping[str, str]], ...] = ()
     returns: Mapping[str, float] = field(default_factory=dict)
     problem: str = ""
 
@@ -62,7 +62,7 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
         OSError: If the process cannot be started.
     """
     pictures: list[Picture] = []
-    names: list[Mapping[str, Mapping[int, str]]] = []
+    names: list[Mapping[str, Mapping[str, str]]] = []
     drawn, problem = Drawn(), ""
     module, number = "arena.drawings.draw", len(game.turns) + 1
     with Child(module, log="temporary", talks="output", variables=NO_WINDOWS) as child:
@@ -71,14 +71,13 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
     if code is None:
         how = f"it took over {timeout_s:g} s"
     try:
-        for line in lines:
-            drawn = _LINE.validate_json(line)
-            pictures += map(checked, drawn.pictures)
-            names += drawn.names
-            problem = drawn.problem
-    # A torn line: the process has ended while it wrote.
-    except ValidationError:
-        pass
+        # The last line is torn where the process has ended while it wrote: `how` says that.
+        with suppress(ValidationError):
+            for line in lines:
+                drawn = _LINE.validate_json(line)
+                pictures += map(checked, drawn.pictures)
+                names += drawn.names
+                problem = drawn.problem
     except ValueError as error:
         problem = str(error)
     if len(pictures) < number and not problem:
@@ -142,7 +141,7 @@ def _answers(requests: Iterator[str]) -> Iterator[str]:
         for (moment, picture), asked in zip(pictures_of(game), named, strict=False):
             returns = moment.returns
             names = {
-                agent: {one: move.name for one in actions if (move := move_of(moment, agent, one))}
+                agent: {one: _name(moment, agent, one) or name for one, name in actions.items()}
                 for agent, actions in asked.items()
             }
             one = Drawn(pictures=(picture,), names=(names,), returns=returns)
@@ -153,6 +152,13 @@ def _answers(requests: Iterator[str]) -> Iterator[str]:
             yield line
     except ArenaError as error:
         yield _LINE.dump_json(Drawn(returns=returns, problem=str(error))).decode()
+
+
+def _name(moment: Moment, agent: str, action: str) -> str:
+    """Return the game's name of an action; empty: it has none."""
+    # Only a single choice has one.
+    move = move_of(moment, agent, int(action)) if action.isdecimal() else None
+    return move.name if move else ""
 
 
 if __name__ == "__main__":

@@ -52,12 +52,13 @@ class Game:
         spec: Environment; id and kwargs are taken from here.
         seed: Seed of the episode, from `arena.envs.chance.episode_seed`.
         turns: Draws of the agents that decided in each step, as rows of
-            `arena.envs.spaces.actions`: an integer from 0, or numbers. Of a game that goes on, a
+            `arena.spaces`: an integer from 0, or numbers. Of a game that goes on, a
             list to which each step is added before its moment is asked for.
         launch_directory: Directory put first on ``sys.path``.
         possible_agents: ``environment.possible_agents``.
         continuous_actions: ``environment.continuous_actions``.
-        named: Actions of which the names are wanted, by agent, at each moment from the start.
+        named: Actions of which the names are wanted, by agent, at each moment from the start: JSON
+            of each, and the name that it has if the game has none.
         drawing: Function that draws it, as ``package.module:function``. None: Arena's own, or the
             environment renders itself.
         viewer: Agent that plays and sees no other's cards until the end. None: all are seen.
@@ -69,7 +70,7 @@ class Game:
     launch_directory: str
     possible_agents: list[str] | None = None
     continuous_actions: ContinuousActions = "squashed"
-    named: Sequence[Mapping[str, Sequence[int]]] = ()
+    named: Sequence[Mapping[str, Mapping[str, str]]] = ()
     drawing: str | None = None
     viewer: str | None = None
 

@@ -24,10 +24,10 @@ from arena.drawings.picture import Game, Moment, Picture
 from arena.envs.batched.find import find_game, names_code
 from arena.envs.one_by_one import steppers
 from arena.envs.openspiel.game import is_openspiel
+from arena.envs.openspiel.stepper import OpenSpielStepper
 from arena.envs.pettingzoo.buffers import Buffers
 from arena.envs.pettingzoo.episode import EpisodeRow, Stepper
 from arena.envs.registry import make_environment
-from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError, EnvironmentFault, EnvironmentUnavailable
 
 MODES = ("rgb_array", "ansi")
@@ -70,12 +70,10 @@ def replay(game: Game, *, renders: bool = False) -> Iterator[Moment]:
         populations={agent: (agent,) for agent in spec.agents},
         num_envs=1,
         num_sides=len(spec.agents),
+        continuous_actions=game.continuous_actions,
     )
     stepper, live = _made(game, buffers, renders=renders)
-    layouts = {
-        agent: ActionLayout.from_json(facts.action, continuous=game.continuous_actions)
-        for agent, facts in spec.agent_specs.items()
-    }
+    layouts = {agent: one.actions for agent, one in buffers.populations.items()}
     stepper.start(game.seed)
     moment = Moment(env=live(), environment_id=spec.id, agents=spec.agents, viewer=game.viewer)
     yield moment
@@ -111,14 +109,13 @@ def replay(game: Game, *, renders: bool = False) -> Iterator[Moment]:
 def _made(game: Game, buffers: Buffers, *, renders: bool) -> tuple[Stepper, Callable[[], object]]:
     """Make a stepper, and a function that returns its live environment."""
     spec, place = game.spec, game.launch_directory
-    alone = {agent: (agent,) for agent in spec.agents}
     # Nobody reads the score.
-    row = EpisodeRow(buffers, b=0, score=lambda *_: (0.0,) * len(alone), keeps_infos=False)
+    row = EpisodeRow(buffers, b=0, score=lambda *_: (0.0,) * len(spec.agents), keeps_infos=False)
     game_class = find_game(spec.id, launch_directory=place) if names_code(spec.id) else None
     if game_class is None:
         try:
             if is_openspiel(spec.id):
-                played = steppers.openspiel_stepper(spec, populations=alone)(row)
+                played = OpenSpielStepper(steppers.checked_game(spec), row=row)
                 return played, lambda: played.state
             make = partial(make_environment, spec.id, api=spec.api, launch_directory=place)
             env = make(kwargs=spec.kwargs)
@@ -130,7 +127,7 @@ def _made(game: Game, buffers: Buffers, *, renders: bool) -> tuple[Stepper, Call
                 env = make(kwargs={**spec.kwargs, "render_mode": mode})
             steppers.check_spec(env, spec=spec, possible_agents=game.possible_agents)
             # With its wrappers: one that enforces an order renders nothing that was reset below.
-            return steppers.stepper_of(spec, populations=alone)(env, row), lambda: env
+            return steppers.make_stepper(env, row, api=spec.api), lambda: env
         except EnvironmentUnavailable:
             # Poker is played without OpenSpiel; elsewhere no twin is used, as torch starts slowly.
             game_class = find_game(spec.id, launch_directory=place)

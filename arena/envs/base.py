@@ -10,9 +10,9 @@ Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from arena.envs.episode_metrics import Report
 
@@ -96,6 +96,21 @@ class Turn:
     final_state: torch.Tensor | None = None
     episode: torch.Tensor | None = None
 
+    def mapped(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Turn:
+        """Return a turn with another tensor in the place of each, those of its groups too."""
+        turn: Turn = _mapped(self, change)
+        return turn
+
+
+def _mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:  # noqa: ANN401
+    if isinstance(value, Mapping):
+        return {name: _mapped(part, change) for name, part in value.items()}
+    if isinstance(value, Turn | Group):
+        parts = {one.name: _mapped(getattr(value, one.name), change) for one in fields(value)}
+        return type(value)(**parts)
+    # Shapes of actions and reports of agents are sequences, which tensors are not.
+    return value if value is None or isinstance(value, Sequence) else change(value)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
@@ -144,7 +159,7 @@ class BatchedEnv(Protocol):
 
         Args:
             actions: Actions by population, int64 [B, S] or float32 [B, S, K] (rows, see
-                `arena.envs.spaces.actions`); ignored where ``agent_index`` is -1.
+                `arena.spaces`); ignored where ``agent_index`` is -1.
 
         Raises:
             EnvironmentFault: If an environment returns a non-finite number, a wrong shape or dtype,

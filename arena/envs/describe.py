@@ -29,10 +29,10 @@ from arena.envs.findings import with_others
 from arena.envs.openspiel.game import canonical_game_id, is_openspiel, openspiel_facts
 from arena.envs.pettingzoo.states import describe_state, no_state
 from arena.envs.registry import TWINS, canonical_id, home_module, make_environment, native_api
-from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import describe
 from arena.envs.value_rules import reset_told
 from arena.errors import ConfigError, EnvironmentFault
+from arena.spaces import ActionLayout, UnusableSpace
 from arena.users_code import pass_interrupt, raised
 
 MASK_SEED = 0
@@ -57,12 +57,12 @@ def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
     environment_id, kwargs = request.environment_id, request.kwargs
     if is_openspiel(environment_id):
         _must_be_plain(request)
-        # Without importing the twin's class, which needs torch.
+        # The table does without importing the twin's class, which needs torch.
         has_twin = canonical_game_id(environment_id) in TWINS
         check_backend(request.backend, environment_id, has_game=has_twin)
         return openspiel_facts(environment_id, kwargs=kwargs)
     if names_code(environment_id):
-        # Before PettingZoo is asked, which could not make a batched game's class.
+        # Look for a batched game before PettingZoo is asked, which could not make its class.
         game_class = find_game(environment_id, launch_directory=request.launch_directory)
         check_backend(request.backend, environment_id, has_game=game_class is not None)
         if game_class is not None:
@@ -77,13 +77,14 @@ def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
     )
     try:
         agents = agents_of(env, environment_id=environment_id, declared=request.possible_agents)
-        # Before the spaces: an environment that creates agents knows their spaces only in an
-        # episode.
+        # Infos are read before the spaces: an environment that creates agents knows their spaces
+        # only in an episode.
         first = partial(_first_infos, env, api=api, request=request)
         infos = first(seed=MASK_SEED)
         specs = _agent_specs(env, agents)
         state = describe_state(env, environment_id=environment_id) if request.reads_state else None
-        # Last, as it replaces the episode that the facts above were read from.
+        # The second reset comes last, as it replaces the episode that the facts above were read
+        # from.
         first(seed=MASK_SEED + 1)
         _same_after_another_reset(env, specs)
     finally:
@@ -123,7 +124,7 @@ def agent_spec(env: Any, agent: str) -> AgentSpec:  # noqa: ANN401
     action = _space(env, agent, name="action")
     try:
         has_choices = _has_choices(action)
-    except ConfigError as error:
+    except UnusableSpace as error:
         raise ConfigError(f"agent {agent!r}: action space {error}") from None
     mask: MaskPlace | None = None
     members = cast("dict[str, SpaceJson]", observation.get("spaces", {}))
@@ -255,8 +256,8 @@ def _with_info_masks(
     specs: Mapping[str, AgentSpec], *, infos: Mapping[str, object]
 ) -> dict[str, AgentSpec]:
     """Enter the masks that are in info: those of one agent for all with the same spaces."""
-    # In turns only the agent on turn may have a mask, and other agents appear late, so spaces tell
-    # who has one.
+    # Spaces tell who has a mask: only the agent on turn may have one where they take turns, and
+    # other agents appear late.
     masked = [
         (specs[agent].observation, specs[agent].action)
         for agent, info in infos.items()

@@ -91,12 +91,12 @@ class EpisodeFigures:
                 self._note(name, f"{name!r} must be a finite number, got {value!r:.80}")
             else:
                 figures[name] = number
-        # Also where no figure is usable: the number of those left out is shown.
+        # A report without any usable figure is kept, too: the number of those left out is shown.
         self.reports.append(Report(environment, agent, figures, len(reported) - len(figures)))
 
     def void(self, environment: int) -> None:
         """Discard the reports of an environment whose episode is void."""
-        # In place: every `Turn` of the batch holds this list.
+        # The list is changed in place, because every `Turn` of the batch holds it.
         self.reports[:] = [one for one in self.reports if one.environment != environment]
 
     def limit(self) -> None:

@@ -32,7 +32,7 @@ MENDS: tuple[tuple[str, str], ...] = (
         "their own turn, in which step(None) takes each out (self._was_dead_step(action))",
     ),
     (
-        # Raised where it takes itself out of agents once more.
+        # PettingZoo raises this where it takes the agent out of agents once more.
         ", which is dead, raised",
         "begin step with `if self.terminations[agent] or self.truncations[agent]: "
         "return self._was_dead_step(action)`, and take nobody out of agents before that",
@@ -133,7 +133,7 @@ MENDS: tuple[tuple[str, str], ...] = (
         "training goes on from what it saw last",
     ),
     (
-        # After "after reset an agent must", whose messages say "in reset" as well.
+        # This stands after "after reset an agent must", whose messages say "in reset" as well.
         " in reset",
         "reset(seed=..., options=...) must work again and again, with every seed",
     ),
@@ -230,7 +230,7 @@ def with_others(problem: str, agents: Sequence[str]) -> str:
     if len(agents) < 2:
         return problem
     told, lines = split_lines(problem)
-    # Before the lines of the user's code, which end the text.
+    # The others are named before the lines of the user's code, which end the text.
     return f"{told} (likewise {some(agents[1:])}){lines}"
 
 

@@ -138,7 +138,7 @@ def inspect_and_play(
         )
         raise EnvironmentFault(f"environment {request.environment_id} {how}")
     if "error" in answers[0]:
-        # Raised here as the child's own class, so that callers need not know of the child.
+        # The error has the child's own class, so that callers need not know of the child.
         raise ERRORS[answers[0]["error"]](answers[0]["message"])
     found = Inspected(spec=_spec_from_json(answers[0]["spec"]), code=answers[0]["code"])
     if play is None:
@@ -190,7 +190,7 @@ def _must_agree(
     """Yield what two variants of an environment must agree in: a name, and both values."""
     yield "the API", spec.api, other.api
     yield "the agents", spec.agents, other.agents
-    # Of equal agents now.
+    # Agents are equal from here on.
     for agent, one in spec.agent_specs.items():
         two = other.agent_specs[agent]
         yield f"the observations of {agent}", one.observation, two.observation
@@ -222,14 +222,14 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
 
 def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | dict[str, object]:
     """Return the facts, or the error in their place."""
-    # Imported in the child only: PettingZoo must not reach the controller.
+    # These are imported in the child only: PettingZoo must not reach the controller.
     from arena.envs.describe import environment_facts
     from arena.users_code import own_lines, pass_interrupt, raised
 
     try:
         spec = environment_facts(request)
         import_all(code, launch_directory=request.launch_directory)
-        # Before any play, which imports what only some launches would.
+        # Digests are taken before any play, which imports what only some launches would.
         found = Inspected(spec=spec, code=module_digests())
         if not request.asks_chance:
             return found
@@ -249,7 +249,7 @@ def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | 
 
 def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> dict[str, object]:
     """Return the pace, or a message about why there is none."""
-    # As in `_facts`.
+    # These are imported here for the reason that `_facts` has.
     from arena.envs.probe.play import find_pace
     from arena.users_code import named, pass_interrupt
 
@@ -274,7 +274,7 @@ def _answers(requests: Iterator[str]) -> Iterator[str]:
     request = EnvironmentRequest(**question["facts"])
     found = _facts(request, question["code"])
     answer = asdict(found) if isinstance(found, Inspected) else found
-    # Before any play, which may end the process.
+    # The facts are sent before any play, which may end the process.
     yield json.dumps(answer, allow_nan=False)
     if isinstance(found, Inspected) and question["play"] is not None:
         yield json.dumps(_pace(found.spec, request, play=question["play"]), allow_nan=False)
@@ -309,7 +309,7 @@ def module_digests() -> dict[str, Digest]:
     files: dict[str, dict[str, Digest]] = defaultdict(dict)
     # A copy: an attribute of a lazy module may import another one.
     for name, module in list(sys.modules.items()):
-        # Not by getattr, for which a user's module may have code of its own.
+        # `getattr` would not do, for which a user's module may have code of its own.
         path = vars(module).get("__file__") if isinstance(module, ModuleType) else None
         # The child itself is Arena's; multiprocessing gives it a second name.
         is_own = module is sys.modules["__main__"]

@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
 from arena.config import EnvironmentConfig, LearnerSetup
 from arena.environment_spec import EnvironmentSpec
-from arena.envs.base import BatchedEnv, Turn, TurnWrapper
+from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.batched.game import BatchedGameClass
 from arena.envs.batched.scoring import make_batched_score
-from arena.envs.one_by_one.envs import ToleratedFaults
+from arena.envs.one_by_one.envs import OneByOne, ToleratedFaults
 from arena.envs.one_by_one.steppers import EnvsRequest, make_one_by_one, make_rows
-from arena.envs.pettingzoo.batch import Envs, PettingZooBatch
 from arena.envs.pettingzoo.buffers import check_partition
-from arena.envs.pettingzoo.states import States, no_state
+from arena.envs.pettingzoo.states import no_state
 from arena.envs.random_play import populations_of
 from arena.envs.registry import TWINS
 from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper
-from arena.envs.workers.envs import EnvWorkers
+from arena.envs.stepped import PettingZooBatch
+from arena.envs.workers.envs import EnvWorkers, WorkerEnvs
 from arena.errors import ConfigError, EnvironmentFault
 from arena.processes.settings import SETTINGS
 
@@ -121,7 +120,7 @@ def _make_untold(
     request: EnvsRequest, on_fault: OnFault, on_step: OnStep, workers: EnvWorkers | None
 ) -> BatchedEnv:
     environment, spec = request.environment, request.spec
-    # None where the id has neither a twin nor is a batched game itself
+    # An id that neither has a twin nor is a batched game itself has no game.
     game_class = find_game(spec.id, launch_directory=request.launch_directory)
     check_backend(environment.possible_backend, spec.id, has_game=game_class is not None)
     if request.reads_state and environment.backend == "batched":
@@ -181,43 +180,10 @@ def make_game_batch(request: EnvsRequest, game_class: BatchedGameClass) -> GameB
 def _make_one_by_one(
     request: EnvsRequest, on_fault: OnFault, on_step: OnStep, workers: EnvWorkers | None
 ) -> BatchedEnv:
-    envs: Envs
+    envs: OneByOne | WorkerEnvs
     if workers is None:
-        buffers, states = make_rows(request)
-        envs = make_one_by_one(
-            request,
-            buffers,
-            states,
-            faults=ToleratedFaults(on_fault),
-            on_step=on_step,
-        )
+        rows, faults = make_rows(request), ToleratedFaults(on_fault)
+        envs = make_one_by_one(request, rows, faults=faults, on_step=on_step)
     else:
-        in_workers = workers.make(request, on_fault=on_fault, on_step=on_step)
-        envs, buffers, states = in_workers, in_workers.buffers, in_workers.states
-    device = torch.device(request.device)
-    batch = PettingZooBatch(envs, buffers=buffers, device=device)
-    if states is None:
-        return batch
-    return GlobalStateWrapper(batch, states=states, device=device)
-
-
-class GlobalStateWrapper(TurnWrapper):
-    """`BatchedEnv` whose turns contain the states that its steppers read.
-
-    Args:
-        env: Wrapped environment.
-        states: States that its steppers write.
-        device: Device of the turns.
-    """
-
-    def __init__(self, env: BatchedEnv, *, states: States, device: torch.device) -> None:
-        super().__init__(env)
-        self._device = device
-        self._now = torch.from_numpy(states.now)
-        self._final = torch.from_numpy(states.final)
-
-    def _changed(self, turn: Turn) -> Turn:
-        device = self._device
-        # A new Turn: the wrapped one is shared, and on the CPU the states are the buffers
-        # themselves.
-        return replace(turn, state=self._now.to(device), final_state=self._final.to(device))
+        envs = workers.make(request, on_fault=on_fault, on_step=on_step)
+    return PettingZooBatch(envs, device=torch.device(request.device))

@@ -85,10 +85,10 @@ def _many_beaten(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
     """Count as `sides_beaten` does, all pairs at once. float64 [sides]."""
     mine, others = values[:, None], values[None, :]
     scale = np.maximum(np.maximum(np.abs(mine), np.abs(others)), 1.0)
-    # As `_beats`: |u - v| <= TOLERANCE max(|u|, |v|, 1)
+    # The rule is that of `_beats`: |u - v| <= TOLERANCE max(|u|, |v|, 1).
     is_equal = np.abs(mine - others) <= TOLERANCE * scale
     beats = np.where(is_equal, 0.5, mine > others)
-    # Against itself a side scores one half, which must not count.
+    # A side scores one half against itself, which must not count.
     return tuple((beats.sum(axis=1) - 0.5).tolist())
 
 
@@ -209,7 +209,7 @@ def _info(key: str, *, sides: Sides) -> Score:
         # Several agents may name the winner; they must agree on the side.
         winners = {side_of.get(str(name)) for name in named}
         if not winners:
-            # No winner is a draw: every pair of sides scores one half.
+            # A draw has no winner: every pair of sides scores one half.
             return sides_beaten([0.0] * len(sides))
         if None in winners or len(winners) > 1:
             raise EnvironmentFault(

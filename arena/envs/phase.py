@@ -33,6 +33,6 @@ def players_of_agents(seats: Sequence[Seat], players: Sequence[str]) -> dict[str
     found: dict[str, str] = {}
     for seat, player in zip(seats, players, strict=True):
         for agent in seat.agents:
-            # In cooperation home and away have the same agents; home plays while training.
+            # Home and away have the same agents in cooperation; home plays while training.
             found.setdefault(agent, player)
     return found

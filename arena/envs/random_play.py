@@ -5,13 +5,13 @@ Tests: `tests/arena/envs/spaces/test_actions.py`, `tests/arena/envs/test_agents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 
 from arena.environment_spec import ContinuousActions, EnvironmentSpec
-from arena.envs.base import Group, Turn
-from arena.envs.spaces.actions import MAX_TANH, ActionLayout
+from arena.envs.base import BatchedEnv, Group, Turn
+from arena.spaces import MAX_TANH, ActionLayout
 
 
 def populations_of(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
@@ -53,6 +53,31 @@ def random_legal_actions(
         name: random_answers(group, layout=actions[name], generator=generator)
         for name, group in turn.groups.items()
     }
+
+
+def random_turns(
+    env: BatchedEnv,
+    *,
+    seeds: Sequence[int],
+    actions: Mapping[str, ActionLayout],
+    generator: torch.Generator,
+) -> Iterator[tuple[Turn, dict[str, torch.Tensor]]]:
+    """Reset environments and step them for ever, with `random_legal_actions`.
+
+    Args:
+        env: Batch of environments.
+        seeds: Seed of each.
+        actions: Action layouts by population.
+        generator: Source of the actions. On the CPU.
+
+    Yields:
+        A turn and the actions that are played next; what is put in their place is played instead.
+    """
+    turn = env.reset(seeds)
+    while True:
+        answers = random_legal_actions(turn, actions=actions, generator=generator)
+        yield turn, answers
+        turn = env.step(answers)
 
 
 def random_answers(

@@ -124,7 +124,7 @@ def make_environment(
     made = _api_of(env, environment_id=environment_id)
     if made != api:
         raise ConfigError(f"environment.id {environment_id} makes {made} environments, not {api}")
-    # Here, because its module imports PettingZoo.
+    # The import is here, because the module imports PettingZoo.
     from arena.envs.pettingzoo.text_names import with_text_names
 
     return with_text_names(env, environment_id=environment_id)
@@ -220,8 +220,8 @@ def _call_factory(
         # The caller checks the made environment, with a better message than the factory's warnings.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*was expected to be an instance of.*")
-            # Raised as an error, this warning would end the process: it comes from Box2D's SWIG
-            # wrapper.
+            # This warning would end the process if it were raised as an error: it comes from
+            # Box2D's SWIG wrapper.
             warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
             env = factory(**kwargs)
     except BaseException as error:
@@ -234,7 +234,7 @@ def _call_factory(
             f"environment.id {environment_id} with kwargs {dict(kwargs)} cannot be made: "
             f"{message_of(error)}"
         ) from error
-    # Outside the try: an error in it would be ours, not the factory's.
+    # This is outside the try: an error in it would be ours, not the factory's.
     _drop_picture(env, kwargs=kwargs)
     return env
 

@@ -18,15 +18,10 @@ import numpy.typing as npt
 
 from arena.environment_spec import MaskPlace
 from arena.envs.findings import MENDS
-from arena.envs.spaces.actions import MASK_KINDS, ActionLayout
-from arena.envs.spaces.observations import (
-    ObservationLayout,
-    flatten_leaf,
-    is_bounded,
-    part_of,
-    reward_rule,
-)
+from arena.envs.spaces.masks import MASK_KINDS, legal_choices
+from arena.envs.spaces.observations import flatten_leaf, is_bounded, part_of, reward_rule
 from arena.errors import EnvironmentFault
+from arena.spaces import ActionLayout, ObservationLayout
 from arena.users_code import named, pass_interrupt
 
 STEP = ("observations", "rewards", "terminations", "truncations", "infos")
@@ -116,29 +111,19 @@ def read_mask(
         rule=f"mask {_kind(text)}",
         text=f"agent {agent!r}: {text}",
         agent=agent,
-        # Without a usable mask the next action may be illegal.
+        # The next action may be illegal without a usable mask.
         in_doubt=legal is None,
     )
 
 
 def _legal(mask: object, *, layout: ActionLayout) -> tuple[npt.NDArray[np.bool_] | None, str]:
-    if not layout.is_discrete:
-        try:
-            return layout.flatten_mask(mask), ""
-        except BaseException as error:
-            pass_interrupt(error)
-            return None, f"an action mask raised {named(error)}"
     try:
-        values = np.asarray(mask)
-    except BaseException as error:
-        pass_interrupt(error)
-        return None, f"an action mask raised {named(error)}"
-    if values.shape == (layout.num_logits,) and values.dtype.kind in MASK_KINDS:
-        return values.astype(np.bool_), ""
-    text = (
-        f"an action mask must be integers or bool of shape ({layout.num_logits},), got "
-        f"{values.dtype} {values.shape}"
-    )
+        return legal_choices(layout, mask), ""
+    except EnvironmentFault as fault:
+        text, cause = str(fault), fault.__cause__
+    if cause is not None:
+        return None, text
+    values = np.asarray(mask)
     # Of the right size, its meaning is plain in spite of its shape or float dtype.
     readable = values.size == layout.num_logits and values.dtype.kind in f"{MASK_KINDS}f"
     return (values.reshape(-1).astype(np.bool_) if readable else None), text

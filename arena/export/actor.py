@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-import onnxruntime
 import torch
 
 from arena.checkpoints.files import read_verified
@@ -22,11 +21,9 @@ from arena.config import NetworkConfig
 from arena.core import Actor, ActorInput, ActorOutput
 from arena.errors import CheckpointCorrupt
 from arena.export.card import POLICY, WEIGHTS, Card, read_card
-from arena.export.champion import at_temperature
+from arena.export.champion import at_temperature, make_session, state_size_of
 from arena.export.graph import ACTION_MASK, STATE_IN, STATE_OUT, Feeds, feeds_of, parameter_names
 from arena.networks.distributions import make_distribution
-
-_ERRORS_ONLY = 3
 
 
 class ExportedActor(Actor):
@@ -58,9 +55,7 @@ class ExportedActor(Actor):
         self._greedy = greedy
         self._temperature = temperature
         self._session = make_session(_verified(directory, self.card, graph))
-        # [batch, H]; the batch is symbolic.
-        shapes = {node.name: node.shape for node in self._session.get_inputs()}
-        self._state_size = int(shapes[STATE_IN][1]) if STATE_IN in shapes else 0
+        self._state_size = state_size_of(self._session)
         self._layout = self.card.observation_layout
         self._action = self.card.action_layout
         self._outputs = list(parameter_names(self._action))
@@ -122,16 +117,6 @@ def _verified(directory: Path, card: Card, name: str) -> bytes:
     if record is None:
         raise CheckpointCorrupt(f"{directory}: its card names no {name}")
     return read_verified(directory, name, record)
-
-
-def make_session(model: bytes) -> onnxruntime.InferenceSession:
-    """Open a model whose weights are inline."""
-    options = onnxruntime.SessionOptions()
-    # A policy's products are too small for threads, which would only compete with the learners.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-    options.log_severity_level = _ERRORS_ONLY
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def tempered(

@@ -23,12 +23,11 @@ from arena.environment_spec import (
     MaskPlace,
     SpaceJson,
 )
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import CheckpointCorrupt, CheckpointMissing, ConfigError, DecodeError
 from arena.export.directory import CARD as CARD
 from arena.files import read_regular
-from arena.types import Count, Digest, Document, Finite, Number, Seat, text_form
+from arena.spaces import ActionLayout, ObservationLayout, UnusableSpace
+from arena.types import Count, Digest, Document, Finite, Seat, Value, text_form
 
 CARD_FOR_PEOPLE = "card.md"
 POLICY = "policy.onnx"
@@ -267,7 +266,11 @@ class AnyCard(_Part, frozen=True, kw_only=True):
     def action_layout(self) -> ActionLayout:
         """Layout of actions in rows."""
         continuous = self.environment.continuous_actions
-        return ActionLayout.from_json(self.action.space, continuous=continuous)
+        try:
+            return ActionLayout.from_json(self.action.space, continuous=continuous)
+        # A card may come from anywhere.
+        except UnusableSpace as error:
+            raise ConfigError(str(error)) from None
 
     def to_json(self) -> bytes:
         """Return the bytes of ``card.json``."""
@@ -338,7 +341,7 @@ class Card(AnyCard, frozen=True, kw_only=True):
     generation: Count
     weights_digest: Digest
     rating: CardRating
-    hyperparameters: dict[str, bool | Number | str]
+    hyperparameters: dict[str, Value]
     factors: dict[str, Finite] = field(default_factory=dict)
     lineage: tuple[Ancestor, ...]
     levels: tuple[CardLevel, ...] = ()
@@ -366,9 +369,11 @@ class Card(AnyCard, frozen=True, kw_only=True):
         # With torch, which a reader of cards does without.
         from arena.envs.spaces.agent_id_wrapper import observation_layout
 
-        return observation_layout(
-            self.environment.agent_specs[self.agents[0]], agents=self.agents, network=self.network
-        )
+        facts = self.environment.agent_specs[self.agents[0]]
+        try:
+            return observation_layout(facts, agents=self.agents, network=self.network)
+        except UnusableSpace as error:
+            raise ConfigError(str(error)) from None
 
 
 class CardMember(_Part, frozen=True, kw_only=True):

@@ -21,8 +21,9 @@ Of PettingZoo's chess, ``python champion.py --uci`` is an engine for any chess p
 Environments of PettingZoo and mpe2 are made by their names. Where the card names other code, it is
 imported only with ``--trust``, or where ``--env`` names it: a card may come from anywhere.
 
-The file is copied unchanged into every export and imports nothing of Arena. Shapes: N rows, n
-choices of all categories of an action, C continuous numbers.
+In an export this file imports nothing of Arena: its module of spaces stands between the two marks
+(`arena.export.write`). Shapes: N rows, n choices of all categories of an action, C continuous
+numbers.
 """
 
 from __future__ import annotations
@@ -36,15 +37,20 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
+# --- arena/spaces.py ---
+from arena.spaces import ActionLayout, Leaf, ObservationLayout, nested
+
+# --- arena/spaces.py ---
+
 _SCHEMA = 1
+_ERRORS_ONLY = 3
 _EQUAL = 1e-6  # relative; returns are sums of rewards, so rounding must not decide a game
 _Choose = Callable[[str, Any, Mapping[str, Any]], Any]  # of an agent, its observation and info
 _PARAMETERS = ("logits", "mean", "log_std")
@@ -156,7 +162,7 @@ class GraphPlayer:
         outputs = {graph.name for graph in self._sessions[0].get_outputs()}
         self._parameters = [name for name in _PARAMETERS if name in outputs]
         self.has_value = "value" in outputs
-        self._state_size = _state_size(self._sessions[0])
+        self._state_size = state_size_of(self._sessions[0])
         self.is_recurrent = self._state_size > 0
         self._states: dict[str | None, npt.NDArray[np.float32]] = {}
         masses = np.array(probabilities)
@@ -341,7 +347,7 @@ class Champion(GraphPlayer):
             policies, temperature = [chosen["graph"]], chosen["temperature"]
         super().__init__(
             self.card,
-            [_session(self._verified(path, policy)) for policy in policies],
+            [make_session(self._verified(path, policy)) for policy in policies],
             probabilities=[member["probability"] for member in members] or [1.0],
             temperature=temperature,
             seed=seed,
@@ -392,80 +398,10 @@ def at_temperature(
     return changed
 
 
-@dataclass(frozen=True)
-class Leaf:
-    """Space that is no Dict or Tuple, as the card describes it.
-
-    Attributes:
-        keys: Keys that lead from the whole value to this part.
-        kind: ``Box``, ``Discrete``, ``MultiDiscrete`` or ``MultiBinary``.
-        shape: Shape of a value.
-        dtype: Dtype of a value.
-        low: Lowest number of each element, or the number of its first choice. [size].
-        high: Highest number of each element of a Box. [size].
-        choices: Number of choices of each element; none for Box.
-    """
-
-    keys: tuple[str | int, ...]
-    kind: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    low: npt.NDArray[Any]
-    high: npt.NDArray[Any]
-    choices: tuple[int, ...]
-
-    @property
-    def name(self) -> str:
-        """Name in messages and in the graph's inputs."""
-        return "".join(f".{key}" for key in self.keys)
-
-
-def leaves_of(space: Mapping[str, Any], keys: tuple[str | int, ...] = ()) -> Iterator[Leaf]:
-    """Yield the parts of a space, those of a Dict by name."""
-    kind = space["kind"]
-    if kind in ("Dict", "Tuple"):
-        for key, member in _members(space):
-            yield from leaves_of(member, (*keys, key))
-        return
-    shape, dtype = tuple(space.get("shape", ())), space.get("dtype", "int64")
-    choices: Any = ()
-    if kind == "Box":
-        # The card writes infinities as text, which astype converts.
-        low, high = (np.asarray(space[name]).astype(np.float64) for name in ("low", "high"))
-    else:
-        choices = space["n"] if kind == "Discrete" else space.get("nvec", np.full(shape, 2))
-        # Choices of the graph count from 0, those of the space from its start.
-        low = high = np.asarray(space.get("start", 0))
-        shape = np.shape(choices)
-        dtype = "int8" if kind == "MultiBinary" else dtype
-    yield Leaf(
-        keys=keys,
-        kind=kind,
-        shape=shape,
-        dtype=np.dtype(dtype),
-        low=np.broadcast_to(low, shape).reshape(-1),
-        high=np.broadcast_to(high, shape).reshape(-1),
-        choices=tuple(np.reshape(choices, -1).astype(np.int64).tolist()),
-    )
-
-
-def _members(space: Mapping[str, Any]) -> list[tuple[str | int, Any]]:
-    members = space["spaces"]
-    # Parts of a row are in the order of sorted keys.
-    return list(enumerate(members)) if space["kind"] == "Tuple" else sorted(members.items())
-
-
-def nested(space: Mapping[str, Any], values: Iterator[Any]) -> Any:  # noqa: ANN401
-    """Return the values of the leaves, nested as their space is."""
-    if space["kind"] not in ("Dict", "Tuple"):
-        return next(values)
-    parts = {key: nested(member, values) for key, member in _members(space)}
-    return tuple(parts.values()) if space["kind"] == "Tuple" else parts
-
-
-def continuous_of(card: Mapping[str, Any]) -> str:
-    """Return how numbers are brought within their bounds: ``squashed`` or ``clipped``."""
-    return str(card["environment"].get("continuous_actions", "squashed"))
+def continuous_of(card: Mapping[str, Any]) -> Literal["squashed", "clipped"]:
+    """Return how numbers are brought within their bounds."""
+    how = card["environment"].get("continuous_actions", "squashed")
+    return "squashed" if how == "squashed" else "clipped"
 
 
 class Observations:
@@ -480,7 +416,7 @@ class Observations:
     def __init__(self, space: Mapping[str, Any], mask: str | None) -> None:
         self._is_dict = space["kind"] == "Dict"
         self._mask = mask
-        self._leaves = list(leaves_of(space))
+        self._leaves = ObservationLayout.from_json(space).leaves
 
     def unwrapped(self, observation: Any) -> tuple[Any, object]:  # noqa: ANN401
         """Return the observation proper, and the mask that came with it."""
@@ -500,7 +436,7 @@ class Observations:
         Raises:
             ValueError: If a part is missing, or its shape or its values are not the space's.
         """
-        parts = {f"observation{leaf.name}": _part(leaf, observation) for leaf in self._leaves}
+        parts = {leaf.name_in("observation"): _part(leaf, observation) for leaf in self._leaves}
         is_one = {
             part.ndim == len(leaf.shape)
             for part, leaf in zip(parts.values(), self._leaves, strict=True)
@@ -517,7 +453,7 @@ class Observations:
 
 def _part(leaf: Leaf, value: Any) -> npt.NDArray[np.float32]:  # noqa: ANN401
     """Return a part of one observation, or of a batch with a leading axis."""
-    name = f"observation{leaf.name}"
+    name = leaf.name_in("observation")
     try:
         for key in leaf.keys:
             value = value[key]
@@ -537,7 +473,7 @@ def _part(leaf: Leaf, value: Any) -> npt.NDArray[np.float32]:  # noqa: ANN401
         raise ValueError(f"{name} must be finite")
     # A number that is no choice would be a one-hot of zeros in the graph.
     if leaf.choices:
-        chosen = part.reshape(-1, len(leaf.choices)) - leaf.low
+        chosen = part.reshape(-1, len(leaf.choices)) - np.array(leaf.starts)
         exists = (chosen >= 0) & (chosen < leaf.choices) & (chosen == np.floor(chosen))
         if not exists.all():
             raise ValueError(f"{name} must be one of the space's choices, got {value}")
@@ -553,16 +489,10 @@ class Actions:
             ``clipped``.
     """
 
-    def __init__(self, space: Mapping[str, Any], *, continuous: str) -> None:
-        self._space = space
-        self._leaves = list(leaves_of(space))
-        self._branches = [number for leaf in self._leaves for number in leaf.choices]
-        boxes = [leaf for leaf in self._leaves if leaf.kind == "Box"]
-        self._low = np.concatenate([np.zeros(0), *(leaf.low for leaf in boxes)])
-        self._high = np.concatenate([np.zeros(0), *(leaf.high for leaf in boxes)])
-        self._bounded = np.isfinite(self._low) & np.isfinite(self._high)
-        # A number with one bound or none has nothing to be squashed into: it is clipped.
-        self._squashed = self._bounded & (continuous == "squashed")
+    def __init__(
+        self, space: Mapping[str, Any], *, continuous: Literal["squashed", "clipped"]
+    ) -> None:
+        self._layout = ActionLayout.from_json(space, continuous=continuous)
 
     def chosen(
         self,
@@ -583,7 +513,7 @@ class Actions:
         nothing = np.zeros((num_rows, 0), dtype=np.float32)
         choices = [
             _drawn(part, rng) if rng is not None else part.argmax(axis=1)
-            for part in self._by_category(parameters.get("logits", nothing))
+            for part in self._layout.by_branch(parameters.get("logits", nothing))
         ]
         # float64, because a bound of a float64 space may have no neighbour in float32.
         numbers = parameters.get("mean", nothing).astype(np.float64)
@@ -591,12 +521,8 @@ class Actions:
             std = np.exp(parameters["log_std"].astype(np.float64))
             # u = mean + std * z with z ~ N(0, 1)
             numbers = numbers + std * rng.standard_normal(numbers.shape)
-        at, to, squashed = self._low[self._squashed], self._high[self._squashed], self._squashed
-        # (l + h) / 2 + (h - l) / 2 * tanh(u), halved first: the sum and difference of the bounds
-        # may exceed a float.
-        numbers[:, squashed] = at / 2 + to / 2 + (to / 2 - at / 2) * np.tanh(numbers[:, squashed])
         columns = np.stack(choices, axis=1) if choices else nothing.astype(np.int64)
-        return self._in_units(columns, np.clip(numbers, self._low, self._high), is_one=is_one)
+        return self._in_units(columns, self._layout.within_bounds(numbers), is_one=is_one)
 
     def probabilities(
         self, parameters: Mapping[str, npt.NDArray[np.float32]]
@@ -613,7 +539,7 @@ class Actions:
                 "the actions must have choices: these are numbers, which have no probabilities"
             )
         return np.concatenate(
-            [_probabilities(part) for part in self._by_category(parameters["logits"])], axis=1
+            [_probabilities(part) for part in self._layout.by_branch(parameters["logits"])], axis=1
         )
 
     def uniform(
@@ -630,11 +556,12 @@ class Actions:
         """
         choices = [
             [int(rng.choice(np.flatnonzero(row))) for row in part]
-            for part in self._by_category(masks)
+            for part in self._layout.by_branch(masks)
         ]
-        numbers = rng.standard_normal((len(masks), len(self._low)))
-        for at, (low, high) in enumerate(zip(self._low, self._high, strict=True)):
-            if self._bounded[at]:
+        layout = self._layout
+        numbers = rng.standard_normal((len(masks), layout.num_continuous))
+        for at, (low, high) in enumerate(zip(layout.low, layout.high, strict=True)):
+            if math.isfinite(low) and math.isfinite(high):
                 # Not low + share * (high - low): the difference of the bounds may exceed a float.
                 share = rng.random(len(masks))
                 numbers[:, at] = (1 - share) * low + share * high
@@ -655,53 +582,35 @@ class Actions:
         Raises:
             ValueError: If its shape is not the space's, or a category has no legal choice.
         """
-        size = sum(self._branches)
+        size = self._layout.num_logits
         rows, shape = (1, (size,)) if num_rows is None else (num_rows, (num_rows, size))
         try:
             flat = np.asarray(mask).astype(np.bool_)
         except ValueError:  # masks of different lengths
             flat = np.zeros(0, dtype=np.bool_)
         # Nested as in the environment, or with masks of different lengths.
-        if flat.shape != shape and self._space["kind"] != "Discrete":
-            parts = [_leaf_masks(leaf, mask, rows=rows) for leaf in self._leaves if leaf.choices]
+        if flat.shape != shape and not self._layout.is_discrete:
+            parts = [
+                _leaf_masks(leaf, mask, rows=rows) for leaf in self._layout.leaves if leaf.choices
+            ]
             flat = np.concatenate([np.zeros((rows, 0), dtype=np.bool_), *parts], axis=1)
         elif flat.shape != shape:
             raise ValueError(f"action_mask must have shape {shape}, got {flat.shape}")
         flat = flat.reshape(rows, size)
-        if not all(part.any(axis=1).all() for part in self._by_category(flat)):
+        if not all(part.any(axis=1).all() for part in self._layout.by_branch(flat)):
             raise ValueError("action_mask must have a legal action")
         return flat
 
     @property
     def everything(self) -> npt.NDArray[np.bool_]:
         """Mask that allows all choices. bool [n]."""
-        return np.ones(sum(self._branches), dtype=np.bool_)
-
-    def _by_category(self, rows: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
-        return np.split(rows, np.cumsum(self._branches)[:-1], axis=1) if self._branches else []
+        return np.ones(self._layout.num_logits, dtype=np.bool_)
 
     def _in_units(
         self, choices: npt.NDArray[np.int64], numbers: npt.NDArray[np.float64], *, is_one: bool
     ) -> Any:  # noqa: ANN401
-        return nested(self._space, self._values(choices, numbers, is_one=is_one))
-
-    def _values(
-        self, choices: npt.NDArray[np.int64], numbers: npt.NDArray[np.float64], *, is_one: bool
-    ) -> Iterator[Any]:
-        """Yield the values of each leaf: [N, ...], or those of the only row."""
-        for leaf in self._leaves:
-            size = len(leaf.low)
-            if leaf.kind == "Box":
-                values, numbers = numbers[:, :size], numbers[:, size:]
-                values = np.rint(values) if leaf.dtype.kind in "iub" else values
-            else:
-                values, choices = choices[:, :size] + leaf.low, choices[:, size:]
-            values = values.reshape(len(values), *leaf.shape).astype(leaf.dtype)
-            if not is_one:
-                yield values
-            # A zero-dimensional array: numpy would give a number instead.
-            else:
-                yield int(values[0]) if leaf.kind == "Discrete" else np.asarray(values[0])
+        parts = self._layout.in_units(choices, numbers)
+        return self._layout.one_by_one(parts)[0] if is_one else nested(self._layout.nest, parts)
 
 
 def _probabilities(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
@@ -728,7 +637,7 @@ def _leaf_masks(leaf: Leaf, mask: Any, *, rows: int) -> npt.NDArray[np.bool_]:  
         try:
             mask = None if mask is None else mask[key]
         except (KeyError, IndexError, TypeError):
-            raise ValueError(f"action_mask must have the part {leaf.name[1:]!r}") from None
+            raise ValueError(f"action_mask must have the part {'.'.join(leaf.path)!r}") from None
     size = sum(leaf.choices)
     if mask is None:
         return np.ones((rows, size), dtype=np.bool_)
@@ -750,7 +659,7 @@ def _flattened(mask: Any, *, rows: int) -> Iterator[npt.NDArray[np.bool_]]:  # n
         yield np.asarray(mask).astype(np.bool_).reshape(rows, -1)
 
 
-def _state_size(session: onnxruntime.InferenceSession) -> int:
+def state_size_of(session: onnxruntime.InferenceSession) -> int:
     """Return the size of a recurrent state; 0: the policy is not recurrent."""
     shapes = {node.name: node.shape for node in session.get_inputs()}
     return int(shapes["state_in"][1]) if "state_in" in shapes else 0
@@ -771,12 +680,13 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)[:2]]
 
 
-def _session(model: bytes) -> onnxruntime.InferenceSession:
+def make_session(model: bytes) -> onnxruntime.InferenceSession:
+    """Open a model whose weights are inline."""
     options = onnxruntime.SessionOptions()
-    # Products of one row are too small for threads.
+    # Products of one row are too small for threads, which would only compete with learners.
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-    options.log_severity_level = 3
+    options.log_severity_level = _ERRORS_ONLY
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 

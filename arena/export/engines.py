@@ -29,11 +29,10 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.utils import Extractor
 
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, ExportError
 from arena.export.card import Card
 from arena.export.graph import ACTION_MASK, LOGITS, STATE_IN, STATE_OUT, action_names, input_names
+from arena.spaces import ActionLayout, ObservationLayout
 
 Engine = Literal["unity", "godot"]
 

@@ -35,12 +35,10 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.leaves import Leaf
-from arena.envs.spaces.observations import UINT8, ObservationLayout, is_agent_id, unflattened
 from arena.errors import ExportError
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.distributions import LOG_STD_LIMIT, mask_logits
+from arena.spaces import UINT8, ActionLayout, Leaf, ObservationLayout, is_agent_id, unflattened
 
 OBSERVATION = "observation"
 AGENT_ID = "agent_id"
@@ -71,10 +69,7 @@ def input_names(layout: ObservationLayout) -> tuple[str, ...]:
         ExportError: If two are equal, because of dots in the keys of a Dict.
     """
     return unique_names(
-        [
-            AGENT_ID if is_agent_id(leaf) else ".".join((OBSERVATION, *leaf.path))
-            for leaf in layout.leaves
-        ]
+        [AGENT_ID if is_agent_id(leaf) else leaf.name_in(OBSERVATION) for leaf in layout.leaves]
     )
 
 
@@ -190,32 +185,13 @@ class PolicyGraph(nn.Module):
     def forward(self, feeds: dict[str, torch.Tensor]) -> list[torch.Tensor]:
         """Return the outputs, in the order of `output_names`."""
         network = self._network
-        parameters, further = _computed(network, self._flatten(feeds), feeds)
+        # Normalization is inside, so that a runtime needs none.
+        parameters, value, state = network.judge(self._flatten(feeds), feeds.get(STATE_IN))
         return [
             *split_parameters(parameters, feeds.get(ACTION_MASK), action=network.action),
             *self._in_units(network.distribution(parameters, feeds.get(ACTION_MASK)).greedy()),
-            *further.values(),
+            *(further for further in (value, state) if further is not None),
         ]
-
-
-def _computed(
-    network: ActorCritic, rows: torch.Tensor, feeds: Mapping[str, torch.Tensor]
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Return the policy's parameters and, by name, the value and the next state it has."""
-    # Normalization is inside, so that a runtime needs none.
-    normalized = network.normalize_observation(rows)
-    further: dict[str, torch.Tensor] = {}
-    if not network.has_value:
-        if not network.state_size:
-            return network.policy(normalized), {}
-        parameters, further[STATE_OUT] = network.policy_step(normalized, feeds[STATE_IN])
-        return parameters, further
-    if network.state_size:
-        parameters, value, further[STATE_OUT] = network.step(normalized, feeds[STATE_IN])
-    else:
-        parameters, value = network(normalized)
-    # First, in the order of `output_names`.
-    return parameters, {VALUE: network.return_normalizer.denormalize(value), **further}
 
 
 def output_names(network: ActorCritic) -> tuple[str, ...]:
@@ -305,7 +281,7 @@ def action_names(action: ActionLayout) -> tuple[str, ...]:
     Raises:
         ExportError: If two are equal, because of dots in the keys of a Dict.
     """
-    return unique_names([".".join((ACTION, *leaf.path)) for leaf in action.leaves])
+    return unique_names([leaf.name_in(ACTION) for leaf in action.leaves])
 
 
 def parameter_names(action: ActionLayout) -> tuple[str, ...]:

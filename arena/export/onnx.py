@@ -16,10 +16,8 @@ import numpy.typing as npt
 import onnx
 import torch
 
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ExportError
-from arena.export.actor import make_session
+from arena.export.champion import make_session
 from arena.export.graph import (
     ACTION_MASK,
     LOGITS,
@@ -33,6 +31,7 @@ from arena.export.graph import (
     random_feeds,
 )
 from arena.networks.actor_critic import ActorCritic
+from arena.spaces import ActionLayout, ObservationLayout
 
 SMALLEST = np.finfo(np.float32).min
 

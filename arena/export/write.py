@@ -13,7 +13,6 @@ from msgspec import structs
 
 from arena.checkpoints.files import file_records
 from arena.checkpoints.tensors import serialize
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ExportError
 from arena.export.card import (
     CARD,
@@ -35,6 +34,10 @@ from arena.export.html.page import champion_page
 from arena.export.onnx import LEAST_ONNXRUNTIME, OPSET, check_onnx, export_onnx
 from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.weights import load_tensors, without_critic
+from arena.spaces import ObservationLayout
+
+SPACES_MARK = "# --- arena/spaces.py ---\n"
+"""Line before and after the import of `arena.spaces` in ``champion.py``."""
 
 CardT = TypeVar("CardT", Card, MixtureCard)
 
@@ -140,8 +143,22 @@ def _put(directory: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _players(card: AnyCard) -> dict[str, bytes]:
-    names = [PLAYER, ENGINE] if card.environment.id.startswith(CHESS) else [PLAYER]
-    return {name: (resources.files("arena.export") / name).read_bytes() for name in names}
+    files = {PLAYER: player_source().encode()}
+    if card.environment.id.startswith(CHESS):
+        files[ENGINE] = (resources.files("arena.export") / ENGINE).read_bytes()
+    return files
+
+
+def player_source() -> str:
+    """Return ``champion.py`` of an export: `arena.spaces` stands where the module imports it."""
+    player, spaces = (
+        (resources.files(package) / name).read_text(encoding="utf-8")
+        for package, name in (("arena.export", PLAYER), ("arena", "spaces.py"))
+    )
+    before, _, after = player.split(SPACES_MARK)
+    # Without its docstring, and the line that may stand at the head of a file only.
+    spaces = spaces.partition("from __future__ import annotations\n")[2]
+    return SPACES_MARK.join([before, spaces, after])
 
 
 def _contents(

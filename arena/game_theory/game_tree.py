@@ -22,7 +22,7 @@ import torch
 
 from arena.envs.base import Group
 from arena.envs.batched.game import BatchedGame, BatchedGameClass, StepResult
-from arena.envs.spaces.observations import num_actions
+from arena.envs.spaces.observations import discrete_actions
 
 CPU = torch.device("cpu")
 NUM_AGENTS = 2
@@ -168,7 +168,7 @@ class _Grower:
     def __init__(self, game_class: BatchedGameClass, *, game: BatchedGame) -> None:
         self._game_class = game_class
         self._num_actions = tuple(
-            num_actions(game.agent_specs[agent].action) for agent in game.agents
+            len(discrete_actions(game.agent_specs[agent].action)) for agent in game.agents
         )
         # Rows of each level by agent: an observation and its mask. [I of the level, F + n]
         self._rows: tuple[list[torch.Tensor], ...] = ([], [])
@@ -200,9 +200,9 @@ class _Grower:
         game, last = self._play(cards, actions)
         if bool((last.reward.sum(dim=1).abs() > REWARD_TOLERANCE).any()):
             raise NoGameTree("the game must be zero-sum: the rewards of each step sum to 0")
-        gone = last.terminated if last.truncated is None else last.terminated | last.truncated
+        ended = last.terminated if last.truncated is None else last.terminated | last.truncated
         # A history ends when both agents are out.
-        after, child = self._look(game, cards=cards, actions=actions, asked=~gone.all(dim=1))
+        after, child = self._look(game, cards=cards, actions=actions, asked=~ended.all(dim=1))
         level = Level(
             agent=frontier.agent,
             known=frontier.known,
@@ -238,7 +238,7 @@ class _Grower:
 
     def _play(self, cards: torch.Tensor, actions: torch.Tensor) -> tuple[BatchedGame, StepResult]:
         """Begin a game with each row's cards and play its actions. [B, c], [B, length]."""
-        # From the start each time: the state of a batched game cannot be copied.
+        # The game is played from the start each time: the state of a batched game cannot be copied.
         num_games = len(cards)
         game = self._game_class(num_games, device=CPU)
         everywhere = torch.ones(num_games, dtype=torch.bool)
@@ -277,7 +277,7 @@ class _Grower:
                 agent[rows] = number
                 known[rows] = self._enter(number, torch.cat((observation, mask.float()), dim=1))
                 legal[rows, : mask.shape[1]] = mask
-        # Without hidden cards an information set is a position: agents and sets are its key. A
+        # An information set is a position without hidden cards: agents and sets are its key. A
         # dealt game merges nothing.
         alike = known * NUM_AGENTS + agent if not self._dealt else torch.arange(len(cards))
         place = torch.full_like(known, -1)

@@ -189,7 +189,7 @@ class _Grower:
     def _edges(
         self, history: _History, *, parent: int, action: int, places: _Places
     ) -> Iterator[_Edge]:
-        # Counted apart from histories: merged ones cost time, too.
+        # Actions are counted apart from histories: merged ones cost time, too.
         self._num_tried += 1
         if self._num_tried > MAX_ACTIONS:
             raise NoGameTree(f"the game must have at most {MAX_ACTIONS:,} actions in its tree")
@@ -223,7 +223,8 @@ class _Grower:
         deciding = self._game.deciding(state)
         position = None
         if self._merges:
-            # Hashed, because drawings of boards are long and there is one for each history.
+            # Observations are hashed, because drawings of boards are long and there is one for each
+            # history.
             seen = blake2b(self._game.see(state, deciding[0]).tobytes(), digest_size=16)
             position = (deciding[0], str(state), seen.digest())
         return _History(
@@ -263,7 +264,8 @@ class _Grower:
                 "what players know must tell them how many decisions came before, of the other too"
             )
         if number == len(self._legal[player]):
-            # Before the set is kept: a game that is too large must not fill the memory first.
+            # The size is checked before the set is kept: a game that is too large must not fill the
+            # memory first.
             check_size(self.num_sets() + 1)
             self._observations[player].append(self._game.see(state, player).reshape(-1))
             self._legal[player].append(state.legal_actions_mask(player))

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+import numpy as np
 import torch
 
 from arena.envs.base import BatchedEnv, Phase, Told, Turn
@@ -264,7 +265,9 @@ def replay(
 def _actions(game: Game, turn: Turn) -> Iterator[dict[str, torch.Tensor]]:
     """Yield the actions of each step of a game, by population, B = 1."""
     blank = {name: group.new_actions() for name, group in turn.groups.items()}
-    wanted = game.steps * sum(one.nbytes for one in blank.values())
+    fields = ((name, one.cpu().numpy()) for name, one in blank.items())
+    step = np.dtype([(name, one.dtype, one.shape) for name, one in fields])
+    wanted = game.steps * step.itemsize
     unpacker = zlib.decompressobj()
     try:
         # Bounded: what is packed may unpack to much more than it should be.
@@ -276,13 +279,5 @@ def _actions(game: Game, turn: Turn) -> Iterator[dict[str, torch.Tensor]]:
             f"its actions are {len(data)} bytes, and {game.steps} steps of this environment have "
             f"{wanted}"
         )
-    at = 0
-    for _ in range(game.steps):
-        actions = {}
-        for name, one in blank.items():
-            rows = one.flatten()
-            if one.nbytes:
-                rows = torch.frombuffer(data, dtype=one.dtype, count=one.numel(), offset=at)
-            actions[name] = rows.reshape(one.shape).to(one.device)
-            at += one.nbytes
-        yield actions
+    for rows in np.ndarray(game.steps, step, data):
+        yield {name: torch.from_numpy(rows[name]).to(one.device) for name, one in blank.items()}

@@ -68,7 +68,7 @@ def start_inline_learner(
         populations,
         learner=learner,
         make_work=make_work,
-        # No `cut_off`: it would end the controller's process.
+        # There is no `cut_off`, which would end the controller's process.
         patience=Patience(grace_s=GRACE_S),
     )
     return InlineLearner(loop, learner=learner)

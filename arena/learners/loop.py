@@ -130,7 +130,8 @@ class Progress:
     @property
     def progress(self) -> int:
         """Turns of the loop since the process began. If it stands still, so does the loop."""
-        # No lock: reading one integer is atomic, and the two need not be of the same moment.
+        # No lock is needed: reading one integer is atomic, and the two need not be of the same
+        # moment.
         return self._progress
 
     @property
@@ -215,7 +216,8 @@ class LearnerLoop:
             self._transport.close(linger_s=0.0)
             raise
         state = LearnerState(hello=hello, patience=self._patience)
-        # After the worker, whose device Hello names: no assignment comes before it is ready.
+        # The conversation begins after the worker is made, whose device Hello names: no assignment
+        # comes before it is ready.
         talk = threading.Thread(target=self._talk, args=(state,), name="learner-wire", daemon=True)
         talk.start()
         try:
@@ -265,7 +267,7 @@ class LearnerLoop:
             self._cut_off(self._exit.code)
 
     def _converse(self, state: LearnerState) -> Exit:
-        # Before a stop that was requested while the worker was made.
+        # Greet before a stop that was requested while the worker was made.
         self._carry_out(state, state.greet(now_s=time.monotonic()))
         while self._exit is None:
             self._receive(state)
@@ -275,13 +277,13 @@ class LearnerLoop:
             while self._stop_reasons:
                 reason = self._stop_reasons.popleft()
                 self._carry_out(state, state.stop(reason, now_s=time.monotonic()))
-            # Last: it sees what the others have settled.
+            # Tick last, so that it sees what the others have settled.
             self._carry_out(state, state.tick(now_s=time.monotonic()))
         return self._exit
 
     def _receive(self, state: LearnerState) -> None:
         wait_s = min(max(state.due_s() - time.monotonic(), 0.0), MAX_WAIT_S)
-        # What comes after this look is not missed: it wakes the transport.
+        # A result or a stop that comes after this look wakes the transport, so it is not missed.
         is_told = bool(self._results or self._stop_reasons)
         received = self._transport.receive(0.0 if is_told else wait_s)
         if received is not None:
@@ -297,7 +299,8 @@ class LearnerLoop:
             match command:
                 case Train() | Evaluate():
                     self._progress.reset()
-                    # Before put: a stop of the assignment before must not end this one.
+                    # Clear before the assignment is put: a stop of the one before must not end this
+                    # one.
                     self._stop_work.clear()
                     self._assignments.put(command)
                 case StopWork():
@@ -318,10 +321,11 @@ class LearnerLoop:
                 rss_bytes=self._process.memory_info().rss,
             )
         if isinstance(command, Hello):
-            # Looked up each time: what is mounted may have changed.
+            # The store is looked up each time, as what is mounted may have changed.
             return replace(command, store=store_digest(Path(self._setup.root)))
         if isinstance(command, Finished) and self._ack_log is not None:
-            # Before it is sent: no result may be acknowledged that the log does not know.
+            # The log has a result before it is sent, so that none is acknowledged that it does not
+            # know.
             self._ack_log.sent(command)
         return command
 
@@ -330,7 +334,7 @@ def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:
     """Return an assignment's result; an exception, or a result that cannot be sent, is a Failed."""
     try:
         result = work.carry_out(assignment)
-        # Here and not in the other thread, whose conversation an invalid result would end.
+        # Encode here and not in the other thread, whose conversation an invalid result would end.
         encode(Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0), result)
     except BaseException as error:
         # The last line of defence around users' code.
@@ -368,7 +372,7 @@ class AckLog:
 
     def _write(self, what: str, assignment_id: int, attempt: int, **more: object) -> None:
         line = json.dumps({"what": what, "lease": [assignment_id, attempt], **more}) + "\n"
-        # Unbuffered: what is written outlives this process, whatever kills it.
+        # The file is unbuffered: what is written outlives this process, whatever kills it.
         with self._path.open("ab", buffering=0) as file:
             file.write(line.encode())
 

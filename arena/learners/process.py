@@ -102,7 +102,7 @@ def serve(
     try:
         own = load_learner_keys(keys) if keys is not None else None
         if own is not None:
-            # Before the worker is made, whose message would not say where to look.
+            # Check before the worker is made, whose message would not say where to look.
             check_code(setup)
         learner = new_learner_id(own.name if own is not None else None)
         if remote is not None:
@@ -124,7 +124,7 @@ def serve(
         )
         told = stop_on_signals(loop)
         code = loop.run()
-        # As of any command that a signal ended, with everything saved.
+        # The exit code is that of any command that a signal ended, with everything saved.
         return 128 + told[0] if told and code == EXIT_DONE else code
     except ConfigError as error:
         logger.error("%s", error)

@@ -20,7 +20,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import structs
 
-from arena.bot_ids import parse_bot
+from arena.bots.ids import parse_bot
 from arena.config import LearnerSetup
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.batched.find import names_code
@@ -131,7 +131,7 @@ def results_digest(setup: LearnerSetup, *, should_stop: Callable[[], bool]) -> D
 
     from arena.learners.smoke_training import run_smoke_training
 
-    # As learners work (`make_worker`): sums of several threads have another order.
+    # Learners work with one thread (`make_worker`): sums of several threads have another order.
     torch.set_num_threads(1)
     until_s = time.monotonic() + MAX_S
     with _generators_kept():

@@ -58,7 +58,8 @@ class RemoteWork:
             if isinstance(result, Failed):
                 # The worker's disk is the cache's.
                 return replace(result, kind="place") if result.kind == "storage" else result
-            # Before the result is sent: the controller reads what it names.
+            # The store gets checkpoints before the result is sent, because the controller reads
+            # what it names.
             self._store.give(one.checkpoint.key for one in result.checkpoints)
         except StoreRefused as error:
             return _failed(assignment, kind="storage", reason=str(error))

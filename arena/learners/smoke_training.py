@@ -253,7 +253,7 @@ def _trained(trained: Finished, manifests: Sequence[Manifest]) -> SmokeTraining:
 
 
 def _digest(trained: Finished, manifests: Sequence[Manifest]) -> Digest:
-    # Of files alone: a manifest has the time and the release, too.
+    # The digest is of the files alone: a manifest has the time and the release, too.
     files = {
         manifest.policy: {name: file.sha256 for name, file in manifest.files.items()}
         for manifest in manifests

@@ -193,7 +193,8 @@ class LearnerState:
 
     def _receive(self, message: FromController, epoch: int, now_s: float) -> list[Command]:
         if isinstance(message, Refuse):
-            # From the past: some earlier controller's last word to a learner that has moved on.
+            # A refusal of a lower epoch is some earlier controller's last word to a learner that
+            # has moved on.
             return [] if 0 < epoch < self.epoch else self._refused(message)
         if isinstance(message, Welcome):
             return self._welcomed(message, epoch, now_s)
@@ -306,7 +307,7 @@ class LearnerState:
 
     def _tick(self, now_s: float) -> list[Command]:
         commands: list[Command] = []
-        # Not before the first Welcome, and no second greeting while one is repeated.
+        # There is no greeting before the first Welcome, and no second one while one is repeated.
         if self._greeting is None and self.epoch:
             if now_s >= self._heard_s + self.patience.liveness_s:
                 commands += self.greet(now_s=now_s)
@@ -349,7 +350,7 @@ class LearnerState:
         return []
 
     def _leave(self, reason: str) -> list[Command]:
-        # Without a Welcome no controller knows it.
+        # No controller knows the learner before a Welcome.
         farewell: list[Command] = [Goodbye(reason=reason)] if self.epoch else []
         return farewell + self._exit(EXIT_DONE, reason)
 

@@ -13,9 +13,9 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.core import ActorInput, AlgorithmOutput
-from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.planes import convolved_parts
+from arena.spaces import ObservationLayout
 
 MIN_WIDTH = 64
 """Products of narrower layers gain less than the rounding costs."""
@@ -37,7 +37,7 @@ class ActingNetwork:
 
     @property
     def state_size(self) -> int:
-        """H; 0: the policy is not recurrent."""
+        """Size H of the recurrent state; 0 if the policy is not recurrent."""
         return self._network.state_size
 
     @property
@@ -48,7 +48,7 @@ class ActingNetwork:
     @torch.inference_mode()
     def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
         """Sample one action per row."""
-        # In the update's precision, so that the first ratio is exactly 1.
+        # Act in the update's precision, so that the first ratio is exactly 1.
         with self._autocast():
             parameters, value, recurrent_state = self._forward(inputs)
         distribution = self._distribution(parameters, inputs.action_mask)

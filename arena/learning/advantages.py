@@ -91,12 +91,12 @@ def generalized_advantages(
     decisions.check_shapes()
     advantage = torch.zeros_like(decisions.value)
     defined = torch.zeros_like(decisions.trained)
-    # As a decision before call t sees it: the reward until its successor, the successor's value
-    # and advantage, and whether there is a successor at all.
+    # The variables are as a decision before call t sees them: the reward until its successor, the
+    # successor's value and advantage, and whether there is a successor at all.
     reward = torch.zeros_like(decisions.next_value)
     next_value = decisions.next_value
     next_advantage = torch.zeros_like(reward)
-    # At the rollout's end only agents on turn have a successor that is known.
+    # Only agents on turn have a successor that is known at the rollout's end.
     known = decisions.next_decided
     for t in reversed(range(len(decisions.value))):
         ended = decisions.ended[t]

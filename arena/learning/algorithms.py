@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from typing import Protocol, cast
 
 import torch
 
 from arena.config import Model, NetworkConfig, PopulationSetup
 from arena.core import Algorithm
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import (
     algorithm_hyperparameters,
+    changeable_settings,
     coerce_hyperparameters,
-    explored_settings,
     hyperparameter_model,
     make_settings,
 )
 from arena.learning.ppo import Ppo
 from arena.resolve import resolve
+from arena.spaces import ActionLayout, ObservationLayout
+from arena.types import Hyperparameters
 
 
 class AlgorithmClass(Protocol):
@@ -68,7 +67,7 @@ def make_algorithm(
     *,
     observation: ObservationLayout,
     action: ActionLayout,
-    hyperparameters: Mapping[str, float],
+    hyperparameters: Hyperparameters,
     device: torch.device,
     precision: str,
     seed: int,
@@ -97,13 +96,16 @@ def make_algorithm(
     name, network = setup.algorithm, setup.network
     model = hyperparameter_model(name, launch_directory=launch_directory)
     # Weights of the reward are among a policy's hyperparameters, but not the algorithm's.
-    settings = explored_settings(hyperparameters, setup.changeable_settings)
-    numbers = algorithm_hyperparameters(hyperparameters)
-    values = coerce_hyperparameters(
-        model, {name: value for name, value in numbers.items() if name not in settings}
-    )
+    own = algorithm_hyperparameters(hyperparameters)
+    settings = {
+        key: own.pop(key)
+        for key in changeable_settings(name, launch_directory=launch_directory)
+        if key in own and key not in model.model_fields
+    }
+    values = coerce_hyperparameters(model, own)
     algorithm_class = Ppo if name == "ppo" else resolve(name, launch_directory=launch_directory)
-    # Before it is made: the argument would be a TypeError from inside a user's class.
+    # Check before the class is called: the argument would be a TypeError from inside a user's
+    # class.
     if network.critic != "own" and not _takes_critic_input(algorithm_class):
         raise ConfigError(
             f"network.critic must be own with algorithm {name}, which takes no critic_input "
@@ -120,7 +122,7 @@ def make_algorithm(
         device=device,
         precision=precision,
         seed=seed,
-        # Left out without a critic: users' classes need not have the argument.
+        # The argument is left out without a critic, since users' classes need not have it.
         **({} if critic_input is None else {"critic_input": critic_input}),
     )
     _check_algorithm(algorithm, name=name, network=network)
@@ -130,7 +132,7 @@ def make_algorithm(
 def _takes_critic_input(algorithm_class: object) -> bool:
     if not callable(algorithm_class):
         return False
-    # By name: the class is called with keywords.
+    # The argument is looked up by name, because the class is called with keywords.
     return "critic_input" in inspect.signature(algorithm_class).parameters
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, cast
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationError, create_model
 
@@ -12,6 +12,7 @@ from arena.config import MAX_REWARD_WEIGHT, Model
 from arena.errors import ConfigError, ConfigFaults
 from arena.resolve import resolve
 from arena.rules import broken_rules
+from arena.types import Hyperparameters, Value
 
 REWARD_WEIGHT = "reward_weights."
 """Prefix of the hyperparameters that weigh components of the reward."""
@@ -163,23 +164,6 @@ def changeable_settings(algorithm: str, *, launch_directory: str) -> tuple[str, 
     return names
 
 
-def explored_settings(
-    hyperparameters: Mapping[str, float], changeable: Mapping[str, Sequence[str]]
-) -> dict[str, object]:
-    """Return the settings among a policy's hyperparameters.
-
-    Args:
-        hyperparameters: Hyperparameters of the policy, with numbers in the place of text.
-        changeable: Settings that PBT changes, with the texts that numbers stand for; none for a
-            setting that is a number, or true or false.
-    """
-    return {
-        name: changeable[name][int(value)] if changeable[name] else value
-        for name, value in hyperparameters.items()
-        if name in changeable
-    }
-
-
 def make_settings(algorithm: str, values: Mapping[str, object], *, launch_directory: str) -> Model:
     """Return an algorithm's settings, checked and complete.
 
@@ -226,7 +210,7 @@ def with_reward_weights(model: type[Model], reward_weights: Mapping[str, float])
     return create_model(model.__name__, __base__=model, **weights)
 
 
-def algorithm_hyperparameters(hyperparameters: Mapping[str, float]) -> dict[str, float]:
+def algorithm_hyperparameters(hyperparameters: Hyperparameters) -> dict[str, Value]:
     """Return the algorithm's hyperparameters: all but the weights of the reward's components."""
     return {
         name: value for name, value in hyperparameters.items() if not name.startswith(REWARD_WEIGHT)
@@ -234,7 +218,7 @@ def algorithm_hyperparameters(hyperparameters: Mapping[str, float]) -> dict[str,
 
 
 def policy_reward_weights(
-    hyperparameters: Mapping[str, float], *, reward_weights: Mapping[str, float]
+    hyperparameters: Hyperparameters, *, reward_weights: Mapping[str, float]
 ) -> tuple[float, ...]:
     """Return a policy's weights of the components of its reward.
 
@@ -251,9 +235,7 @@ def policy_reward_weights(
     )
 
 
-def coerce_hyperparameters(
-    model: type[Model], values: Mapping[str, float]
-) -> dict[str, float | int]:
+def coerce_hyperparameters(model: type[Model], values: Hyperparameters) -> dict[str, Value]:
     """Round integral values, fill in defaults and validate.
 
     Returns:
@@ -264,7 +246,7 @@ def coerce_hyperparameters(
     """
     # Unknown names are collected, so that one error names all faults.
     faults = [_unknown(model, name) for name in values if name not in model.model_fields]
-    rounded: dict[str, float | int | None] = {
+    rounded = {
         # A mutation may leave a value between two integers.
         name: _rounded(value) if model.model_fields[name].annotation is int else value
         for name, value in values.items()
@@ -276,21 +258,15 @@ def coerce_hyperparameters(
         raise ConfigFaults([*faults, *broken_rules(error, of="hyperparameters")]) from error
     if faults:
         raise ConfigFaults(faults)
-    dumped = cast("dict[str, float | int | None]", validated.model_dump())
-    # Messages and manifests hold numbers only: None is the absence of a name.
-    # True and false are numbers there, too.
-    return {
-        name: int(value) if isinstance(value, bool) else value
-        for name, value in dumped.items()
-        if value is not None
-    }
+    # Messages and manifests have no null: None is the absence of a name.
+    return {name: value for name, value in validated.model_dump().items() if value is not None}
 
 
-def _rounded(value: float) -> float | int:
+def _rounded(value: Value) -> Value:
     """Return the nearest integer; infinity, NaN and text are left to the validation."""
     # round raises for infinity and NaN; the model's message is better than that.
     try:
-        return round(value)
+        return round(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         return value
 

@@ -96,7 +96,7 @@ class NamedAdam:
         # torch makes the state in the first step, but a checkpoint may come before.
         for parameter in self._parameters.values():
             self._adam.state[parameter] = {
-                # On the parameter's device, as fused Adam wants it.
+                # The step counter is on the parameter's device, as fused Adam requires.
                 "step": torch.zeros((), device=parameter.device),
                 "exp_avg": torch.zeros_like(parameter, requires_grad=False),
                 "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),

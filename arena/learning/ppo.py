@@ -20,8 +20,6 @@ import torch
 from torch import nn
 
 from arena.config import NetworkConfig
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import NonFiniteError
 from arena.experience import Rollout, Sequences
 from arena.learning.acting import ActingNetwork, product_dtype
@@ -42,6 +40,7 @@ from arena.learning.update_metrics import MAGNET_KL, METRICS, OLD_KL, UpdateMetr
 from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
 from arena.normalization import Exchange, all_of
+from arena.spaces import ActionLayout, ObservationLayout
 
 MAX_SKIPPED = 3
 """So many skipped updates in a row are no accident."""
@@ -104,7 +103,7 @@ class Ppo(ActingNetwork):
         # An average that plays, and a magnet that a loss holds the policy near; None: not wanted.
         self._average = AveragedNetwork(self._network) if hyperparameters.ema_decay else None
         self._magnet = AveragedNetwork(self._network) if hyperparameters.magnet_coef else None
-        # In the order of `_step`, at whose end `PpoLoss.diagnostics` are.
+        # Names are in the order of `_step`, at whose end `PpoLoss.diagnostics` are.
         self._metrics = (
             *METRICS,
             *([MAGNET_KL] if self._magnet is not None else []),
@@ -141,7 +140,7 @@ class Ppo(ActingNetwork):
 
     @property
     def needs_transitions(self) -> bool:
-        """Whether advantages are recomputed from transitions, by V-trace."""
+        """Return whether advantages are recomputed from transitions, by V-trace."""
         return self._settings.advantages == "vtrace"
 
     @property
@@ -169,7 +168,7 @@ class Ppo(ActingNetwork):
                 after the last step that was carried out.
         """
         num_rows = self._num_rows(rollout)
-        # As in all ranks.
+        # All ranks know the number of rows of each, so all of them return here.
         if not any(num_rows):
             return {}
         live = self._live()
@@ -178,13 +177,14 @@ class Ppo(ActingNetwork):
         try:
             progress = self._learn(rollout, most_rows=max(num_rows), generator=generator)
         finally:
-            # After an error, too: `_skip` may raise in the middle of the epochs.
+            # Weights are checked after an error, too: `_skip` may raise in the middle of the
+            # epochs.
             undone = not self._weights_are_sane()
             if undone:
                 load_tensors(live, saved, what="weights")
                 self._learner_updates = updates_before
         if undone:
-            # No step was refused and still they led nowhere: the rollout counts as one skipped.
+            # The rollout counts as one skipped: no step was refused and still they led nowhere.
             progress = UpdateMetrics(self._metrics)
             progress.add(None)
             self._skipped_in_a_row = skipped_before
@@ -218,7 +218,7 @@ class Ppo(ActingNetwork):
 
     def _follow(self, rollout: Rollout) -> None:
         """Move normalizers, magnet and average, once per rollout."""
-        # Only now: the policy that is updated must be the one that played.
+        # Statistics follow only now: the policy that is updated must be the one that played.
         self.update_normalizers(rollout.observation, critic_input=rollout.critic_input)
         if self._magnet is not None:
             self._magnet.follow(self._hyperparameters.magnet_rate)
@@ -264,7 +264,7 @@ class Ppo(ActingNetwork):
                 number is not finite.
         """
         state = optimizer_state or {}
-        # Where an average plays, these are its weights; the live ones are loaded below.
+        # These are the average's weights where an average plays; the live ones are loaded below.
         load_tensors(self._network.state_dict(), weights, what="weights")
         if self._average is not None:
             self._average.restart()
@@ -285,7 +285,7 @@ class Ppo(ActingNetwork):
             others = (LIVE, MAGNET, FACTOR)
             moments = {k: v for k, v in state.items() if not k.startswith(others)}
             load_tensors(self._optimizer.tensors(), moments, what="optimizer")
-        # Last: hyperparameters are the policy's own, whatever state was loaded.
+        # Hyperparameters are set last: they are the policy's own, whatever state was loaded.
         self._optimizer.apply(**self._adam_numbers)
         self._learner_updates = learner_updates
         self._skipped_in_a_row = 0
@@ -346,10 +346,12 @@ class Ppo(ActingNetwork):
         if self._settings.advantages == "vtrace" and len(rollout):
             rollout = self._vtrace_targets(rollout, normalized, critic_input)
         returns = self._network.return_normalizer
-        # Normalized by the statistics that it was predicted with: as the network itself gave it.
+        # Predictions are normalized by the statistics that they were made with, as the network
+        # itself gave them.
         predicted = returns.normalize(rollout.value)
         if self._settings.normalize_returns:
-            # Before the targets, which need this rollout's units at once.
+            # Statistics of returns follow before the targets, which need this rollout's units at
+            # once.
             returns.update(rollout.return_.unsqueeze(1), exchange=self._exchange)
         advantage = rollout.advantage
         progress.add_rollout(advantage, exchange=self._exchange)
@@ -437,7 +439,7 @@ class Ppo(ActingNetwork):
                 exchange=exchange,
             )
             step = rank_steps.step
-        # Before the step, which would put such a number into Adam's moments for good.
+        # Check before the step, which would put such a number into Adam's moments for good.
         if not all(map(math.isfinite, numbers)):
             self._skip()
             return None

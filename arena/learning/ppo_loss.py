@@ -91,7 +91,7 @@ def minibatches(
     total = len(batch.action) if sequences is None else len(sequences)
     if not total:
         return
-    # On the generator's device, which torch wants; the rows may be elsewhere.
+    # The permutation is on the generator's device, as torch requires; the rows may be elsewhere.
     permutation = torch.randperm(total, generator=generator, device=generator.device)
     # min: no part is empty, as a mean over it would be NaN.
     for index in permutation.to(batch.action.device).tensor_split(min(num_parts, total)):
@@ -213,7 +213,7 @@ def ppo_loss(
         + hyperparameters.value_coef * value_loss
         - hyperparameters.entropy_coef * entropy
     )
-    # Not of the graph: they are reported, never minimized.
+    # Diagnostics are no part of the graph: they are reported, never minimized.
     with torch.no_grad():
         diagnostics = [
             approximate_kl(log_ratio),

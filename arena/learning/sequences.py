@@ -54,7 +54,7 @@ def cut_into_sequences(successor: torch.Tensor, *, max_length: int | None) -> to
     while bool((following := after[columns[-1]]).ge(0).any()):
         columns.append(following)
     if max_length is not None:
-        # Filled up to a multiple, so that one reshape cuts all chains.
+        # Columns are filled up to a multiple, so that one reshape cuts all chains.
         missing = -len(columns) % max_length
         columns += [torch.full_like(columns[0], NONE)] * missing
     table = torch.stack(columns, dim=1).reshape(-1, max_length or len(columns))

@@ -80,7 +80,7 @@ class UpdateMetrics:
 
     def begin_epoch(self) -> None:
         """Begin an epoch, perhaps the last one."""
-        # Kept apart: diagnostics are those of the last epoch.
+        # Epochs are kept apart, because diagnostics are those of the last one.
         self._earlier += self._epoch
         self._epoch = []
 
@@ -105,7 +105,8 @@ class UpdateMetrics:
         return results | self._advantages
 
     def _by_column(self, steps: Sequence[Sequence[float]]) -> dict[str, float]:
-        # No steps have no columns and no means: a zero would be published as if it were measured.
+        # There are no columns and no means without steps: a zero would be published as if it were
+        # measured.
         columns = zip(*steps, strict=True)
         return {
             name: _one_of(name, column)

@@ -11,9 +11,8 @@ from arena.bots.asking import AskedBot, Bot, make_object
 from arena.core import Actor, ActorInput, ActorOutput, Games
 from arena.environment_spec import AgentSpec
 from arena.envs.random_play import uniform_actions
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.matches.recurrent_state import new_episodes
+from arena.spaces import ActionLayout, ObservationLayout
 from arena.types import Seat
 
 
@@ -63,7 +62,7 @@ class BotActor(Actor):
 
     @property
     def keeps_games(self) -> bool:
-        """Whether it tells games apart, so that one batch's must not be taken for another's."""
+        """Return whether it tells games apart: one batch's must not pass for another's."""
         return self._bot.keeps_games
 
     def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
@@ -93,7 +92,8 @@ class BotActor(Actor):
         """Reset the bot for episodes in which it has not played, or not last at this place."""
         seat = games.seat
         for game, episode in zip(games.index.tolist(), games.episode.tolist(), strict=True):
-            # Learned at the first decision: random openings and halted environments cost nothing.
+            # The game is learned at the first decision, so that random openings and halted
+            # environments cost nothing.
             if self._playing.get((game, seat.name)) == episode:
                 continue
             self._playing[game, seat.name] = episode
@@ -124,7 +124,7 @@ def make_bot(
         ConfigError: If there is no such bot, or its class cannot be made or has no ``act``.
     """
     bot = make_object(player, launch_directory=launch_directory)
-    # None: bot:random, which has no class.
+    # bot:random has no class.
     if bot is None:
         return RandomActor(actions)
     return BotActor(bot, name=player, facts=facts, actions=actions)

@@ -96,7 +96,7 @@ def rival_populations(seats: tuple[Seat, ...]) -> frozenset[frozenset[str]]:
     return frozenset(
         frozenset((one, other))
         for one, other in combinations_with_replacement(sides, 2)
-        # On different sides: not if both are on one and the same alone.
+        # Players meet on different sides: not if both are on one and the same alone.
         if len(sides[one] | sides[other]) > 1
     )
 
@@ -104,7 +104,7 @@ def rival_populations(seats: tuple[Seat, ...]) -> frozenset[frozenset[str]]:
 @lru_cache(maxsize=64)
 def is_by_seats(seats: tuple[Seat, ...]) -> bool:
     """Return whether each pair of seats on different sides has a sum of its own."""
-    # Asked of each tally, while a run has two tuples of seats.
+    # The answer is kept: it is asked for with each tally, while a run has two tuples of seats.
     # Cooperation compares the two seats of each population, which is linear.
     return len(plays_of(seats)) > 1 or _num_rivals(seats) <= MAX_SEAT_PAIRS
 
@@ -189,7 +189,7 @@ def result_weights(
 
 def numbers_of(tally: Tally) -> dict[tuple[int, int], int]:
     """Return the pairs of seats that each result of a tally sums."""
-    # Of each match every pair of seats has a score.
+    # Every pair of seats has a score in each match.
     return {
         (pair.first, pair.second): int(num_scored(pair)) // tally.matches for pair in tally.pairs
     }

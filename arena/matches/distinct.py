@@ -116,10 +116,10 @@ class FirstDecisions:
         device: torch.device,
     ) -> None:
         self._radices = {name: places for name, places in radices.items() if places is not None}
-        # Of each environment; game k of environment b is k B + b. Never changed in place: turns
-        # keep it.
+        # Game k of environment b has the number k B + b. The tensor is never changed in place,
+        # because turns keep it.
         self._games = torch.arange(num_envs, device=device)
-        # By game and agent; the last column is no agent's.
+        # Keys are by game and agent; the last column is no agent's.
         self._keys = torch.full((num_envs, num_agents + 1), _NEVER, device=device)
         self._turns: list[tuple[torch.Tensor, dict[str, tuple[torch.Tensor, torch.Tensor]]]] = []
         self._num_read = 0
@@ -168,7 +168,7 @@ class FirstDecisions:
         """Take the first decisions out of the turns that were kept."""
         missing = int(self._games.max()) + 1 - len(self._keys)
         if missing > 0:
-            # Twice as many, so that all copies together cost as much as the last one.
+            # The number doubles, so that all copies together cost as much as the last one.
             more = torch.full_like(self._keys[:1], _NEVER).expand(max(missing, len(self._keys)), -1)
             self._keys = torch.cat([self._keys, more])
         num_columns, flat = self._keys.shape[1], self._keys.view(-1)
@@ -224,8 +224,8 @@ def num_distinct(games: Sequence[Games], *, rows: int) -> list[int]:
     # Adding 0 makes 0 of -0. Mixed first: signs alone would cancel out.
     words = _mixed((torch.cat([some.returns for some in games]) + 0.0).view(torch.int64))
     codes = combined(decisions, (words * _columns(words.shape[1], words.device)).sum(dim=1))
-    # With the row: equal games of different entrants are two games. One number, for unique sorts
-    # numbers much faster than pairs.
+    # The code has the row in it: equal games of different entrants are two games. It is one number,
+    # for unique sorts numbers much faster than pairs.
     different, index = torch.unique(combined(row, codes), return_inverse=True)
     row_of = torch.empty_like(different).scatter_(0, index, row)
     counts: list[int] = torch.bincount(row_of, minlength=rows).tolist()

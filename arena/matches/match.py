@@ -27,7 +27,6 @@ from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import plays_of
 from arena.matches.seeds import Stream, derived_seed
 from arena.matches.tally import (
-    Ended,
     agents_of_seats,
     mean_of_agents,
     played_to_the_end,
@@ -251,7 +250,7 @@ def _shared_out(
     # Spare environments count to the last block and are never active.
     sizes = [block.num_envs for block in blocks]
     block_of_env = block_of_envs([*sizes[:-1], sizes[-1] + spare], device=device)
-    # Fixed before the first step: "the first N to finish" would favour short games.
+    # The number is fixed before the first step: "the first N to finish" would favour short games.
     matches_of_block = torch.tensor([block.num_matches for block in blocks], device=device)
     num_matches = matches_of_block[block_of_env]
     num_matches[env.num_envs - spare :] = 0
@@ -366,8 +365,9 @@ class _MatchPlay(Play[Actor]):
             if should_stop():
                 raise Stopped("told to stop during matches")
             self.step()
-        number, game, name, *ended = map(torch.cat, zip(*self._log, strict=True))
-        environment, returns, score, length = Ended(*ended)
+        number, game, name, environment, returns, score, length = map(
+            torch.cat, zip(*self._log, strict=True)
+        )
         first = self._games.first
         return _Episodes(
             key=(environment << _NUMBER_BITS) + number,
@@ -384,7 +384,7 @@ class _MatchPlay(Play[Actor]):
         )
 
     def _decided(self, actions: Mapping[str, torch.Tensor]) -> None:
-        # Which decisions these are is in the turn that asked for them.
+        # The turn that asked for them says which decisions these are.
         self._games.absorb(self.turn, actions)
         self._recorder.absorb(actions)
 
@@ -399,7 +399,7 @@ class _MatchPlay(Play[Actor]):
             if self._is_compared:
                 raise ValueError("cooperation needs environments that number their episodes")
             number = torch.zeros_like(over, dtype=torch.int64)
-        # By its name a game's first decisions are known.
+        # A game's first decisions are known by its name.
         name = number[over] if first is None else first.games(over)
         ended = self.open.ended(turn, over)
         self._log.append((number[over].cpu(), self._games.of(over), name.cpu(), *ended))

@@ -53,7 +53,7 @@ def most_played(openings: Iterable[tuple[int, int, float]], *, most: int) -> Sea
         openings: One entry per action.
         most: Number of actions that are kept.
     """
-    # Of equal counts the lower action, so that equal matches give equal tallies.
+    # The lower action comes first among equal counts, so that equal matches give equal tallies.
     kept = sorted(openings, key=lambda one: (-one[1], one[0]))[:most]
     if not kept:
         return NOT_COUNTED

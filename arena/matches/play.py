@@ -64,7 +64,7 @@ class Play(Generic[PlayerT]):
 
     @property
     def is_done(self) -> bool:
-        """Whether each environment has played its number of episodes."""
+        """Return whether each environment has played its number of episodes."""
         return self._remaining is not None and not bool((self._remaining > 0).any())
 
     def step(self) -> None:

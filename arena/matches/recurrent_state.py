@@ -12,7 +12,8 @@ import torch
 
 from arena.envs.base import Group, Turn
 
-# Of the process, not of an object: a bot outlives an assignment and tells episodes apart by them.
+# Numbers are the process's and not an object's: a bot outlives an assignment and tells episodes
+# apart by them.
 _NUMBERS = itertools.count()
 
 

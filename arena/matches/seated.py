@@ -95,7 +95,7 @@ class SeatedPlayers(Generic[PlayerT]):
         product_dtypes: Mapping[str, torch.dtype] = MappingProxyType({}),
         recurrent_state: RecurrentState | None = None,
     ) -> None:
-        # sorted, to compare as multisets: no agent twice, none left out.
+        # Sorted lists are compared as multisets: no agent is there twice, none is left out.
         seated = sorted(agent for seat in seats for agent in seat.agents)
         if seated != sorted(agents):
             raise ValueError(f"seats must have every agent once, they have {seated} of {agents}")
@@ -109,7 +109,7 @@ class SeatedPlayers(Generic[PlayerT]):
                 raise ValueError(f"block {row} has {len(block)} players for {len(seats)} seats")
             members.append({})
             for seat, player in zip(seats, block, strict=True):
-                # By identity: one object is one player, wherever it sits.
+                # Players are told apart by identity: one object is one player, wherever it sits.
                 if id(player) not in index_of:
                     index_of[id(player)] = len(players)
                     players.append(player)
@@ -219,7 +219,8 @@ class SeatedPlayers(Generic[PlayerT]):
                 rows.put(
                     action, stack.act(rows.observation, mask, player=player, generator=generator)
                 )
-        # After the stacks, always in this order: all draw from one generator.
+        # Single actors follow the stacks, always in this order, because all draw from one
+        # generator.
         for index, actor in singles:
             self._decide(actor, group, where=owner == index, action=action, generator=generator)
 
@@ -240,7 +241,7 @@ class SeatedPlayers(Generic[PlayerT]):
             )
             return
         states, size = self.recurrent_state, actor.state_size
-        # Read and written by the caller, because actors keep no state (`Actor`).
+        # The caller reads and writes the state, because actors keep none (`Actor`).
         places = states.places(group.agent_index)
         for agent, rows in _calls(actor, group, where=where, agents=self._agents):
             place = rows.take(places)
@@ -338,6 +339,6 @@ def _calls(
     if not actor.reads_agent:
         yield "", rows
         return
-    # sorted: the order of draws must not depend on a set's.
+    # Indices are sorted: the order of draws must not depend on a set's.
     for index in sorted(set(group.agent_index[where].tolist())):
         yield agents[index], Rows(group, where=where & (group.agent_index == index))

@@ -108,7 +108,7 @@ def num_episodes(tally: Tally, *, seats: tuple[Seat, ...]) -> int:
 def _check_partition(
     key: str, *, groups: Mapping[str, tuple[str, ...]], agents: tuple[str, ...]
 ) -> None:
-    # Counted: a set would hide an agent that is listed twice.
+    # Agents are counted: a set would hide one that is listed twice.
     counts = Counter(agent for members in groups.values() for agent in members)
     known = set(agents)
     for agent in counts:
@@ -172,7 +172,7 @@ def pair_seatings(
     """
     teams = seat_teams(seats)
     alone = tuple(dict.fromkeys(teams))
-    # With two sides home alone on one is away alone on the other.
+    # Of two sides, home alone on one is away alone on the other.
     roles = ((home, away),) if len(alone) == 2 else ((home, away), (away, home))
     if len(plays_of(seats)) > 1:
         alone = alone[:1]
@@ -190,7 +190,7 @@ def pair_seatings(
         for single, rest in roles
         for one in alone
     )
-    # Only a player against itself is the same in all of them.
+    # The seatings are all equal only for a player against itself.
     return tuple(seatings) if home != away else tuple(dict.fromkeys(seatings))
 
 

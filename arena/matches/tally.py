@@ -6,7 +6,6 @@ B environments, A agents, Q seats, N finished episodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from msgspec.structs import replace
@@ -16,22 +15,6 @@ from arena.matches.openings import added
 from arena.matches.pair_scores import added_sums
 from arena.matches.tally_sums import TallySums
 from arena.types import Entrant, PairScore, Seat, Tally
-
-
-class Ended(NamedTuple):
-    """Episodes that have ended, on the CPU: there additions have one order.
-
-    Attributes:
-        environment: Environment of each. int64 [N].
-        returns: Undiscounted, of each agent. float64 [N, A].
-        score: Points of each side, as in ``Turn.score``. float32 [N, sides].
-        length: Calls of ``step``. int64 [N].
-    """
-
-    environment: torch.Tensor
-    returns: torch.Tensor
-    score: torch.Tensor
-    length: torch.Tensor
 
 
 class OpenEpisodes:
@@ -54,11 +37,19 @@ class OpenEpisodes:
         self.returns += turn.reward
         self.length += 1
 
-    def ended(self, turn: Turn, environments: torch.Tensor) -> Ended:
-        """Return the episodes that ended with a turn in some environments (bool [B])."""
+    def ended(
+        self, turn: Turn, environments: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the episodes that ended with a turn in some environments (bool [B]).
+
+        Returns:
+            On the CPU, where additions have one order: the environment of each, int64 [N]; its
+            undiscounted return of each agent, float64 [N, A]; points of each side, as in
+            ``Turn.score``, float32 [N, sides]; calls of ``step``, int64 [N].
+        """
         over = environments.nonzero().squeeze(1)
-        columns = (over, self.returns[over], turn.score[over], self.length[over])
-        return Ended(*(column.cpu() for column in columns))
+        score, length = turn.score[over].cpu(), self.length[over].cpu()
+        return over.cpu(), self.returns[over].cpu(), score, length
 
     def forget(self, environments: torch.Tensor) -> None:
         """Begin a new episode in some environments. bool [B]."""
@@ -92,7 +83,7 @@ class TallyBook:
         self._mean_of_agents = mean_of_agents(seats, agents=agents)
         # Seats of one side share a column of `Turn.score`.
         self._side_of_seat = torch.tensor([list(sides).index(seat.side) for seat in seats])
-        # In cooperation one play has no opponent: `match` compares two plays itself.
+        # One play has no opponent in cooperation: `match` compares two plays itself.
         compare = len(sides) > 1
         self._matches = TallySums(entrants, seats=seats, compare=compare)
         self._void_sums = TallySums(entrants, seats=seats, compare=compare)
@@ -104,19 +95,21 @@ class TallyBook:
 
     def add(self, turn: Turn, episodes: OpenEpisodes) -> None:
         """Add the episodes that ended with a turn; void ones to `episodes` alone."""
-        over = played_to_the_end(turn)
-        self._add(episodes.ended(turn, over & ~episodes.void), sums=self._matches)
-        if bool(episodes.void.any()):
-            self._add(episodes.ended(turn, over & episodes.void), sums=self._void_sums)
 
-    def _add(self, ended: Ended, *, sums: TallySums) -> None:
-        sums.add(
-            self._row[ended.environment],
-            # [N, A] @ [A, Q] -> [N, Q]
-            seat_return=ended.returns @ self._mean_of_agents,
-            seat_score=ended.score[:, self._side_of_seat],
-            length=ended.length,
-        )
+        def add(environments: torch.Tensor, sums: TallySums) -> None:
+            environment, returns, score, length = episodes.ended(turn, environments)
+            sums.add(
+                self._row[environment],
+                # [N, A] @ [A, Q] -> [N, Q]
+                seat_return=returns @ self._mean_of_agents,
+                seat_score=score[:, self._side_of_seat],
+                length=length,
+            )
+
+        over = played_to_the_end(turn)
+        add(over & ~episodes.void, self._matches)
+        if bool(episodes.void.any()):
+            add(over & episodes.void, self._void_sums)
 
     def tallies(self) -> tuple[Tally, ...]:
         """Return the matches so far, one tally per distinct tuple of entrants."""

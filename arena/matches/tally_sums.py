@@ -83,7 +83,7 @@ class TallySums:
         # index_add_ adds repeated rows, where indexing with += would keep one of them.
         self._returns.index_add_(0, row, seat_return)
         self._squares.index_add_(0, row, seat_return.square())
-        # Of many seats no seat has points of its own (`_openings`).
+        # No seat has points of its own where there are many (`_openings`).
         if not self._has_players:
             self._added.append((row, seat_score))
         for table in self._tables:
@@ -209,7 +209,7 @@ class _ResultTable:
             return
         # [N, P]
         score = score_against(seat_score[:, self._first], seat_score[:, self._second])
-        # With 1/2 exactly for equal points, a draw is no matter of rounding.
+        # Equal points are 1/2 exactly, so a draw is no matter of rounding.
         result = torch.stack((score > 0.5, score == 0.5, score < 0.5), dim=2).long()
         both = torch.stack((score, score.square()), dim=2)
         if self._comparison is not None:
@@ -256,7 +256,7 @@ def _openings_of_seat(
     different, index, counts = torch.unique(
         row * MAX_CODES + action, return_inverse=True, return_counts=True
     )
-    # On the CPU index_add_ adds in the order of the matches.
+    # `index_add_` adds in the order of the matches on the CPU.
     won = torch.zeros(len(different), dtype=torch.float64).index_add_(0, index, points)
     found: dict[int, list[tuple[int, int, float]]] = {}
     for key, count, total in zip(different.tolist(), counts.tolist(), won.tolist(), strict=True):

@@ -194,14 +194,15 @@ def _pairings(
 ) -> list[_Pairing]:
     teams = seat_teams(seats)
     distinct = tuple(dict.fromkeys(teams))
-    # With two teams the reverse pair is the other rotation.
+    # The reverse pair is the other rotation where there are two teams.
     home_teams = distinct if len(distinct) > 2 else distinct[:1]
     pairings: list[_Pairing] = []
     # One more match with one side than with another must not always be with the first sides. Both
     # orders of a pair have the same sides once more, so that neither player has the better ones.
     turn_of: dict[frozenset[str], int] = {}
     for home, away in permutations(contenders, 2):
-        # seed + number of the pair: rotates from pair to pair, from a start that the seed decides.
+        # The turn is the seed plus the number of the pair: it rotates from pair to pair, from a
+        # start that the seed decides.
         turn = turn_of.setdefault(frozenset((home, away)), seed + len(turn_of))
         rotations = [
             _Pairing(home=home, away=away, teams=teams, home_team=team, num_matches=0)
@@ -288,7 +289,7 @@ def draw_lineups(
     # Matches with the same actors are one block: nothing tells them apart but their seeds.
     counts = Counter(zip(*drawn.values(), strict=True))
     lineups = []
-    # sorted: the order of blocks decides which seeds they get.
+    # Choices are sorted: the order of blocks decides which seeds they get.
     for choice, count in sorted(counts.items()):
         chosen = dict(zip(drawn, choice, strict=True))
         actors = tuple(

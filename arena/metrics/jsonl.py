@@ -5,7 +5,6 @@ Tests: `tests/arena/metrics/test_sinks.py`.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
@@ -47,7 +46,8 @@ class JsonlSink:
         _cut_torn_line(path)
         self._path, self._rotation = path, rotation
         rotation.remove_oldest(_set_aside(path).values())
-        # After the cut. Unbuffered: every line is handed to the system at once, or not at all.
+        # Open after the cut. The file is unbuffered: every line is handed to the system at once, or
+        # not at all.
         self._file = append_own(path)
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
@@ -94,6 +94,18 @@ def is_sealed(text: bytes) -> bool:
     return f'"{SEAL}"'.encode() not in text or body + _seal(body) == text
 
 
+def point_of(line: bytes) -> dict[str, Any] | None:
+    """Return a line without its seal; None if it is torn or damaged."""
+    if not is_sealed(line):
+        return None
+    try:
+        point: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    point.pop(SEAL, None)
+    return point
+
+
 def files_of(path: Path) -> list[Path]:
     """Return a file of metrics after those that were set aside, in the order of time."""
     return [*_set_aside(path).values(), path]
@@ -123,17 +135,15 @@ class NumberedLines:
             OSError: If the disk refuses.
         """
         found: list[tuple[int, dict[str, Any]]] = []
-        # Looked up before the line is read: only then is an end of the file its last one.
+        # The next file is looked up before the line is read: only then is an end of the file its
+        # last one.
         is_followed = self._is_followed()
         while len(found) < limit and (self._file or self._open()):
             assert self._file is not None
             line = self._file.readline()
             if line.endswith(b"\n"):
-                with contextlib.suppress(ValueError):
-                    if is_sealed(line):
-                        document = json.loads(line)
-                        document.pop(SEAL, None)
-                        found.append((self._number, document))
+                if (point := point_of(line)) is not None:
+                    found.append((self._number, point))
                 self._number += 1
             elif is_followed:
                 self.close()
@@ -215,5 +225,5 @@ def _cut_torn_line(path: Path) -> None:
                 file.truncate(start + newline + 1)
                 return
             end = start
-        # No newline at all: the whole file is one torn line.
+        # The whole file is one torn line if it has no newline at all.
         file.truncate(0)

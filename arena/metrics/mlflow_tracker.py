@@ -14,7 +14,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Metric, RunTag
 
-from arena.metrics.tracker import PROJECT, Note, Point, Reached, TrackedRun
+from arena.metrics.tracker import PROJECT, Note, Point, Reached, TrackedRun, Tracker
 
 RUN_TAG, POINT_TAG, NOTE_TAG, GAME_TAG = "arena.run", "arena.point", "arena.note.", "arena.game."
 """Tags: the run's UUID, the number of the last point, a note by its sequence, a game by its id."""
@@ -25,7 +25,7 @@ MAX_METRICS, MAX_TAGS, MAX_KEY_CHARS = 1000, 100, 250
 _UNUSUAL = re.compile(r"[^/\w.\- :]")
 
 
-class MlflowTracker:
+class MlflowTracker(Tracker):
     """Tracker that writes into a run of MLflow."""
 
     def __init__(self, run: TrackedRun) -> None:
@@ -34,7 +34,7 @@ class MlflowTracker:
         self._client = client = MlflowClient(uri)
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
         experiment = client.get_experiment_by_name(name)
-        # Else files are where the run was launched.
+        # Without a place of their own, files would be where the run was launched.
         files = own and (own.resolve() / "mlartifacts").as_uri()
         place = experiment.experiment_id if experiment else client.create_experiment(name, files)
         found = client.search_runs([place], f"tags.`{RUN_TAG}` = '{run.id}'", max_results=1)

@@ -110,7 +110,8 @@ class TensorboardSink:
     def _remove_oldest(self) -> None:
         """Remove the oldest files; nothing is open."""
         files = [path for path in self._directory.rglob(f"{PREFIX}*") if path.is_file()]
-        # By the time of the last point: a policy's curve loses its beginning when others do.
+        # Files are sorted by the time of their last point: a policy's curve loses its beginning
+        # when others do.
         files.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
         self._rotation.remove_oldest(files)
 
@@ -131,8 +132,8 @@ class TensorboardSink:
         # The root must exist: a run directory that was moved away must not reappear with only
         # curves in it.
         if not self._directory.parent.is_dir():
-            gone = str(self._directory.parent)
-            raise FileNotFoundError(errno.ENOENT, "the sink's directory is gone", gone)
+            missing = str(self._directory.parent)
+            raise FileNotFoundError(errno.ENOENT, "the sink's directory is gone", missing)
         self._num_opened += 1
         directory = self._directory / policy
         directory.mkdir(parents=True, exist_ok=True)
@@ -164,7 +165,7 @@ class _EventFile:
         self._file.close()
 
     def _append(self, record: bytes) -> None:
-        # Unbuffered: a full disk may take a part of the record without an error.
+        # The file is unbuffered: a full disk may take a part of the record without an error.
         if self._file.write(record) != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
 

@@ -125,7 +125,7 @@ def require_installed(name: str) -> None:
         ConfigError: If it is not installed.
     """
     spec = importlib.util.find_spec(name)
-    # Without an origin it is a mere folder of that name, as trackers leave them.
+    # A package without an origin is a mere folder of that name, as trackers leave them.
     if spec is None or spec.origin is None:
         # All of MLflow would bring a server.
         package = {"mlflow": "mlflow-skinny"}.get(name, name)

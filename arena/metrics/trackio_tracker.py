@@ -16,15 +16,16 @@ from typing import Any
 from trackio.media import TrackioHtml
 from trackio.sqlite_storage import SQLiteStorage
 
-from arena.metrics.tracker import PROJECT, Note, Point, Reached, TrackedRun
+from arena.metrics.tracker import PROJECT, Note, Point, Reached, TrackedRun, Tracker
 
 
-class TrackioTracker:
+class TrackioTracker(Tracker):
     """Tracker that writes into a run of Trackio."""
 
     def __init__(self, run: TrackedRun) -> None:
         self._run = run
         self._project = os.environ.get("TRACKIO_PROJECT") or PROJECT
+        self._of: Any = {"project": self._project, "run": run.name, "run_id": run.id}
         self._config: dict[str, object] | None = dict(run.facts)
         self._agent_steps = 0
         SQLiteStorage.init_db(self._project)
@@ -41,9 +42,8 @@ class TrackioTracker:
 
     def write(self, points: Sequence[Point], notes: Sequence[Note]) -> None:
         """Add a row for each point, by agent steps, and an alert for each note."""
-        of: Any = {"project": self._project, "run": self._run.name, "run_id": self._run.id}
         SQLiteStorage.bulk_log(
-            **of,
+            **self._of,
             metrics_list=[point.named() for point in points],
             steps=[point.agent_steps for point in points],
             log_ids=[f"{self._run.id}-{point.number}" for point in points],
@@ -52,7 +52,7 @@ class TrackioTracker:
         if points:
             self._config, self._agent_steps = None, points[-1].agent_steps
         SQLiteStorage.bulk_alert(
-            **of,
+            **self._of,
             titles=[note.kind for note in notes],
             texts=[note.text for note in notes],
             levels=["warn" if note.kind == "alert" else "info" for note in notes],
@@ -65,9 +65,7 @@ class TrackioTracker:
         media = TrackioHtml(page, inject=False, caption=game)
         media._save(self._project, self._run.name, self._agent_steps)
         SQLiteStorage.bulk_log(
-            project=self._project,
-            run=self._run.name,
-            run_id=self._run.id,
+            **self._of,
             metrics_list=[{"game": media._to_dict()}],
             steps=[self._agent_steps],
             log_ids=[f"{self._run.id}-game-{game}"],

@@ -18,7 +18,7 @@ from pathlib import Path
 import wandb
 from wandb.proto.wandb_internal_pb2 import Record
 
-from arena.metrics.tracker import PROJECT, Note, Point, Reached, TrackedRun
+from arena.metrics.tracker import PROJECT, Note, Point, Reached, TrackedRun, Tracker
 
 FLUSH_S = 5.0
 """Longest time for which wandb holds back what it was given."""
@@ -32,7 +32,7 @@ HEADER, BLOCK = 7, 1 << 15
 _SEQUENCE = re.compile(r"#([0-9]+) ")
 
 
-class WandbTracker:
+class WandbTracker(Tracker):
     """Tracker that writes into a run of wandb, with folders in ``RUN/wandb``."""
 
     def __init__(self, run: TrackedRun) -> None:
@@ -75,7 +75,7 @@ class WandbTracker:
                     games |= {str(json.loads(one.value_json)): step for one in ids}
                 elif record.HasField("alert") and (found := _SEQUENCE.match(record.alert.text)):
                     sequence = max(sequence, int(found[1]))
-        # What files hold may not have reached the server: ``wandb sync`` brings that.
+        # Points that files hold may not have reached the server: ``wandb sync`` brings them.
         number = number if self._run.offline else self._run.step - 1
         return Reached(number, sequence, frozenset(one for one in games if games[one] <= number))
 

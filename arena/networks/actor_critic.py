@@ -18,12 +18,11 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 from arena.config import NetworkConfig
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout, is_agent_id
 from arena.networks.distributions import make_distribution, mask_logits
 from arena.networks.encoders import make_encoder, make_linear, make_mlp
 from arena.networks.planes import is_image, of_critic
 from arena.normalization import RETURN_MEMORY, Exchange, RunningNormalizer
+from arena.spaces import ActionLayout, ObservationLayout, is_agent_id
 
 HEAD_GAIN = 0.01
 """Gain of the last layer. Near-zero logits make the first policy almost uniform; a near-zero value
@@ -37,7 +36,7 @@ FORGET_BIAS = 1.0
 
 WEIGHTS = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
 
-# In deviations. `PolicyStack` clips by the same limit.
+# The limit is in deviations. `PolicyStack` clips by the same one.
 OBSERVATION_CLIP = 10.0
 
 
@@ -167,7 +166,7 @@ class ActorCritic(nn.Module):
 
     @property
     def has_value(self) -> bool:
-        """Whether it has a value that needs nothing but observations: no centralized critic."""
+        """Return whether its value needs nothing but observations: no centralized critic."""
         return self._shares_value or (self.critic is not None and not self.critic_size)
 
     def normalize_observation(self, observation: torch.Tensor) -> torch.Tensor:
@@ -260,13 +259,50 @@ class ActorCritic(nn.Module):
         outputs = self._outputs(normalized)
         return self._with_deviations(outputs[:, :-1] if self._shares_value else outputs)
 
+    def decide(
+        self, observation: torch.Tensor, state: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Compute one decision per row of raw observations.
+
+        Args:
+            observation: Rows [N, F].
+            state: As for `step`; None without a core.
+
+        Returns:
+            Parameters float32 [N, P]; and the recurrent state after the decision, float32 [N, H],
+                None without a core.
+        """
+        normalized = self.normalize_observation(observation)
+        if state is None:
+            return self.policy(normalized), None
+        return self.policy_step(normalized, state)
+
+    def judge(
+        self, observation: torch.Tensor, state: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
+        """Compute `decide` with the value.
+
+        Returns:
+            Parameters; expected discounted return, in units of reward, float32 [N], None unless it
+                `has_value`; and the state after the decision.
+        """
+        if not self.has_value:
+            parameters, after = self.decide(observation, state)
+            return parameters, None, after
+        normalized, after = self.normalize_observation(observation), None
+        if state is None:
+            parameters, value = self(normalized)
+        else:
+            parameters, value, after = self.step(normalized, state)
+        return parameters, self.return_normalizer.denormalize(value), after
+
     def logits(
         self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
     ) -> torch.Tensor:
         """Return logits of raw observations, illegal choices at float32's minimum.
         float32 [N, n].
         """
-        parameters = self.policy(self.normalize_observation(observation))
+        parameters, _ = self.decide(observation, None)
         return mask_logits(parameters[:, : self.action.num_logits], action_mask)
 
     def value(self, observation: torch.Tensor) -> torch.Tensor:
@@ -358,7 +394,7 @@ def _make_critic(
     network: NetworkConfig, observation: ObservationLayout, *, generator: torch.Generator
 ) -> Critic:
     encoder, features = make_encoder(network, observation, generator=generator)
-    # Beside its features a critic reads the output of the policy's core.
+    # A critic reads the output of the policy's core beside its features.
     features += network.core_size if network.core != "none" else 0
     trunk = make_mlp(features, network.hidden_sizes, generator=generator)
     width = network.hidden_sizes[-1] if network.hidden_sizes else features

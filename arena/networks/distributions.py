@@ -1,6 +1,6 @@
 """Action distributions made from a policy's parameters, for any action space.
 
-Rows of actions are those of `arena.envs.spaces.actions.ActionLayout`: the choices of all branches,
+Rows of actions are those of `arena.spaces.ActionLayout`: the choices of all branches,
 then the continuous numbers as drawn, before they are squashed or clipped into their bounds.
 
 Choices are drawn by adding Gumbel noise and taking the largest: Maddison, Tarlow and Minka, "A*
@@ -24,7 +24,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from arena.envs.spaces.actions import ActionLayout
+from arena.spaces import ActionLayout
 
 SMALLEST_UNIFORM = 2.0**-25
 """Replacement for a draw of 0, half of the next larger number that can be drawn."""
@@ -163,7 +163,8 @@ class Branches:
 
     def __init__(self, masked_logits: torch.Tensor) -> None:
         """Store masked logits [N, B, W]; padding is at the dtype's minimum."""
-        # Padded to the widest branch, so that any number of them takes the same few operations.
+        # Branches are padded to the widest, so that any number of them takes the same few
+        # operations.
         self._each = Categorical(masked_logits)
 
     def sample(self, generator: torch.Generator) -> torch.Tensor:
@@ -246,8 +247,8 @@ class DistributionMaker(nn.Module):
             for start, number in zip(starts, action.branches, strict=True)
         ]
         empty = torch.empty(0, dtype=torch.int64)
-        # Not persistent: the buffer follows from the action space and is no part of a policy's
-        # weights.
+        # The buffer is not persistent: it follows from the action space and is no part of a
+        # policy's weights.
         self.register_buffer("_places", torch.cat([empty, *places]), persistent=False)
         self._bounds = SquashedBounds(action) if action.squashed.any() else None
 
@@ -394,7 +395,7 @@ class SquashedBounds(nn.Module):
     def __init__(self, action: ActionLayout) -> None:
         super().__init__()
         squashed = action.squashed
-        # Halved first: the difference of the bounds may exceed a float.
+        # Bounds are halved first: their difference may exceed a float.
         half = np.array(action.high) / 2.0 - np.array(action.low) / 2.0
         # log 0 of an empty range would be -inf.
         stretched = squashed & (half > 0.0)

@@ -21,12 +21,11 @@ import torch
 from torch import nn
 
 from arena.config import NetworkConfig
-from arena.envs.spaces.leaves import Leaf
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.planes import PIXEL_SCALE, Planes, convolved_parts, is_image, is_picture
 from arena.processes.settings import SETTINGS
 from arena.resolve import resolve
+from arena.spaces import Leaf, ObservationLayout
 from arena.users_code import pass_interrupt, raised
 
 TRUNK_GAIN = math.sqrt(2.0)

@@ -12,11 +12,10 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.core import Actor, ActorInput, ActorOutput
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.distributions import Distribution
 from arena.networks.weights import load_tensors, without_critic
+from arena.spaces import ActionLayout, ObservationLayout
 from arena.users_code import naming_network
 
 
@@ -81,7 +80,7 @@ class FrozenPolicy(Actor):
 
     @property
     def greedy(self) -> bool:
-        """Whether it plays the likeliest action instead of sampling."""
+        """Return whether it plays the likeliest action instead of sampling."""
         return self._greedy
 
     @property
@@ -101,13 +100,17 @@ class FrozenPolicy(Actor):
         self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
     ) -> Distribution:
         """Return the distribution of actions for rows [N, F] on the policy's device."""
-        return self._distribution(observation, action_mask)
+        parameters, _ = self._network.decide(observation, None)
+        return self._make_distribution(parameters, action_mask)
 
     @torch.inference_mode()
     def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
         """Choose one action per row, as in `arena.core.Actor`."""
         with naming_network(key=self._key):
-            return self._act(inputs, generator=generator)
+            parameters, after = self._network.decide(inputs.observation, inputs.recurrent_state)
+            distribution = self._make_distribution(parameters, inputs.action_mask)
+            action = distribution.greedy() if self._greedy else distribution.sample(generator)
+            return ActorOutput(action=action, recurrent_state=after)
 
     @torch.inference_mode()
     def judge(
@@ -120,36 +123,5 @@ class FrozenPolicy(Actor):
             [N], None: its critic reads more than observations, or it has none; and recurrent state
             after the decisions, float32 [N, H], None where there is none.
         """
-        network = self._network
-        normalized = network.normalize_observation(inputs.observation)
-        value, state = None, None
-        if inputs.recurrent_state is None and network.has_value:
-            parameters, value = network(normalized)
-        elif inputs.recurrent_state is None:
-            parameters = network.policy(normalized)
-        elif network.has_value:
-            parameters, value, state = network.step(normalized, inputs.recurrent_state)
-        else:
-            parameters, state = network.policy_step(normalized, inputs.recurrent_state)
-        if value is not None:
-            value = network.return_normalizer.denormalize(value)
-        return self._make_distribution(parameters, inputs.action_mask), value, state
-
-    def _act(self, inputs: ActorInput, *, generator: torch.Generator) -> ActorOutput:
-        network = self._network
-        normalized = network.normalize_observation(inputs.observation)
-        recurrent_state = None
-        if inputs.recurrent_state is None:
-            parameters = network.policy(normalized)
-        else:
-            parameters, recurrent_state = network.policy_step(normalized, inputs.recurrent_state)
-        distribution = self._make_distribution(parameters, inputs.action_mask)
-        action = distribution.greedy() if self._greedy else distribution.sample(generator)
-        return ActorOutput(action=action, recurrent_state=recurrent_state)
-
-    def _distribution(
-        self, observation: torch.Tensor, action_mask: torch.Tensor | None
-    ) -> Distribution:
-        network = self._network
-        parameters = network.policy(network.normalize_observation(observation))
-        return self._make_distribution(parameters, action_mask)
+        parameters, value, after = self._network.judge(inputs.observation, inputs.recurrent_state)
+        return self._make_distribution(parameters, inputs.action_mask), value, after

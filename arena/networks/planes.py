@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from arena.config import Channels, NetworkConfig
-from arena.envs.spaces.leaves import Leaf
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
+from arena.spaces import Leaf, ObservationLayout
 
 MIN_IMAGE_SIDE = 8
 """Side below which an image is not worth a convolution."""
@@ -20,7 +19,7 @@ MIN_IMAGE_SIDE = 8
 MIN_PICTURE_SIDE = 32
 """Side from which a part with three dimensions is a picture, not a board, and is strided over."""
 
-# From 0..255 to [0, 1]
+# The factor leads from 0..255 to [0, 1].
 PIXEL_SCALE = 1.0 / 255.0
 
 

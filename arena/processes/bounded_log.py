@@ -43,7 +43,7 @@ class BoundedLog(io.RawIOBase):
     """
 
     def __init__(self, path: StrPath) -> None:
-        # Not O_APPEND, with which Linux takes no other place than the end.
+        # The file is not opened with O_APPEND, with which Linux takes no other place than the end.
         self._fd = _open(path, 0)
 
     def writable(self) -> bool:
@@ -108,7 +108,7 @@ def _open(path: StrPath, flags: int) -> int:
 
 def _shorten(fd: int, size: int) -> int:
     """Leave out the middle of a file of a size, say how much that is, and return the new size."""
-    # Always at one place: what others print is no mark anywhere else.
+    # The mark is always at one place: what others print is no mark anywhere else.
     before, begun, rest = os.pread(fd, _MARK_BYTES, HEAD_BYTES).partition(_BEGIN)
     number, ended, _ = rest.partition(_END)
     if begun and not before and ended and number.isdigit():

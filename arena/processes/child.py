@@ -78,7 +78,7 @@ def give_way_alike() -> None:
     for _ in range(0 if nice is None else TRIES):
         try:
             AUTOGROUP.write_text(str(nice), encoding="ascii")
-        # Of all processes without privileges one may do so in a tenth of a second.
+        # All processes without privileges together may do so once in a tenth of a second.
         except BlockingIOError:
             time.sleep(0.1)
         # There are no autogroups.
@@ -90,11 +90,11 @@ def give_way_alike() -> None:
 
 def _wait_for_death(death_fd: int) -> None:
     """End this process once its guard is gone: nothing is written to the pipe before."""
-    # What this process starts must not hold it.
+    # A process that this one starts must not hold the pipe.
     os.set_inheritable(death_fd, False)
     # Returns at the end of the file, when the guard's end of the pipe is closed.
     os.read(death_fd, 1)
-    # Only a leader of its group: another's group may hold processes that go on.
+    # Only a leader ends its group: another's group may hold processes that go on.
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

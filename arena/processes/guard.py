@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 def die_with_parent(parent_pid: int) -> None:
     """Have this process killed when the thread that started it ends, and end if it has already."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # After prctl: a parent that ended before it sends no signal.
+    # Look after prctl: a parent that ended before it sends no signal.
     if os.getppid() != parent_pid:
         os._exit(EXIT_ORPHANED)
 
@@ -172,13 +172,13 @@ class _Guard:
         os.set_blocking(wake_fd, False)
         os.set_blocking(self._wake_fd, False)
         self._fds = {self._own_fd, self._wake_fd, wake_fd, parent_fd, output_fd}
-        # Who was told to ignore a signal (`nohup`) goes on ignoring it, and so does its guard.
+        # A signal that was ignored at the start (`nohup`) stays ignored, by the guard, too.
         self._before = {
             number: signal.getsignal(number)
             for number in (*_PASSED_ON, signal.SIGTSTP, signal.SIGCHLD)
             if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN
         }
-        # Before the fork: a signal that comes now waits in the pipe.
+        # Handlers are set before the fork: a signal that comes now waits in the pipe.
         self._wake_before = signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
         for number in self._before:
             signal.signal(number, lambda number, frame: None)
@@ -187,7 +187,7 @@ class _Guard:
         """Become the child again, and return the pipe that tells of the guard's end."""
         signal.set_wakeup_fd(self._wake_before)
         for number, handler in self._before.items():
-            # None: it is no handler of Python's.
+            # A handler of None is none of Python's.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         for fd in self._fds - {NO_PIPE}:
             os.close(fd)
@@ -242,7 +242,7 @@ class _Guard:
 
     def _pause(self) -> None:
         """Stop what is below, then this process, until SIGCONT comes, which is passed on."""
-        # Not SIGTSTP: the kernel stops no group by it whose session has no terminal.
+        # SIGTSTP would not do: the kernel stops no group by it whose session has no terminal.
         os.kill(self.child, self._stop)
         # A shell goes on as this process stops: by then all has.
         self._note(os.waitpid(self.child, os.WUNTRACED))
@@ -382,7 +382,8 @@ def main(argv: Sequence[str]) -> NoReturn:
         death_fd = stand_guard(parent_fd, output_fd=output_fd, log=log)
         os.set_inheritable(death_fd, True)
         os.environ[DEATH_FD] = str(death_fd)
-    # Before the command begins: who hears of it from there knows its number.
+    # The number goes out before the command begins: whoever hears of it from there knows its
+    # number.
     with contextlib.suppress(OSError):
         os.write(pid_fd, b"%d\n" % os.getpid())
     command = words.split(SEPARATOR)

@@ -99,7 +99,7 @@ def _stacks(name: str) -> BinaryIO | TextIO:
     if learners is None:
         return sys.stderr
     path = Path(learners)
-    # Opened now: when all hangs, nothing can be opened.
+    # The file is opened now: when all hangs, nothing can be opened.
     try:
         return open_shortened(path.with_name(f"{path.stem}-{name}.txt"))
     except OSError as error:

@@ -12,30 +12,30 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from threading import Lock
 
 EVERY_S = 1.0
 
 
-@dataclass(eq=False)
 class OneASecond(logging.Filter):
     """Filter of a logger that lets through one line a second from each place in the code.
 
     The next line from there says how many were left out.
 
-    Attributes:
+    Args:
         clock: Monotonic clock, in seconds.
     """
 
-    clock: Callable[[], float] = time.monotonic
-    _logged_at_s: dict[tuple[str, int], float] = field(default_factory=dict)
-    _num_left_out: Counter[tuple[str, int]] = field(default_factory=Counter)
-    _lock: Lock = field(default_factory=Lock)
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._logged_at_s: dict[tuple[str, int], float] = {}
+        self._num_left_out: Counter[tuple[str, int]] = Counter()
+        self._lock = Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether a line is written."""
-        now_s, place = self.clock(), (record.pathname, record.lineno)
+        now_s, place = self._clock(), (record.pathname, record.lineno)
         with self._lock:
             if now_s - self._logged_at_s.get(place, -math.inf) < EVERY_S:
                 self._num_left_out[place] += 1

@@ -98,7 +98,7 @@ class Child:
         if stacks is not None:
             open_shortened(stacks).close()
             environment[STACKS] = str(stacks)
-        # With -P nothing in the working directory takes the place of a module.
+        # Nothing in the working directory takes the place of a module with -P.
         command = [sys.executable, "-P", "-m", module, *arguments]
         output = {"output": subprocess.PIPE, "errors": subprocess.DEVNULL}.get(talks or "")
         errors = subprocess.PIPE if talks == "errors" else None
@@ -143,7 +143,8 @@ class Child:
             self._place = tempfile.TemporaryDirectory(prefix="arena-errors-")
             log = Path(self._place.name) / f"{self.module}.log"
         if log is not None:
-            # No parents: a run directory that was moved away must not come back with just logs.
+            # Parents are not made: a run directory that was moved away must not come back with just
+            # logs.
             log.parent.mkdir(exist_ok=True)
             # The guard opens it, too; this process can say why it cannot be.
             BoundedLog(log).close()
@@ -181,10 +182,10 @@ class Child:
     def _pid_within(self, wait_s: float) -> int:
         with self._lock:
             if self._pid_fd != CLOSED:
-                # Not `select`, which takes no descriptor above 1,023.
+                # `select` would not do, which takes no descriptor above 1,023.
                 told = select.poll()
                 told.register(self._pid_fd, select.POLLIN)
-                # Left open otherwise: a guard that begins late still has a process.
+                # The descriptor stays open otherwise: a guard that begins late still has a process.
                 if told.poll(wait_s * 1000):
                     self._pid = int(os.read(self._pid_fd, 32) or 0)
                     os.close(self._pid_fd)
@@ -238,7 +239,7 @@ class Child:
                 return
             else:
                 left_s = until_s - time.monotonic()
-                # Not only where nothing comes: one that talks without end is late, too.
+                # The time is over even if something comes: one that talks without end is late, too.
                 is_over = left_s <= 0.0
                 self._exchange(max(left_s, 0.0))
 
@@ -323,7 +324,7 @@ class Child:
         with contextlib.suppress(OSError), open_shortened(self._stacks) as file:
             file.write(b"process %d:\n" % self.known_pid)
         self._process.send_signal(signal.SIGUSR1)
-        # Where others work for it, those may be stuck; they write to files of their own. Others
+        # Processes that work for it may be the stuck ones; they write to files of their own. Others
         # below it are users'. One that has just ended says nothing any more.
         with contextlib.suppress(psutil.Error):
             for one in psutil.Process(self.known_pid).children(recursive=True):
@@ -340,7 +341,7 @@ class Child:
         """
         self._bury()
         try:
-            # Not for ever: a process that waits for a disk cannot be killed.
+            # The wait has an end: a process that waits for a disk cannot be killed.
             self._process.wait(timeout=REAP_S if self._is_guarded else 0.0)
         except subprocess.TimeoutExpired:
             # The guard was stopped, perhaps; the other one sees to the rest.
@@ -372,7 +373,7 @@ def _guarded(
     command: Sequence[str], fds: Sequence[int], *, log: Path | None, takes_output: bool
 ) -> list[str]:
     """Return the command of a guard; see its `main`."""
-    # Without the user's packages: it starts in a fifth of the time.
+    # The user's packages are left out, so that it starts in a fifth of the time.
     guarded = [command[0], "-I", "-S", guard.__file__]
     guarded += [f"guards-{log.stem if log else command[-1]}"]
     guarded += [str(fds[0]), str(fds[1]), str(log.absolute()) if log else ""]

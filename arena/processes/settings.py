@@ -90,7 +90,7 @@ class UsersSettings(threading.local):
                     _write(index, own)
 
     def _leave(self, ours: tuple[Any, ...], begun: tuple[Any, ...], ended: tuple[Any, ...]) -> None:
-        # Loaded meanwhile, perhaps by users' code, torch had its defaults when it was there.
+        # torch had its defaults if it was loaded meanwhile, perhaps by users' code.
         fresh = () if len(ours) == len(ended) else (sys.modules["torch"].float32, True)
         settings = zip((*ours, *fresh), (*begun, *fresh), ended, strict=True)
         for index, (own, before, now) in enumerate(settings):
@@ -124,7 +124,7 @@ def keep_directory() -> None:
 
 def _read() -> tuple[Any, ...]:
     """Return the settings that each side has its own of, in the order of `NAMES`."""
-    # Called twice for each step of a batch: reads of 50 ns each.
+    # This is called twice for each step of a batch: reads of 50 ns each.
     torch = loaded("torch")
     directory = _directory() if _keeps_directory else None
     if torch is None:
@@ -148,7 +148,7 @@ def _directory() -> str | None:
 
 def _write(index: int, value: Any) -> None:  # noqa: ANN401
     if index == 0:
-        # Too low for the calls that are open: Python refuses it.
+        # Python refuses a limit that is too low for the calls that are open.
         with contextlib.suppress(RecursionError):
             sys.setrecursionlimit(value)
         return
@@ -260,7 +260,7 @@ def _handler(number: signal.Signals) -> _Setting:
     return _Setting(
         f"the handler of {number.name}",
         lambda: signal.getsignal(number),
-        # None: it was not set by Python, and cannot be set again.
+        # A handler of None was not set by Python, and cannot be set again.
         lambda value: None if value is None else signal.signal(number, value),
     )
 
@@ -269,7 +269,7 @@ def _torch_settings(torch: ModuleType) -> Iterator[_Setting]:
     yield _Setting(
         "torch.set_default_device",
         torch.get_default_device,
-        # None where it is the CPU: a device that is set costs each call of torch.
+        # The CPU is set as None: a device that is set costs each call of torch.
         lambda device: torch.set_default_device(None if device.type == "cpu" else device),
     )
     yield _Setting("torch.set_default_dtype", torch.get_default_dtype, torch.set_default_dtype)

@@ -81,8 +81,8 @@ class RolloutBuffer:
         self._length = length
         self._reward_weights = reward_weights
         self._agents = agents
-        # From an agent's index to its position in the population. Index -1, no decision, finds the
-        # last entry: position P, a column that is thrown away.
+        # `_positions` leads from an agent's index to its position in the population. Index -1, no
+        # decision, finds the last entry: position P, a column that is thrown away.
         positions = torch.full((int(agents.max()) + 2,), len(agents), device=agents.device)
         positions[agents] = torch.arange(len(agents), device=agents.device)
         self._positions = positions
@@ -203,7 +203,8 @@ class RolloutBuffer:
             bptt_length: Decisions of a recurrent policy's longest sequence; None: no limit.
         """
         storage = self._stored()
-        # By agent, because a trajectory belongs to (environment, agent): its slot may change.
+        # Decisions are sorted by agent, because a trajectory belongs to (environment, agent): its
+        # slot may change.
         position = self._positions[storage.agent_index]
         decisions = Decisions(
             decided=self._by_agent(storage.agent_index >= 0, position),
@@ -217,7 +218,7 @@ class RolloutBuffer:
         )
         by_agent, defined = generalized_advantages(decisions, gamma=gamma, gae_lambda=gae_lambda)
         advantage = _by_slot(by_agent, position)
-        # Left out: decisions of others, and last ones whose successor is not known yet.
+        # Decisions of others are left out, and last ones whose successor is not known yet.
         index = (storage.trained & _by_slot(defined, position)).flatten().nonzero().squeeze(1)
         transitions = sequences = None
         if needs_transitions or storage.state is not None:

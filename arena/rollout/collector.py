@@ -14,7 +14,6 @@ import torch
 
 from arena.config import RandomOpenings
 from arena.envs.base import BatchedEnv, Group, Turn
-from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput
 from arena.experience import Rollout
 from arena.matches.actors import RandomActor
@@ -30,6 +29,7 @@ from arena.rollout.measured import Measured, Measures, with_successes
 from arena.rollout.openings import Openings, random_decisions
 from arena.rollout.phases import Phases
 from arena.rollout.recorder import Learning, Recorder, SeatedPlayer, learning_in
+from arena.spaces import ActionLayout
 from arena.types import Entrant, PolicyId, Seat, Tally
 
 
@@ -216,7 +216,7 @@ class Collector(Play[SeatedPlayer]):
         self._num_blocks, self._num_new = len(blocks), num_new
         self._next_block = equal_blocks(num_new, num_envs=env.num_envs, device=device)
         self._is_moving = not torch.equal(self._block_of_env, self._next_block)
-        # No environment plays in the old blocks: their players need not be stacked.
+        # Players of the old blocks need not be stacked if no environment plays there.
         if not self._is_moving:
             self.seated.retire(from_block=num_new)
         self._book = TallyBook(
@@ -292,7 +292,7 @@ class Collector(Play[SeatedPlayer]):
         Raises:
             EnvironmentFault: If an environment broke its contract.
         """
-        # Not inference_mode: what recorders store goes through a backward pass later.
+        # inference_mode will not do, as what recorders store goes through a backward pass later.
         with torch.no_grad():
             for t in range(self._num_steps):
                 if should_stop():
@@ -301,7 +301,7 @@ class Collector(Play[SeatedPlayer]):
                 self._opening = self._openings.claim(self.turn.groups)
                 steps_before = sum(self.agent_steps.values())
                 self.step()
-                # Even without a decision of a trainee: the loop goes on.
+                # The loop goes on even without a decision of a trainee, and so does its progress.
                 self._progress.advance(sum(self.agent_steps.values()) - steps_before)
             return tuple(
                 (recorder.learning, recorder.finish(self.turn, seated=self.seated))

@@ -158,8 +158,8 @@ class _Joint:
         }
         self._num_agents = len(agents)
         self._in_turn = critic.in_turn
-        # Last observation of every agent, by population, and a last column that missing
-        # decisions are written to. [B, A + 1, F].
+        # `_seen` has the last observation of every agent, by population, and a last column that
+        # missing decisions are written to. [B, A + 1, F].
         self._seen: dict[str, torch.Tensor] = {}
         self._turn: Turn | None = None
 
@@ -172,14 +172,15 @@ class _Joint:
         over = turn.terminated | turn.truncated | turn.episode_over[:, None]
         for name, size in self._sizes.items():
             group = turn.groups[name]
-            # Cut: a one-hot agent id may follow; `_with_agent_id` adds the deciding agent's.
+            # The row is cut: a one-hot agent id may follow; `_with_agent_id` adds the deciding
+            # agent's.
             observation = group.observation[..., :size]
             if name not in self._seen:
                 shape = (len(over), self._num_agents + 1, size)
                 self._seen[name] = observation.new_zeros(shape)
             seen = self._seen[name]
             if self._in_turn:
-                # In turns an agent's last observation stays until its episode ends.
+                # An agent's last observation stays until its episode ends where agents take turns.
                 seen[:, :-1].masked_fill_(over[..., None], 0)
             else:
                 seen.zero_()

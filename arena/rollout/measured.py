@@ -158,7 +158,7 @@ class Measured:
             table: Index of each agent's player. int64 [B, A].
         """
         self._num_steps += 1
-        # By (environment, agent): the player there is looked up in `settle`.
+        # Rewards are kept by (environment, agent): the player there is looked up in `settle`.
         torch.minimum(self._low, turn.reward, out=self._low)
         torch.maximum(self._high, turn.reward, out=self._high)
         if turn.figures:

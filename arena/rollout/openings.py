@@ -44,7 +44,7 @@ class Openings:
         if self._settings.share == 0.0:
             return torch.zeros_like(environments)
         size, device = self._left.shape, self._left.device
-        # For all environments: the number of draws does not depend on which of them begin.
+        # Draw for all environments: the number of draws does not depend on which of them begin.
         draw = torch.rand(size, generator=generator, device=device)
         length = torch.randint(
             1, self._settings.max_decisions + 1, size, generator=generator, device=device

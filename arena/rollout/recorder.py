@@ -129,7 +129,7 @@ class Recorder:
         size = self.learning.state_size
         state = torch.zeros(*where.shape, size, device=where.device) if size else None
         critic_input = None if self._critic is None else self._critic.of(group.agent_index)
-        # In a game with turns it may have no decision in this call.
+        # The policy may have no decision in this call of a game with turns.
         if len(rows):
             output = self._act(rows, group, state=state, critic_input=critic_input)
             rows.put(action, output.action)
@@ -197,7 +197,7 @@ class Recorder:
         # Other players' agents may be of its population; its values are for its own only.
         mine = truncated & (seated.table[:, self._agents] == self.index)
         final_value = torch.zeros(mine.shape, device=mine.device)
-        # Before `RecurrentState.reset`, which the collector calls next.
+        # Values are computed before `RecurrentState.reset`, which the collector calls next.
         if bool(mine.any()):
             places = self._recurrent_state.places(self._agents.expand(mine.shape))
             final_value[mine] = self._value(
@@ -210,7 +210,7 @@ class Recorder:
     def finish(self, turn: Turn, *, seated: SeatedPlayers[SeatedPlayer]) -> Rollout:
         """Bootstrap from the decisions that are asked for next, and hand out the rollout."""
         group, algorithm = turn.groups[self.learning.population], self.learning.algorithm
-        # Not counted as decisions: the next rollout begins with them, under updated weights.
+        # These do not count as decisions: the next rollout begins with them, under updated weights.
         owner = seated.owners(group.agent_index)
         rows = Rows(group, where=owner == self.index)
         value = torch.zeros(owner.shape, device=owner.device)

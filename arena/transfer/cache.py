@@ -44,7 +44,7 @@ class Cache:
         """
         self.root = root
         self._max_bytes = max_bytes
-        # In order of use, the longest unused first.
+        # Manifests are in order of use, the longest unused first.
         self._manifests: OrderedDict[str, Manifest] = OrderedDict()
         sweep_temporary(root)
         for key in sorted(_keys(root), key=lambda key: os.stat(root / key).st_mtime):
@@ -68,7 +68,7 @@ class Cache:
         try:
             manifest = verify_directory(resolve_key(self.root, key), without=without)
         except CheckpointError:
-            # Damaged, or without the optimizer that is needed now: it is fetched anew.
+            # The copy is damaged, or lacks the optimizer that is needed now: it is fetched anew.
             self.drop(key)
             return None
         self._manifests.move_to_end(key)

@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         setup = LearnerSetup.model_validate_json(options.setup.read_bytes())
         # The controller has made its own; none is made here.
         keys = make_keys(options.keys, names=())
-        # Before it listens: a learner that was refused once does not come again.
+        # Keys are read before it listens: a learner that was refused once does not come again.
         terms = from_json(told.readline(), Terms)
         keys = replace(keys, learners=terms.keys)
         listener = StoreListener(options.bind, run=setup.run, keys=keys)
@@ -97,7 +97,8 @@ def serve(listener: StoreListener, service: StoreService, *, told: IO[bytes]) ->
         listener.answer(asked, *answered)
 
     while True:
-        # In this thread, so that an answer shows that requests are answered, too.
+        # Terms are answered in this thread, so that an answer shows that requests are answered,
+        # too.
         if select.select([told], [], [], 0.0)[0]:
             line = told.readline()
             if not line:

@@ -188,7 +188,7 @@ class RemoteStore:
                     ]
         for request, data in self._pieces(requests):
             buffer = files[request.key, request.file]
-            # Never beyond the size that the manifest says.
+            # Nothing is written beyond the size that the manifest says.
             end = min(request.offset + len(data), len(buffer))
             buffer[request.offset : end] = data[: end - request.offset]
         for reference, manifest in manifests.items():
@@ -299,7 +299,7 @@ class RemoteStore:
                 number, answer, data = received
                 heard_s = now_s
                 self._on_progress()
-                # Of a request that was sent again, the answer to either counts once.
+                # The answer to either counts once where a request was sent again.
                 if (question := waiting.pop(number, None)) is not None:
                     yield question[0], answer, data
                 continue
@@ -309,7 +309,7 @@ class RemoteStore:
                 raise StoreUnreachable("told to stop while the store did not answer")
             # A slow line is no silent one: what waits on it must not be sent twice.
             if now_s - max(asked_s, heard_s) > RETRY_S:
-                # In their order: pieces count only where those before them ended.
+                # Requests go again in their order: pieces count only where those before them ended.
                 to_ask.extendleft(reversed(waiting.values()))
                 waiting.clear()
 

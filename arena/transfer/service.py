@@ -211,7 +211,7 @@ class StoreService:
         if manifest.files.keys() != {WEIGHTS, OPTIMIZER}:
             raise CheckpointError(f"{key} must have weights and optimizer")
         check_manifest(manifest, environment_digest=self._setup.spec.digest, setup=setup)
-        # Last: who waits for it asks for nothing else that is wrong.
+        # Grants are checked last: a learner that waits for one asks for nothing else that is wrong.
         check_granted(manifest, self.grants.get(holder, ()))
 
     def _is_published(self, key: str, manifest: Manifest) -> bool:

@@ -22,7 +22,7 @@ from arena.types import (
     Counters,
     Digest,
     Document,
-    Number,
+    Value,
 )
 from arena.wire.messages import Train
 
@@ -46,7 +46,7 @@ class Grant(Counters, frozen=True, kw_only=True):
 
     policy: str
     max_agent_steps: AgentSteps
-    hyperparameters: dict[str, Number]
+    hyperparameters: dict[str, Value]
     parent: Digest | None
     donor: str | None
 

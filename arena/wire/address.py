@@ -53,7 +53,7 @@ def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
     # A name is resolved by ZeroMQ later, possibly to another address; localhost is fixed here.
     host = "127.0.0.1" if match["host"] == "localhost" else match["host"]
     address = _address(host)
-    # None: a name, which may stand for a machine on the network.
+    # A name has no address, and may stand for a machine on the network.
     if not has_keys and (address is None or not address.is_loopback):
         raise ConfigError(
             "a tcp endpoint must be on loopback (127.0.0.0/8, localhost, [::1]), or controller and "
@@ -139,7 +139,8 @@ def default_endpoint(run: str) -> str:
     for parent in _parents():
         path = parent / f"{_DIRECTORY_PREFIX}{name}" / _SOCKET
         if len(os.fsencode(path)) <= MAX_PATH_BYTES and os.access(parent, os.W_OK | os.X_OK):
-            # Before the probe: in a directory of another user, the listener could be anybody's.
+            # The directory is made private before the probe: in a directory of another user, the
+            # listener could be anybody's.
             make_private(path.parent)
             pid = listener(path)
             # ZeroMQ would take a live socket over silently. It belongs to a copy of the run's
@@ -148,7 +149,7 @@ def default_endpoint(run: str) -> str:
                 raise AddressInUse(
                     f"{_IPC}{path} is in use: this run, or a copy of it, is live, process {pid}"
                 )
-            # No listener: the socket is a leftover of a killed controller.
+            # A socket without a listener is a leftover of a killed controller.
             path.unlink(missing_ok=True)
             return f"{_IPC}{path}"
     raise ConfigError(

@@ -61,7 +61,8 @@ class Authenticator:
         self.unproven = UnprovenConnections(guarded)
         self._socket = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
-        # In the constructor, not in the thread: with no socket bound here, libzmq admits everyone.
+        # Bind in the constructor, not in the thread: with no socket bound here, libzmq admits
+        # everyone.
         self._socket.bind(ENDPOINT)
         # A pipe wakes the poller without touching the ZeroMQ socket, which belongs to the thread.
         self._stop_read, self._stop_write = os.pipe()

@@ -114,7 +114,7 @@ def decode_as(frames: Sequence[bytes], kinds: Mapping[int, type[T]]) -> tuple[He
     """
     if len(frames) != NUM_FRAMES:
         raise DecodeError(f"a message has {NUM_FRAMES} frames, not {len(frames)}")
-    # Checked in the order of cost: magic and version before any unpacking.
+    # Checks are in the order of cost: magic and version before any unpacking.
     magic, kind_frame, header_frame, body_frame = frames
     if magic != MAGIC:
         raise DecodeError(f"a message begins with {MAGIC!r}, not {prefix(magic)}")

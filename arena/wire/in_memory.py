@@ -19,7 +19,7 @@ from arena.wire.session import BadMessage, ControllerSession, LearnerSession
 MAX_QUEUED = 256
 """Most messages queued for one side: the limit of sockets, too."""
 
-# Compared by identity: a message without frames would be equal.
+# The mark is compared by identity: a message without frames would be equal.
 _WAKE: list[bytes] = []
 
 
@@ -59,7 +59,8 @@ class InMemoryControllerTransport:
         received: list[tuple[LearnerId, Message]] = []
         try:
             identity, frames = self._hub.inbox.get(timeout=max(timeout_s, 1e-6))
-            # Bounded: learners that send without pause must not hold up the controller.
+            # The number is bounded: learners that send without pause must not hold up the
+            # controller.
             for _ in range(MAX_QUEUED):
                 self._open(identity, frames, received)
                 identity, frames = self._hub.inbox.get_nowait()
@@ -72,11 +73,11 @@ class InMemoryControllerTransport:
         self, identity: bytes, frames: list[bytes], received: list[tuple[LearnerId, Message]]
     ) -> None:
         opened = self._session.open(identity, frames, now_s=time.monotonic())
-        if opened.answer is not None:
-            self._put(identity, opened.answer)
-        if opened.message is not None:
+        if isinstance(opened, list):
+            self._put(identity, opened)
+        elif opened is not None:
             # The session delivers only messages whose header names this identity, a valid id.
-            received.append((LearnerId(identity.decode()), opened.message))
+            received.append((LearnerId(identity.decode()), opened))
 
     def send(self, learner: LearnerId, message: FromController) -> bool:
         """See `ControllerTransport`."""
@@ -84,7 +85,7 @@ class InMemoryControllerTransport:
 
     def _put(self, identity: bytes, frames: list[bytes]) -> bool:
         outbox = self._hub.learners.get(identity)
-        # As over sockets, a controller that was replaced reaches no learner.
+        # A controller that was replaced reaches no learner, as over sockets.
         if outbox is None or not self._is_open:
             return False
         try:
@@ -144,5 +145,5 @@ class InMemoryLearnerTransport:
 
     def close(self, *, linger_s: float) -> None:
         """See `LearnerTransport`."""
-        # From now on the controller's send returns False.
+        # The controller's send returns False from now on.
         self._hub.learners.pop(self._identity, None)

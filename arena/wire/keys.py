@@ -102,7 +102,8 @@ def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
     renewed: tuple[str, ...] = ()
     if not path.exists():
         renewed = tuple(sorted(_learners(directory).values()))
-        # First: after a crash in between, the next call finds no .pub file and makes them anew.
+        # Remove the .pub files first: after a crash in between, the next call finds none and makes
+        # them anew.
         for name in renewed:
             (directory / f"{name}{PUBLIC_SUFFIX}").unlink()
         public, secret = _new_pair()
@@ -146,7 +147,7 @@ def write_secret(path: Path, text: str) -> None:
         file.write(f"{text}\n")
         file.flush()
         os.fsync(file.fileno())
-    # After fsync: after a power loss the name must not stand for an empty file.
+    # Rename after fsync: after a power loss the name must not stand for an empty file.
     os.replace(temporary, path)
 
 
@@ -180,7 +181,8 @@ def _make_learner(directory: Path, name: str, *, controller_key: str) -> None:
     """Write the two files of a new pair of a learner."""
     public, text = new_learner_key(name, controller=controller_key)
     write_secret(key_path(directory, name), text)
-    # Last: after a crash in between, `make_keys` finds no .pub file and makes the pair anew.
+    # Write the .pub file last: after a crash in between, `make_keys` finds none and makes the pair
+    # anew.
     known = _Public(name=name, public_key=z85.encode(public).decode())
     _write(directory / f"{name}{PUBLIC_SUFFIX}", known)
 

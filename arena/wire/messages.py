@@ -35,6 +35,7 @@ from arena.types import (
     StoreKey,
     Tally,
     Text,
+    Value,
     WeightsRef,
     text_form,
     trainee_entrant,
@@ -65,7 +66,7 @@ class Trainee(Part, frozen=True, kw_only=True):
     checkpoint: CheckpointRef | None
     donor: PolicyId | None = None
     initial_weights: WeightsRef | None = None
-    hyperparameters: dict[Text, Number]
+    hyperparameters: dict[Text, Value]
 
     @property
     def entrant(self) -> Entrant:

@@ -99,14 +99,6 @@ class _Peer:
     answered_at_s: float = float("-inf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """Outcome of received frames: a message for the caller, frames for the peer, or neither."""
-
-    message: Message | None = None
-    answer: list[bytes] | None = None
-
-
 class ControllerSession:
     """Controller's end of all conversations of an epoch."""
 
@@ -158,7 +150,7 @@ class ControllerSession:
         now_s: float,
         key: str | None = None,
         is_forgotten: bool = False,
-    ) -> Opened:
+    ) -> Message | list[bytes] | None:
         """Check the frames of a peer. Never raises because of their content.
 
         Args:
@@ -167,12 +159,15 @@ class ControllerSession:
             now_s: Time of receipt, to limit answers.
             key: Name of the key that the peer has proved. None: it has none.
             is_forgotten: Whether that key is let in no more.
+
+        Returns:
+            A message for the caller, frames to answer the peer with, or neither.
         """
         peer = self._peer(identity)
         # A muted peer costs no decoding: that is the point of muting.
         if peer.is_muted:
             self._num_bad["muted"] += 1
-            return Opened()
+            return None
         try:
             header, message = decode(frames)
         except VersionMismatch as error:
@@ -186,11 +181,11 @@ class ControllerSession:
             objection = "replaced", f"the key {key} is valid no more"
         if objection is not None:
             return self._turn_away(peer, identity, *objection, now_s=now_s)
-        # Last: a message that is refused must not use up its number.
+        # The number is checked last, because a message that is refused must not use it up.
         if not peer.window.accept(header.sequence):
             self._num_bad["repeated"] += 1
-            return Opened()
-        return Opened(message=message)
+            return None
+        return message
 
     def forget(self, name: str) -> None:
         """Drop what is kept of the learner that holds a key."""
@@ -230,7 +225,7 @@ class ControllerSession:
 
     def _turn_away(
         self, peer: _Peer, identity: bytes, kind: BadKind, reason: str, *, now_s: float
-    ) -> Opened:
+    ) -> list[bytes] | None:
         self._num_bad[kind] += 1
         # Honest learners may be outdated, of another run or fenced; they must not be muted for
         # that.
@@ -243,11 +238,11 @@ class ControllerSession:
         logger.warning("bad message from %s: %s", shown, reason)
         # Answering each message would let a stranger make the controller send as much as it does.
         if now_s - peer.answered_at_s < ANSWER_EVERY_S:
-            return Opened()
+            return None
         peer.answered_at_s = now_s
         # Two processes with one key would replace each other for ever if both came again.
         refuse = Refuse(reason=reason, again=kind == "fenced")
-        return Opened(answer=self.seal(name or NOBODY, refuse))
+        return self.seal(name or NOBODY, refuse)
 
     def _peer(self, identity: bytes) -> _Peer:
         if identity in self._learners:
@@ -341,7 +336,8 @@ class LearnerSession:
         if not isinstance(message, FromController):
             return None
         if isinstance(message, Refuse):
-            # From another run, too: the learner must hear that its address is wrong.
+            # A refusal from another run counts, too: the learner must hear that its address is
+            # wrong.
             return header, message
         if header.run != self._run or header.learner != self._learner:
             return None
@@ -349,7 +345,7 @@ class LearnerSession:
         if isinstance(message, Welcome) and header.epoch > self._epoch:
             self._epoch = header.epoch
             self._window = SequenceWindow()
-        # Until the first Welcome the epoch is 0, so that no other message is heard.
+        # No other message is heard before the first Welcome, since the epoch is 0 until then.
         if header.epoch != self._epoch or not self._window.accept(header.sequence):
             return None
         return header, message

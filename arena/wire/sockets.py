@@ -67,8 +67,8 @@ def ask_for_keys(
     context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes], keys: ControllerKeys
 ) -> Authenticator:
     """Have a socket that is not bound yet admit holders of keys only; returns who checks them."""
-    # Before bind: until an authenticator is bound, libzmq admits every connection; and it counts
-    # connections from the first one on.
+    # The authenticator is bound before the socket: until then libzmq admits every connection; and
+    # it counts connections from the first one on.
     authenticator = Authenticator(context, guarded=socket, learners=keys.learners)
     socket.setsockopt(zmq.CURVE_SERVER, 1)
     # All options before bind: libzmq applies them to later connections only.
@@ -140,7 +140,8 @@ def key_name(part: zmq.Frame) -> str | None:
 
 def milliseconds(duration_s: float) -> int:
     """Return a time to wait for ZeroMQ."""
-    # Up, as 0 would poll in a busy loop for the last millisecond; a negative timeout is endless.
+    # Round up, as 0 would poll in a busy loop for the last millisecond; a negative timeout is
+    # endless.
     return max(0, math.ceil(duration_s * 1000))
 
 

@@ -160,7 +160,7 @@ class StoreListener:
 
     def close(self) -> None:
         """Release everything."""
-        # First: destroy closes the authenticator's socket, too, which its thread polls.
+        # Stop the authenticator first: destroy closes its socket, too, which its thread polls.
         self._authenticator.stop()
         self._context.destroy(linger=0)
 

@@ -50,7 +50,7 @@ class UnprovenConnections:
         self._most = max(min(MAX_UNPROVEN, limit // DESCRIPTOR_SHARE), 1)
         self.monitor = guarded.get_monitor_socket(EVENTS)
         self._port = ""
-        # By descriptor, the oldest first.
+        # Connections are by descriptor, the oldest first.
         self._unproven: dict[int, None] = {}
         self._lock = Lock()
         self.num_closed = 0
@@ -90,7 +90,7 @@ class UnprovenConnections:
 
     def _close(self, descriptor: int) -> None:
         """End a connection; libzmq then closes its descriptor."""
-        # By now the descriptor may be another file's, which is left alone.
+        # The descriptor may be another file's by now, which is left alone.
         with contextlib.suppress(OSError):
             connection = socket.socket(fileno=descriptor)
             try:

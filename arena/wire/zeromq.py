@@ -127,10 +127,10 @@ class ZmqControllerTransport:
             opened = self._session.open(
                 identity, frames, now_s=now_s, key=key, is_forgotten=not self._admits(key)
             )
-            if opened.answer is not None:
-                self._send(identity, opened.answer)
-            if opened.message is not None:
-                received.append((LearnerId(identity.decode()), opened.message))
+            if isinstance(opened, list):
+                self._send(identity, opened)
+            elif opened is not None:
+                received.append((LearnerId(identity.decode()), opened))
             if now_s >= end_s:
                 break
         return received
@@ -189,7 +189,7 @@ class ZmqControllerTransport:
         remove_socket(self._endpoint)
 
     def _release(self, *, linger_s: float) -> None:
-        # First: destroy closes the authenticator's socket, too, which its thread polls.
+        # Stop the authenticator first: destroy closes its socket, too, which its thread polls.
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.destroy(linger=milliseconds(linger_s))
@@ -220,10 +220,10 @@ class ZmqLearnerTransport:
         self._socket = new_dealer(self._context, endpoint, identity=learner, keys=keys)
         self._num_failed_handshakes = 0
         self._was_admitted = False
-        # Before connect, so that the first handshake is seen.
+        # Watch before connect, so that the first handshake is seen.
         self._monitor = self._socket.get_monitor_socket(_HANDSHAKES)
         self._socket.connect(endpoint)
-        # Reentrant: a signal handler may interrupt its own thread inside ``wake``.
+        # The lock is reentrant: a signal handler may interrupt its own thread inside ``wake``.
         self._wake_lock = threading.RLock()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -292,7 +292,7 @@ class ZmqLearnerTransport:
     def wake(self) -> None:
         """See `LearnerTransport`."""
         with self._wake_lock, contextlib.suppress(BlockingIOError):  # full: the reader wakes anyway
-            # After close the number of the descriptor may be another file's.
+            # The number of the descriptor may be another file's after close.
             if not self._context.closed:
                 os.write(self._wake_write, b"w")
 

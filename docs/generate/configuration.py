@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from docs.generate.markdown import code, from_docstring
-from docs.generate.repository import ROOT, attribute_docs, modules
+from docs.generate.repository import ROOT, attribute_docs, modules, nodes
 from populations.config.run_config import RunConfig
 from populations.matchmaking.kinds import KINDS
 from populations.pbt.kinds import EXPLOITS, EXPLORES
@@ -306,7 +306,7 @@ def _accesses() -> dict[tuple[str, str], frozenset[str]]:
         # The configuration looks at all its keys.
         if path.parts[:2] == ("populations", "config"):
             continue
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Attribute):
                 base = node.value.func if isinstance(node.value, ast.Call) else node.value
                 name = getattr(base, "attr", getattr(base, "id", ""))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from docs.generate.markdown import code, table
-from docs.generate.repository import modules, text_constants
+from docs.generate.repository import modules, nodes, text_constants
 from populations.records.event_kinds import (
     EVOLUTION_EVENTS,
     LEAGUE_EVENTS,
@@ -50,7 +50,7 @@ def emitted_kinds() -> dict[str, str]:
 
 def _kinds(tree: ast.Module) -> Iterator[str]:
     local = _local_texts(tree)
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call) and _name(node) in EMITTERS and node.args:
             yield from _texts(node.args[0], local)
         elif isinstance(node, ast.Call) and _name(node) == "EventRow":
@@ -75,7 +75,7 @@ def _is_data(node: ast.expr) -> bool:
 def _local_texts(tree: ast.Module) -> dict[str, set[str]]:
     """Return the texts that local variables can have, by name: ``kind = "a" if b else "c"``."""
     found: dict[str, set[str]] = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:

@@ -10,7 +10,7 @@ from typing import Any
 
 from docs.generate.markdown import code, from_docstring, table
 from docs.generate.repository import attribute_docs
-from populations.records.tables import SEAL, TABLES, Table
+from populations.records.tables import SEAL, TABLES, SqlTable
 
 SEAL_MEANING = "Checksum of the row's values: a row that does not fit it is damaged."
 
@@ -20,7 +20,7 @@ def page() -> str:
     return "\n".join(map(_section, TABLES))
 
 
-def columns(of: Table[Any]) -> list[tuple[str, str, str]]:
+def columns(of: SqlTable[Any]) -> list[tuple[str, str, str]]:
     """Return name, SQL type and meaning of each column."""
     meanings = {SEAL: SEAL_MEANING}
     for row_type in of.row_type.__mro__:
@@ -42,7 +42,7 @@ def _type(name: str, *, required: bool, in_key: bool) -> str:
     return f"{name}, key" if in_key else name if required else f"{name} or NULL"
 
 
-def _section(of: Table[Any]) -> str:
+def _section(of: SqlTable[Any]) -> str:
     about = from_docstring((inspect.getdoc(of.row_type) or "").split("\n\n")[0])
     rows = [(code(name), type_, from_docstring(text)) for name, type_, text in columns(of)]
     return f"## `{of.name}`\n\n{about}\n\n{table(['column', 'type', 'meaning'], rows)}"

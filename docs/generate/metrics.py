@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from arena.metrics.names import EVALUATION_METRICS, TRAFFIC_METRICS, TRAINING_METRICS
 from docs.generate.markdown import code, table
-from docs.generate.repository import modules
+from docs.generate.repository import modules, nodes
 from populations.controller.monitoring.metric_names import (
     CHECKPOINT_METRICS,
     RUN_METRICS,
@@ -60,11 +60,11 @@ def published_names() -> Iterator[tuple[str, str]]:
             continue
         inner = {
             id(part)
-            for node in ast.walk(tree)
+            for node in nodes(tree)
             if isinstance(node, ast.JoinedStr)
             for part in node.values
         }
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found = NAME.fullmatch(node.value)
                 # An environment's id looks like a metric's name.

@@ -18,6 +18,12 @@ def parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf8"))
 
 
+@cache
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return all nodes of a module; to find them takes longer than to parse the module."""
+    return tuple(ast.walk(tree))
+
+
 def modules(*packages: str) -> Iterator[tuple[Path, ast.Module]]:
     """Yield path and syntax tree of every module.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from arena.envs.spaces.observations import ObservationLayout
+from arena.spaces import ObservationLayout
 
 WIDTH = 16
 

@@ -15,7 +15,6 @@ finds nothing. What came of each kind of place is kept (`tests/assets/corruption
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import json
@@ -36,6 +35,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments.faults.byte_places import Places, file_kind
+from experiments.harness import add_result, parser_of, say
 
 VIEWS = (
     *("standings", "payoff", "lineage", "hyperparameters", "matches", "checkpoints", "events"),
@@ -367,7 +367,7 @@ def kinds(found: Sequence[Trial]) -> dict[str, list[str]]:
 
 def main() -> None:
     """Read the arguments, make the trials, print what came of them."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="run directories that nobody has open")
     parser.add_argument("--number", type=int, default=2000)
     parser.add_argument("--commands", type=int, default=0)
@@ -378,10 +378,8 @@ def main() -> None:
     found = []
     for trial in trials(arguments.runs, number=arguments.number, seed=arguments.seed):
         found.append(trial)
-        if arguments.trials is not None:
-            # As they come: those before an interrupt are worth as much.
-            with arguments.trials.open("a", encoding="utf8") as file:
-                file.write(f"{json.dumps(asdict(trial))}\n")
+        # As they come: those before an interrupt are worth as much.
+        add_result(arguments.trials, asdict(trial))
         if trial.outcome not in ("found", "harmless"):
             sys.stderr.write(f"{json.dumps(asdict(trial))}\n")
         if len(found) % 100 == 0:
@@ -401,7 +399,7 @@ def main() -> None:
     document["repaired"] = dict(Counter(trial.repaired for trial in found if trial.repaired))
     document["commands"] = commands
     if arguments.json:
-        sys.stdout.write(f"{json.dumps(document)}\n")
+        say(document)
         return
     for kind, outcomes in table(found).items():
         said = ", ".join(f"{outcomes[name]} {name}" for name in sorted(outcomes))

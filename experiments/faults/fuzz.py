@@ -38,6 +38,7 @@ from arena.wire.messages import Acknowledge, Assignment, Finished, FromLearner, 
 from arena.wire.zeromq import ZmqLearnerTransport
 from experiments.faults.fuzz_controller import HEALTHY, HOSTILE
 from experiments.faults.fuzz_messages import Victim
+from experiments.faults.fuzz_peers import DUPLICATE
 from experiments.load.busy_controller import started
 from experiments.load.work import publishing_learner
 from populations.config.run_config import validate_config
@@ -48,6 +49,13 @@ from tests.populations.controller.simulated import DUEL, duel_spec
 
 MIB = 2**20
 MAX_GROWTH_BYTES = 64 * MIB
+DUPLICATE_BYTES = 64 * 1024
+"""Bytes allowed beside that for each connection in the name of a peer that is connected.
+
+A ROUTER reads no more of such a connection, so it never sees its end: libzmq 4.3.5 keeps 53 KiB of
+each until the ROUTER closes, with keys and without. Other connections leave nothing.
+"""
+
 DEADLINE_S = 10.0
 """Seconds for an answer: half of it is a learner's wait before it sends a result a fifth time."""
 
@@ -319,11 +327,13 @@ def measure(run_dir: Path, *, messages: int, seed: int, has_keys: bool, note: No
 def faults(figures: Mapping[str, Any]) -> list[str]:
     """Return the bounds that one half has broken."""
     worst_s = figures["working"]["max_s"]
+    duplicates = figures["by_kind"].get(DUPLICATE, 0)
+    most_bytes = MAX_GROWTH_BYTES + DUPLICATE_BYTES * duplicates
     checks = {
         "the state changed": figures["state_before"] == figures["state_after"],
         "a learner was lost": figures["learners_lost"] == 0,
         "the healthy learner had to wait": worst_s is not None and worst_s < DEADLINE_S,
-        "memory grew": figures["rss_growth_mib"] * MIB < MAX_GROWTH_BYTES,
+        "memory grew": figures["rss_growth_mib"] * MIB < most_bytes,
         "somebody did not end well": set(figures["exit_codes"].values()) == {0},
     }
     return [fault for fault, is_well in checks.items() if not is_well]

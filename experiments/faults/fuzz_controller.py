@@ -8,7 +8,6 @@ nothing. Prints a line of JSON each second; ends on SIGTERM.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import hashlib
 import os
@@ -23,7 +22,8 @@ from msgspec import structs
 from arena.processes.guard import die_with_parent
 from arena.wire.keys import KEYS, make_keys
 from arena.wire.zeromq import ZmqControllerTransport
-from experiments.load.controller_process import NoLauncher, say
+from experiments.harness import parser_of, say
+from experiments.load.controller_process import NoLauncher
 from populations.controller.server.run_directory import OpenRun
 from populations.controller.server.server import Server
 from populations.controller.state.state import ControllerState
@@ -38,12 +38,12 @@ def state_digest(state: ControllerState) -> str:
     """Return a digest of the state that must not change: tables, learners, leases.
 
     Left out: the number of events, which explain and decide nothing (a Hello from elsewhere leaves
-    one, at most one a second), and clocks.
+    one, at most one a second), what tables keep to take back an event's changes, and clocks.
     """
     tables = {
         field.name: getattr(state.tables, field.name)
         for field in dataclasses.fields(state.tables)
-        if field.name not in ("run", "num_events")
+        if field.name not in ("run", "num_events") and not field.name.startswith("_")
     }
     learners = {
         name: (learner.slot, [held.lease for held in learner.held])
@@ -102,7 +102,7 @@ def serve(run_dir: Path, *, has_keys: bool) -> None:
 
 def main() -> None:
     """Read the arguments and serve."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--keys", action="store_true")
     arguments = parser.parse_args()

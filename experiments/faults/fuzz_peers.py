@@ -11,13 +11,11 @@ lines of JSON.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
 import random
 import socket
-import sys
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ from arena.processes.guard import die_with_parent
 from arena.types import LearnerId
 from arena.wire.keys import LearnerKeys, load_learner_keys
 from experiments.faults.fuzz_messages import Fuzzer, Victim, oversize
+from experiments.harness import parser_of, say
 
 AT_ONCE = 4
 PER_CONNECTION = 40
@@ -37,6 +36,8 @@ LINGER_S = 60.0
 OVERSIZE_EVERY = 50
 STRANGER_EVERY = 25
 REPORT_EVERY = 2000
+DUPLICATE = "borrowed_name"
+"""Kind of a message that comes over a second connection in the name of a connected peer."""
 
 _OTHER_PROTOCOLS = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -145,13 +146,13 @@ class Peers:
         borrowed.send_multipart(
             Fuzzer(self._victim, LearnerId(self._victim.learner), self._rng).valid()
         )
-        self.num_sent["borrowed_name"] += 1
+        self.num_sent[DUPLICATE] += 1
         borrowed.close(linger=1000)
 
 
 def main() -> None:
     """Read the arguments and send."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("endpoint")
     parser.add_argument("victim", type=Path)
     parser.add_argument("--messages", type=int, required=True)
@@ -163,8 +164,7 @@ def main() -> None:
     keys = [load_learner_keys(path) for path in arguments.keys]
     peers = Peers(arguments.endpoint, victim, keys=keys, seed=arguments.seed)
     for total in peers.send(arguments.messages):
-        sys.stdout.write(json.dumps({"sent": total, "kinds": peers.num_sent}) + "\n")
-        sys.stdout.flush()
+        say({"sent": total, "kinds": peers.num_sent})
 
 
 if __name__ == "__main__":

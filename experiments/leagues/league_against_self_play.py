@@ -24,19 +24,16 @@ any time. Then a table: mean and standard deviation over seeds. Lower is better,
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import cast
 
-from experiments.leagues.exploiters import exploit
-from experiments.leagues.head_to_head import LAST, exported_mixture
+from experiments.harness import add_result, columns, parser_of, read_results, say
+from experiments.leagues.exploiters import LAST, exploit, exported_mixture, meet
 from experiments.leagues.mixtures import configuration, facts, train
-from experiments.leagues.scores import meet
 from experiments.learning.presets import TACTICAL
 
 NUM_SEEDS: Mapping[str, int] = {
@@ -110,13 +107,11 @@ def main() -> None:
             for seed in options.seeds or range(1, NUM_SEEDS[game] + 1):
                 for way in KINDS:
                     fill_in(options.out, plan, game=game, way=way, seed=seed)
-    say(table(comparable(options.out, plan)))
+    say("\n".join(columns(table(comparable(options.out, plan)))))
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     games = sorted(NUM_SEEDS)
     parser.add_argument("--out", type=Path, default=Path("league_against_self_play.jsonl"))
     parser.add_argument("--games", nargs="+", choices=games, default=list(NUM_SEEDS))
@@ -156,17 +151,8 @@ def fill_in(out: Path, plan: Plan, *, game: str, way: str, seed: int) -> None:
         train(config, run, is_biased=game == "rock_paper_scissors")
         found = measured(game, run, plan, scratch=Path(scratch))
     line = {"game": game, "way": way, "seed": seed, **plan.settings(), **found}
-    text = json.dumps(line)
-    with out.open("a") as stream:
-        # A line that a crash has cut off must not take this one with it.
-        stream.write(f"{text}\n" if _ends_well(out) else f"\n{text}\n")
-    say(text)
-
-
-def _ends_well(out: Path) -> bool:
-    """Return whether a file is empty or its last line has an end."""
-    content = out.read_bytes()
-    return not content or content.endswith(b"\n")
+    add_result(out, line)
+    say(line)
 
 
 def measured(game: str, run: Path, plan: Plan, *, scratch: Path) -> dict[str, object]:
@@ -183,33 +169,23 @@ def measured(game: str, run: Path, plan: Plan, *, scratch: Path) -> dict[str, ob
         for target in ("last", "mixture"):
             directory = scratch / f"exploiter-{target}"
             directory.mkdir()
-            met = exploit(
+            score = exploit(
                 run,
                 target,
                 agent_steps=plan.exploiter_steps,
                 matches=plan.matches,
                 scratch=directory,
             )
-            found[f"exploiter_{target}"] = met["score"]
+            found[f"exploiter_{target}"] = round(score, 3)
     if game == "connect_four":
         players = {
             "last": f"{run}:{LAST}",
             "mixture": str(exported_mixture(run, scratch / "mixture")),
         }
         for name, player in players.items():
-            counts = meet([player, TACTICAL], matches=plan.matches)[player, TACTICAL]
-            found[f"tactical_{name}"] = round(counts.score, 4)
+            score = meet((player, TACTICAL), matches=plan.matches)
+            found[f"tactical_{name}"] = round(score, 4)
     return found
-
-
-def lines_of(out: Path) -> Iterator[Line]:
-    """Yield the lines of a file; one that was cut off by a crash is left out."""
-    text = out.read_text() if out.exists() else ""
-    for line in text.splitlines():
-        try:
-            yield json.loads(line)
-        except json.JSONDecodeError:
-            continue
 
 
 def comparable(out: Path, plan: Plan) -> list[Line]:
@@ -217,14 +193,14 @@ def comparable(out: Path, plan: Plan) -> list[Line]:
     settings = plan.settings()
     return [
         line
-        for line in lines_of(out)
+        for line in read_results(out)
         if all(line.get(name) == value for name, value in settings.items())
     ]
 
 
-def table(lines: Sequence[Line]) -> str:
+def table(lines: Sequence[Line]) -> list[Sequence[str]]:
     """Set the mean and the standard deviation of each measure beside each other."""
-    rows = [("game", "measure", *(f"{way} (seeds)" for way in KINDS))]
+    rows: list[Sequence[str]] = [("game", "measure", *(f"{way} (seeds)" for way in KINDS))]
     for game in NUM_SEEDS:
         for measure in MEASURES:
             cells = [
@@ -239,11 +215,7 @@ def table(lines: Sequence[Line]) -> str:
             ]
             if any(cells):
                 rows.append((game, measure, *cells))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    return rows
 
 
 def _cell(values: Sequence[float]) -> str:
@@ -251,12 +223,6 @@ def _cell(values: Sequence[float]) -> str:
         return ""
     deviation = f" +- {stdev(values):.3f}" if len(values) > 1 else ""
     return f"{mean(values):.3f}{deviation} ({len(values)})"
-
-
-def say(line: str) -> None:
-    """Write a line to standard output at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

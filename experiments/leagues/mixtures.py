@@ -1,24 +1,16 @@
-"""Is a league's mixture harder to exploit than what plain self-play ends on?
+"""Ways of training of a league and of plain self-play, and the figures of what they leave.
 
-    python -m experiments.leagues.mixtures kuhn --seeds 1 2 3
-    python -m experiments.leagues.mixtures leduc|rock_paper_scissors|tictactoe|connect_four
-
-Not a test that passes or fails: it prints one JSON line per seed and way of training. One policy
-trains against itself alone (``latest``), or half against itself and half against its ghosts
-(``pfsp``), for equally many agent steps. Of what it leaves (ghosts and the last checkpoint) there
-are the last policy, the uniform mixture, and the Nash mixture of the game in which players choose
-one of them. Kuhn and Leduc poker, tic-tac-toe: exact exploitability, half of NashConv, of policies
-that sample. Rock-paper-scissors: the L1 distance from uniform, from a start that plays rock four
-times of five. Connect Four is too large for either; ``--keep DIR`` leaves the runs there as
-GAME-KIND-SEED for `experiments.leagues.head_to_head` and `experiments.leagues.exploiters`.
+One policy trains against itself alone (``latest``), or half against itself and half against its
+ghosts (``pfsp``). Of what it leaves (ghosts and the last checkpoint) there are the last policy, the
+uniform mixture, and the Nash mixture of the game in which players choose one of them. Kuhn and
+Leduc poker, tic-tac-toe: exact exploitability, half of NashConv, of policies that sample.
+Rock-paper-scissors: the L1 distance from uniform, from a start that plays rock four times of five.
+Connect Four is too large for either.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
-import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,6 +22,8 @@ from arena import __version__
 from arena.checkpoints.files import encode_manifest, file_records
 from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
 from arena.checkpoints.tensors import serialize
+from arena.environment_spec import EnvironmentRequest
+from arena.envs.inspect import inspect_environment
 from arena.game_theory.exploitability import exploitability, mixture, values
 from arena.game_theory.game_tree import grow_tree
 from arena.networks.actor_critic import make_actor_critic
@@ -37,10 +31,9 @@ from arena.networks.frozen import FrozenPolicy
 from experiments.commands import arena
 from experiments.leagues import mixed_tictactoe
 from experiments.learning.frozen_players import POKER_GAMES, as_policy, layouts, left_behind
-from experiments.learning.in_process import prepare
 from populations.config.overrides import apply_overrides
 from populations.config.run_config import RunConfig, validate_config
-from populations.config.run_file import RunFile
+from populations.config.run_file import RunFile, new_run_file
 from populations.controller.server.run_directory import create_run
 from populations.ratings.nash import max_entropy_nash
 from populations.views.questions.inspection import Inspection
@@ -118,33 +111,6 @@ GAMES: dict[str, dict[str, object]] = {
 }
 
 
-def main() -> None:
-    """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("game", choices=sorted(GAMES))
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--kinds", nargs="+", default=["latest", "pfsp"])
-    parser.add_argument("--keep", type=Path, help="directory to keep the runs in")
-    parser.add_argument("overrides", nargs="*")
-    options = parser.parse_intermixed_args()
-    with tempfile.TemporaryDirectory() as scratch:
-        for seed in options.seeds:
-            for kind in options.kinds:
-                run = (options.keep or Path(scratch)) / f"{options.game}-{kind}-{seed}"
-                config = configuration(
-                    options.game, kind=kind, seed=seed, overrides=options.overrides
-                )
-                train(config, run, is_biased=options.game == "rock_paper_scissors")
-                line = {
-                    "game": options.game,
-                    "kind": kind,
-                    "seed": seed,
-                    **facts(options.game, run),
-                }
-                sys.stdout.write(json.dumps(line) + "\n")
-                sys.stdout.flush()
-
-
 def configuration(game: str, *, kind: str, seed: int, overrides: Sequence[str]) -> RunConfig:
     """Return the configuration of one way of training in one game."""
     document = {**COMMON, **GAMES[game], "seed": seed}
@@ -154,6 +120,17 @@ def configuration(game: str, *, kind: str, seed: int, overrides: Sequence[str]) 
         f"matchmaking.kind={kind}",
     ]
     return validate_config(apply_overrides(document, [*fixed, *overrides]))
+
+
+def prepare(config: RunConfig) -> RunFile:
+    """Resolve a configuration of two sides and one population, as a launch would."""
+    environment = config.environment
+    spec = inspect_environment(
+        EnvironmentRequest(
+            environment.id, kwargs=environment.kwargs, launch_directory=str(Path.cwd())
+        )
+    )
+    return new_run_file(config, spec, name="check", launch_directory=str(Path.cwd()))
 
 
 def train(config: RunConfig, run: Path, *, is_biased: bool) -> None:
@@ -273,7 +250,3 @@ def _distances(policies: Sequence[FrozenPolicy]) -> dict[str, object]:
         "uniform": distance(chances.mean(dim=0)),
         "nash": distance(nash @ chances),
     }
-
-
-if __name__ == "__main__":
-    main()

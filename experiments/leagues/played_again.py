@@ -49,6 +49,7 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import Evaluate, Finished, Pairing, Train, Trainee
+from experiments.harness import parser_of, say
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.config.trust import word_for_run
@@ -305,21 +306,18 @@ def measured(case: Case, run: Path, *, number: int) -> dict[str, Any]:
 
 def main() -> None:
     """Read the arguments and print a line of each environment."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--games", type=int, default=100, help="games of each environment")
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--again", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.again is not None:
-        sys.stdout.write(json.dumps(asdict(played_again(options.again))) + "\n")
+        say(asdict(played_again(options.again)))
         return
     for name in options.only:
         with tempfile.TemporaryDirectory() as directory:
             figures = measured(CASES[name], Path(directory) / "run", number=options.games)
-        sys.stdout.write(json.dumps({"environment": name, **figures}) + "\n")
-        sys.stdout.flush()
+        say({"environment": name, **figures})
 
 
 if __name__ == "__main__":

@@ -20,8 +20,6 @@ Shapes: N boards, 7 columns. Boards are bitboards as in `arena.bots.connect_four
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -51,6 +49,7 @@ from arena.errors import ArenaError
 from arena.matches.pair_scores import wilson
 from arena.matches.tournament import ActorMixture
 from arena.types import is_bot
+from experiments.harness import parser_of, say
 from experiments.learning.connect_four_search import (
     Search,
     Values,
@@ -278,7 +277,7 @@ def _line(figures: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Judge players and print, or make the positions."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("players", nargs="*", metavar="PLAYER", help="player of arena evaluate")
     parser.add_argument("--matches", type=int, default=400, help="matches against each bot")
     parser.add_argument("--json", action="store_true", help="one JSON document a line")
@@ -297,8 +296,7 @@ def main() -> None:
             figures = judge(name, matches=options.matches, positions=positions)
         except ArenaError as error:
             parser.error(str(error))
-        sys.stdout.write(f"{json.dumps(figures) if options.json else _line(figures)}\n")
-        sys.stdout.flush()
+        say(figures) if options.json else _line(figures)
 
 
 if __name__ == "__main__":

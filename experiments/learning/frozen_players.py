@@ -12,10 +12,9 @@ from arena.checkpoints.tensors import load_weights
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.batched.kuhn_poker import KuhnPoker
 from arena.envs.batched.leduc_poker import LeducPoker
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.game_theory.exploitability import Policy
 from arena.networks.frozen import FrozenPolicy
+from arena.spaces import ActionLayout, ObservationLayout
 from arena.types import WeightsRef
 from populations.views.questions.inspection import Inspection
 

@@ -13,14 +13,12 @@ in cooperation also how much the return rises over the training.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import tempfile
 from pathlib import Path
 
 from arena.types import RANDOM_BOT
 from experiments.commands import arena, launch, match_counts
+from experiments.harness import parser_of, say
 from experiments.learning.returns import late_returns, returns_trend
 from experiments.learning.tictactoe import best_response, greedy_export
 from populations.views.questions.inspection import Inspection
@@ -31,7 +29,7 @@ TACTICAL_MATCHES = 500
 
 def main() -> None:
     """Run and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("preset", help="preset's name, or YAML file")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--matches", type=int, default=1000)
@@ -42,8 +40,7 @@ def main() -> None:
             run = Path(scratch) / f"{Path(options.preset).stem}-{seed}"
             launch(options.preset, run, seed=seed, overrides=tuple(options.overrides))
             line = {"preset": options.preset, "seed": seed, **facts(run, options.matches)}
-            sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
+            say(line)
 
 
 def facts(run: Path, matches: int) -> dict[str, object]:

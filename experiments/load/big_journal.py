@@ -29,6 +29,7 @@ from arena.types import (
     PolicyId,
     Seating,
     Tally,
+    Value,
     ghost_id,
     trainee_entrant,
 )
@@ -36,7 +37,7 @@ from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.league.league import League
-from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow, Row
+from populations.records.aggregates import Row
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
@@ -48,6 +49,7 @@ from populations.records.rows import (
     RunRow,
     TallyRow,
 )
+from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
 
@@ -55,7 +57,7 @@ STEPS = 5_000
 KEPT = 3
 """Checkpoints of each policy that retention has left."""
 
-HYPERPARAMETERS = {
+HYPERPARAMETERS: dict[str, Value] = {
     "learning_rate": 3e-4, "entropy_coef": 0.01, "clip_coef": 0.2, "gamma": 0.99, "num_epochs": 4
 }  # fmt: skip
 ROWS_AT_ONCE = 20_000
@@ -92,8 +94,6 @@ class BigLeague:
     league: League
     rng: np.random.Generator
     rows: list[Row] = field(default_factory=list)
-    records: dict[RecordKey, RecordRow] = field(default_factory=dict)
-    pairs: dict[PairKey, PairRow] = field(default_factory=dict)
     ghosts: list[tuple[GhostRow, float]] = field(default_factory=list)
     latest: dict[PolicyId, tuple[CheckpointRow, float]] = field(default_factory=dict)
     num_assignments: int = 0
@@ -126,7 +126,8 @@ class BigLeague:
                     hyperparameters=HYPERPARAMETERS,
                 )
             )
-        self.rows += [*self.records.values(), *self.pairs.values()]
+        tables = self.league.tables
+        self.rows += [*tables.records.values(), *tables.pairs.values()]
         self.rows.append(self._ratings())
         yield self._taken()
 
@@ -180,7 +181,7 @@ class BigLeague:
         self.rows.append(new)
         self._finish(message, tallies)
         self.latest[policy] = (new, skill + float(self.rng.exponential(10.0)))
-        self.league.add_checkpoint(new)
+        self.league.tables.put(new)
         if turn % max(size.assignments // size.ghosts, 1) == 0:
             self._snapshot(new, skill)
 
@@ -262,11 +263,7 @@ class BigLeague:
                 tally=tally,
             )
             self.rows.append(row)
-            for folded in self.league.add_tally(row):
-                if isinstance(folded, RecordRow):
-                    self.records[folded.key] = folded
-                else:
-                    self.pairs[folded.key] = folded
+            self.league.add_tally(row)
         self.rows.append(
             AssignmentRow(
                 assignment_id=message.assignment_id,
@@ -362,7 +359,7 @@ def write_run(run_dir: Path, size: Size, *, seed: int = 1) -> int:
     run_file = big_run_file()
     setup = learner_setup(run_file, root=run_dir)
     half_life = run_file.config.payoffs.half_life_matches
-    league = League(seats=setup.seats, half_life_matches=half_life)
+    league = League(Tables(run=RunRow(run="")), seats=setup.seats, half_life_matches=half_life)
     grown = BigLeague(size=size, league=league, rng=np.random.default_rng(seed))
     run_dir.mkdir(parents=True, exist_ok=True)
     run_file.save(run_dir / "run.yaml")

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+from experiments.commands import COMMAND
+from experiments.harness import parser_of, say
 from experiments.load.big_journal import Size, write_run
-from experiments.load.scale import standings_s, timed
 from populations.storage.database import JOURNAL
 
 SIZE = Size(
@@ -31,6 +36,9 @@ SIZE = Size(
 )
 """Two matches of each pair at a time: 200,000 in 100,000 tallies."""
 
+ROUNDS = 5
+DECISIONS = 200
+
 BOUNDS = {
     "start_s": 3.0,
     "standings_s": 1.0,
@@ -39,30 +47,92 @@ BOUNDS = {
 }
 
 
+def standings_s(run: Path) -> tuple[float, float]:
+    """Measure the command's median seconds, of the wall clock and of the processor."""
+    walls, processors = [], []
+    for _ in range(ROUNDS):
+        before, started = os.times(), time.perf_counter()
+        subprocess.run(
+            [*COMMAND, "league", str(run), "standings", "--json"],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        walls.append(time.perf_counter() - started)
+        after = os.times()
+        processors.append(
+            after.children_user
+            + after.children_system
+            - before.children_user
+            - before.children_system
+        )
+    return statistics.median(walls), statistics.median(processors)
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Time a block by the wall clock."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def controller(run: Path) -> dict[str, float]:
+    """Open a run as the controller does, but for files of checkpoints; what that and work cost."""
+    import psutil
+
+    from populations.config.run_file import RunFile, learner_setup
+    from populations.controller.lineups import draw_lineup
+    from populations.controller.state.events import Now
+    from populations.controller.state.state import make_state
+    from populations.storage.journal import Journal
+
+    run_file = RunFile.load(run / "run.yaml")
+    setup = learner_setup(run_file, root=run)
+    opened, opened_processor_s = time.perf_counter(), time.process_time()
+    with Journal.open(run / JOURNAL) as journal:
+        tables = journal.load()
+        state = make_state(run_file.config, setup, tables)
+    figures = {
+        "start_s": time.perf_counter() - opened,
+        "start_processor_s": time.process_time() - opened_processor_s,
+        "memory_mb": psutil.Process().memory_info().rss / 1e6,
+        "tallies": tables.num_tallies,
+    }
+    tx = state.begin(Now(monotonic_s=0.0, utc=""))
+    policies = list(tables.policies.values())
+    draw_lineup(state, tx, (policies[0],))  # The first draw fills the cache of candidates.
+    figures["opponents_ms"] = (
+        1e3
+        * statistics.median(
+            timed(lambda policy=policy: draw_lineup(state, tx, (policy,)).seatings)  # type: ignore[misc]
+            for policy in policies[:DECISIONS]
+        )
+    )
+    return figures
+
+
 def measured(run: Path) -> dict[str, float]:
     """Measure a run's start, standings, decision and memory."""
     wall_s, processor_s = standings_s(run)
-    command = [sys.executable, "-m", "experiments.load.scale", "--controller", "--run", str(run)]
+    command = [sys.executable, "-m", "experiments.load.bounds", "--controller", "--run", str(run)]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    controller = json.loads(text)
     return {
-        "start_s": controller["ready_s"],
-        "start_processor_s": controller["ready_processor_s"],
         "standings_s": wall_s,
         "standings_processor_s": processor_s,
-        "opponents_ms": controller["decision_ms"],
-        "memory_mb": controller["memory_mib"] * 2**20 / 1e6,
         "policies": SIZE.policies,
-        "tallies": controller["tallies"],
+        **json.loads(text),
     }
 
 
 def main() -> None:
     """Read the arguments and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--run", type=Path)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--controller", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.controller:
+        say(controller(arguments.run))
+        return
     with tempfile.TemporaryDirectory() as directory:
         run = arguments.run or Path(directory, "run")
         if not (run / JOURNAL).exists():
@@ -72,7 +142,7 @@ def main() -> None:
     shares = {name: figures[name] / bound for name, bound in BOUNDS.items()}
     if arguments.json:
         document = {"schema": 1, "measured": figures, "bounds": BOUNDS, "of_bound": shares}
-        sys.stdout.write(json.dumps(document) + "\n")
+        say(document)
         return
     for name, value in figures.items():
         of = f"  bound {BOUNDS[name]:g}: {shares[name]:.0%} of it" if name in BOUNDS else ""

@@ -15,7 +15,6 @@ Wall clock and processor time: on a busy machine only the latter, and ratios, me
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from experiments.harness import parser_of
 from experiments.load.run import write_loaded_run
 from populations.storage.database import JOURNAL
 
@@ -181,7 +181,7 @@ def make_run(run_dir: Path, *, policies: int, ghosts: int) -> None:
 
 def main() -> None:
     """Read the arguments and measure."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--learners", type=int, default=1000)
     parser.add_argument("--policies", type=int, default=10_000)
     parser.add_argument("--ghosts", type=int, default=200_000)

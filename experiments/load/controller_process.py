@@ -9,10 +9,7 @@ which it does on SIGTERM.
 
 from __future__ import annotations
 
-import argparse
-import json
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -27,6 +24,7 @@ from arena.types import LearnerId
 from arena.wire.address import default_endpoint
 from arena.wire.messages import Evaluate, FromController, Hello, Message, Train
 from arena.wire.zeromq import ZmqControllerTransport
+from experiments.harness import parser_of, say
 from populations.controller.server.run_directory import OpenRun
 from populations.controller.server.server import Server
 from populations.records.rows import Json
@@ -137,12 +135,6 @@ class Samples:
         )
 
 
-def say(document: Mapping[str, object]) -> None:
-    """Print one line on standard output."""
-    sys.stdout.write(json.dumps(document) + "\n")
-    sys.stdout.flush()
-
-
 def figures(run: OpenRun, watch: WatchedTransport, samples: Samples) -> dict[str, object]:
     """Return the run's figures, as plain data."""
     turns = np.array(watch.turns or [(0.0, 0.0)])
@@ -210,7 +202,7 @@ def serve(run_dir: Path) -> dict[str, object]:
 
 def main() -> None:
     """Read the arguments and serve, perhaps under a profiler."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--profile", type=Path, help="file for cProfile's statistics of the loop")
     arguments = parser.parse_args()

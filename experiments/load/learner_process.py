@@ -13,9 +13,7 @@ of that. Prints one JSON document when both are over, and goes on until the cont
 
 from __future__ import annotations
 
-import argparse
 import heapq
-import json
 import os
 import socket as host_names
 import sys
@@ -50,6 +48,7 @@ from arena.wire.messages import (
     Train,
 )
 from arena.wire.session import LearnerSession
+from experiments.harness import parser_of, say
 from experiments.load.work import publishing_learner
 from populations.config.run_file import RunFile, learner_setup
 from populations.simulation.learner import SimulatedLearner
@@ -301,12 +300,6 @@ class Swarm:
         del self._by_socket[member.socket]
 
 
-def say(document: dict[str, object]) -> None:
-    """Print one line on standard output."""
-    sys.stdout.write(json.dumps(document) + "\n")
-    sys.stdout.flush()
-
-
 def _hello(setup: LearnerSetup, learner: LearnerId) -> Hello:
     return Hello(
         learner=learner,
@@ -325,7 +318,7 @@ def _hello(setup: LearnerSetup, learner: LearnerId) -> Hello:
 
 def main() -> None:
     """Read the arguments and be many learners."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("endpoint")
     parser.add_argument("--first", type=int, default=0)

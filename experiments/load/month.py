@@ -35,7 +35,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ from msgspec.structs import replace
 
 from arena.types import Digest
 from arena.wire.messages import Train
+from experiments.harness import parser_of, say
 from experiments.load.long_world import (
     GENERATED_FIT_FACTOR,
     HOUR_S,
@@ -327,12 +328,6 @@ def pass_hours(measured: Measured, until_h: float, *, every_h: float) -> None:
             say(measured.line())
 
 
-def say(line: Mapping[str, object]) -> None:
-    """Write a line of JSON at once."""
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-
-
 def measure(directory: Path, options: argparse.Namespace) -> None:
     """Grow a run and print the figures."""
     with opened(directory, options) as measured:
@@ -365,9 +360,7 @@ def _is_of_directories(fault: str) -> bool:
 
 def main() -> None:
     """Read the arguments and measure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--hours", type=float, default=24.0, help="simulated hours to grow for")
     parser.add_argument("--every-h", type=float, default=1.0, help="simulated hours between lines")
     parser.add_argument("--learners", type=int, default=2, help="simulated learners")

@@ -6,7 +6,6 @@ python -m experiments.load.page /tmp/league --wait-s 30 # as if the run went on 
 
 from __future__ import annotations
 
-import argparse
 import re
 import subprocess
 import sys
@@ -15,8 +14,8 @@ from pathlib import Path
 
 import httpx
 
+from experiments.harness import parser_of, say
 from experiments.load.big_journal import Size, write_run
-from experiments.load.scale import say
 
 TOKEN = "a-token-of-measurements"
 PAGES = (
@@ -93,7 +92,7 @@ def measure(run: Path, *, rounds: int, wait_s: float) -> None:
 
 def main() -> None:
     """Measure a run."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("run", type=Path, help="Run directory.")
     parser.add_argument("--make", action="store_true", help="Make a large league there first.")
     parser.add_argument("--rounds", type=int, default=2, help="Rounds; the first one is cold.")

@@ -16,8 +16,6 @@ with their standard errors, and of the difference to the first rule, league by l
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +25,9 @@ from pathlib import Path
 
 import numpy as np
 
-from arena.types import Digest
+from arena.types import Digest, Hyperparameters
+from experiments.harness import add_result, markdown, parser_of, read_results
+from populations.choices import number_of
 from populations.config.run_config import load_config
 from populations.gc_pause import collector_paused
 from populations.league.standings import champion, standings
@@ -160,16 +160,18 @@ class Terrain(Landscape):
     kind: str
     done: Callable[[], float]
 
-    def speed(self, hyperparameters: Mapping[str, float]) -> float:
+    def speed(self, hyperparameters: Hyperparameters) -> float:
         """Return the speed, in (0, 1]."""
         if self.kind in SHAPES:
             names = ("learning_rate", "entropy_coef", "gamma")
             places = [unit(self.dimensions[name], hyperparameters[name]) for name in names]
             return SHAPES[self.kind](places[0], places[1], places[2], self.done())
         # A step is as long as the rate is large, and training breaks where it is too long.
-        times = hyperparameters["learning_rate"] / 2.5e-3
+        times = number_of(hyperparameters["learning_rate"]) / 2.5e-3
         power = 0.8 if times < 1.0 else -1.5 if times < 3.0 else -3.0
-        entropy = bell(math.log(hyperparameters["entropy_coef"] / 0.1), best=0.0, width=1.2)
+        entropy = bell(
+            math.log(number_of(hyperparameters["entropy_coef"]) / 0.1), best=0.0, width=1.2
+        )
         return max(math.pow(times, power) * entropy, 2e-3)
 
 
@@ -272,16 +274,13 @@ def summary(found: Mapping[Task, Figures], rules: Sequence[str], names: Sequence
             yield cell(list(own.values())) + ("" if rule == rules[0] else f" ({cell(differences)})")
         yield cell(regrets) + ("" if rule == rules[0] else f" ({cell(gains)})")
 
-    head = ["rule", *names, "mean"]
-    lines = [head, ["---"] * len(head), *(list(line(rule)) for rule in rules)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    rows = [["rule", *names, "mean"], *(list(line(rule)) for rule in rules)]
+    return "".join(f"{row}\n" for row in markdown(rows))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Play the leagues that are missing, and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--rules", default=",".join(RULES), help="separated by commas")
     parser.add_argument("--landscapes", default=",".join(LANDSCAPES), help="separated by commas")
     parser.add_argument("--seeds", type=int, default=40, help="leagues of each cell")
@@ -291,11 +290,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--to", type=Path, default=Path("regret.jsonl"))
     options = parser.parse_args(argv)
     rules, names = options.rules.split(","), options.landscapes.split(",")
-    lines = options.to.read_text().splitlines() if options.to.exists() else []
-    known: dict[Task, Figures] = {}
-    for text in lines:
-        record = json.loads(text)
-        known[Task(**record["task"])] = Figures(**record["figures"])
+    known = {Task(**line["task"]): Figures(**line["figures"]) for line in read_results(options.to)}
     # Seeds outermost: an unfinished table has as many leagues in each cell.
     tasks = [
         Task(
@@ -308,13 +303,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         for seed, name, rule in product(range(options.seeds), names, rules)
     ]
-    with options.to.open("a") as file:
-        for task in tasks:
-            if task not in known:
-                known[task] = play(task)
-                record = {"task": asdict(task), "figures": asdict(known[task])}
-                file.write(f"{json.dumps(record)}\n")
-                file.flush()
+    for task in tasks:
+        if task not in known:
+            known[task] = play(task)
+            add_result(options.to, {"task": asdict(task), "figures": asdict(known[task])})
     sys.stdout.write(summary({task: known[task] for task in tasks}, rules, names))
 
 

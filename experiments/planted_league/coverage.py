@@ -15,18 +15,18 @@ leagues that the file has are not run again.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, PolicyId, is_external
+from experiments.harness import add_result, markdown, parser_of, read_results, say
 from populations.config.run_config import load_config
 from populations.controller.opponents import make_request
 from populations.gc_pause import collector_paused
@@ -326,9 +326,7 @@ def clustered(values: Sequence[float]) -> tuple[float, float]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--policies", type=int, nargs="+", default=[4, 8, 16, 64])
     parser.add_argument("--leagues", type=int, default=20, help="leagues of each size")
     parser.add_argument("--seed", type=int, default=1000, help="seed of the first league")
@@ -383,42 +381,37 @@ def main(argv: Sequence[str] | None = None) -> None:
                 overrides=options.set,
             )
             over[name] = asdict(found)
-            if options.out is not None:
-                with options.out.open("a") as file:
-                    file.write(json.dumps({"key": key, "found": over[name]}) + "\n")
+            add_result(options.out, {"key": key, "found": over[name]})
         return over[name]
 
-    write = sys.stdout.write
     names = tuple(LeagueError.__dataclass_fields__)
-    if not options.json:
-        write(f"| policies | leagues | {' | '.join(name.replace('_', ' ') for name in names)} |\n")
-        write("|---" * (2 + len(names)) + "|\n")
-    for size in options.policies:
-        leagues = [
-            league(size, seed) for seed in range(options.seed, options.seed + options.leagues)
-        ]
-        found = {name: clustered([one[name] for one in leagues]) for name in names}
-        if options.json:
-            write(json.dumps({"policies": size, "leagues": len(leagues), **found}) + "\n")
-        else:
-            cells = [f"{mean:.3g} ± {half:.2g}" for mean, half in found.values()]
-            write(f"| {size} | {len(leagues)} | {' | '.join(cells)} |\n")
-        sys.stdout.flush()
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for size in options.policies:
+            seeds = range(options.seed, options.seed + options.leagues)
+            leagues = [league(size, seed) for seed in seeds]
+            found = {name: clustered([one[name] for one in leagues]) for name in names}
+            yield {"policies": size, "leagues": len(leagues), **found}
+
+    def cells() -> Iterator[Sequence[object]]:
+        yield "policies", "leagues", *(name.replace("_", " ") for name in names)
+        for row in rows():
+            means = (f"{mean:.3g} ± {half:.2g}" for mean, half in (row[name] for name in names))
+            yield row["policies"], row["leagues"], *means
+
+    lines: Iterable[str] = map(json.dumps, rows()) if options.json else markdown(cells())
+    for line in lines:
+        say(line)
 
 
 def _leagues_over(out: Path | None) -> dict[str, dict[str, float]]:
-    """Read the leagues that a file has; a last line that was cut off is none."""
-    over: dict[str, dict[str, float]] = {}
-    if out is None or not out.exists():
-        return over
-    for line in out.read_text().splitlines(keepends=True):
-        if line.endswith("\n"):
-            document = json.loads(line)
-            # What an earlier version measured less of is run again.
-            if document["found"].keys() < LeagueError.__dataclass_fields__.keys():
-                continue
-            over[json.dumps(document["key"])] = document["found"]
-    return over
+    """Read the leagues that a file has."""
+    return {
+        json.dumps(line["key"]): line["found"]
+        for line in read_results(out)
+        # What an earlier version measured less of is run again.
+        if line["found"].keys() >= LeagueError.__dataclass_fields__.keys()
+    }
 
 
 if __name__ == "__main__":

@@ -12,8 +12,6 @@ train``, ``next evaluate``).
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +32,7 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Train
+from experiments.harness import say
 from populations.config.run_config import load_config
 from populations.controller.assignments.jobs import Job
 from populations.controller.assignments.placement import _decide as placement_decide
@@ -358,8 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             }
             for kind, taken in ((kind, np.array(pairs)) for kind, pairs in times.items())
         }
-        sys.stdout.write(json.dumps({"days": days, **rows, **figures}) + "\n")
-        sys.stdout.flush()
+        say({"days": days, **rows, **figures})
 
 
 if __name__ == "__main__":

@@ -12,15 +12,14 @@ percentile bootstrap with 200 resamples.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import chain, combinations, permutations
 
 import numpy as np
 
 from arena.types import RANDOM_BOT
+from experiments.harness import markdown, parser_of, say
 from populations.ratings.bootstrap import bootstrap
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.fitting.posterior import FloatArray, IntArray
@@ -140,24 +139,27 @@ def _percentiles(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--matches", type=int, nargs="+", default=[5, 20, 100])
     parser.add_argument("--leagues", type=int, default=1000)
     parser.add_argument("--resampled", type=int, default=250, help="leagues with a bootstrap, too")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(argv)
-    write = sys.stdout.write
-    write("| matches per ordered pair | Wald: ratings | differences ")
-    write("| bootstrap: ratings | differences |\n|---|---|---|---|---|\n")
-    for matches in options.matches:
-        shares = measure(
-            matches=matches,
-            leagues=options.leagues,
-            resampled=options.resampled,
-            seed=options.seed,
+    head = ("matches per ordered pair", "Wald: ratings", "differences", "bootstrap: ratings")
+    measured = (
+        (
+            matches,
+            *measure(
+                matches=matches,
+                leagues=options.leagues,
+                resampled=options.resampled,
+                seed=options.seed,
+            ),
         )
-        write(f"| {matches} | {' | '.join(map(str, shares))} |\n")
-        sys.stdout.flush()
+        for matches in options.matches
+    )
+    for line in markdown(chain([(*head, "differences")], measured)):
+        say(line)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,11 @@ far (more than 400); those decided in all but a few matches, beyond --limit Elo,
 Printed for each run: the root mean square of what is predicted wrong, less the direct games' own
 error; the share of pairs and players whose interval and the direct games' own error cover the
 distance; the mean width of the players' intervals; the scatter of pairs and misfit of the fit. The
-games of a run are kept in direct.json beside its journal. --plot draws the first run's differences
-beside the sums of what its matches of neighbours say.
+games of a run are kept in direct.json beside its journal.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -31,20 +29,17 @@ import numpy as np
 
 import arena
 from arena.types import RANDOM_BOT, Entrant
+from experiments.harness import parser_of
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.league.pairs import seat_advantage
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing
-from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
+from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
-from populations.views.charts.parts import CONFIG, PALETTE, paint
 from populations.views.questions.inspection import RATING, Inspection, folded
 
 GAMES = "direct.json"
-NEIGHBOURS = 150.0
-"""Elo between players up to which --plot takes their matches for those of neighbours."""
-
 LEVELS = {"near": (0.0, 100.0), "middle": (100.0, 400.0), "far": (400.0, math.inf)}
 
 
@@ -113,13 +108,11 @@ class League:
     Attributes:
         ratings: Ratings by population as the run shows them, with the spread of the same fit made
             again.
-        sums: Sums of strengths, in Elo, that matches between players at most ``reach`` apart say.
         lines: Standings; ``bot:random`` is one line in each population's.
         sides: Seats of each population, the first of them.
     """
 
     ratings: dict[str, Ratings]
-    sums: dict[Rated, float]
     lines: dict[tuple[str, str], Standing]
     sides: dict[str, int]
 
@@ -146,25 +139,17 @@ class League:
         return mean - other + worth, float(np.linalg.norm(one.spread[i] - two.spread[j]))
 
 
-def league_of(run: Path, *, reach: float = math.inf) -> League:
-    """Return what a run says; its sums are those of matches of players at most so far apart."""
+def league_of(run: Path) -> League:
+    """Return what a run says."""
     inspection = Inspection.open(run)
     tables = inspection.reader.load(pairs=RATING)
     league = folded(tables, inspection.run_file, inspection.run_dir)
-    fit = fit_input(snapshot(league, tables, rated=tables.ratings))
-    again = fit_ratings(fit)
+    again = fit_ratings(fit_input(snapshot(league, tables, rated=tables.ratings)))
     ratings = {name: Ratings(row, again[name].spread) for name, row in tables.ratings.items()}
-    strengths = np.array([ratings[name].rating(entrant) for name, entrant in fit.results.entrants])
-    gaps = np.abs(strengths[fit.results.first] - strengths[fit.results.second])
-    anchors = [rated for rated in fit.entrants if str(rated[1]) == RANDOM_BOT]
-    near = BradleyTerry(reduces_bias=True).fit(
-        fit.results.where(gaps <= reach), parents=fit.parents, times=fit.times, anchors=anchors
-    )
     standings = inspection.standings()
     inspection.close()
     return League(
         ratings=ratings,
-        sums={rated: near.rating(rated) for rated in fit.entrants},
         lines={(name, line.player): line for name, lines in standings.items() for line in lines},
         sides={seat.population: i for i, seat in reversed(list(enumerate(league.seats)))},
     )
@@ -217,62 +202,14 @@ def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, f
     }
 
 
-def draw(run: Path, games: dict[str, object], file: Path, *, limit: float) -> None:
-    """Draw a run's differences of players beside direct games, by two fits."""
-    from tools.show.chart_files import write_chart
-
-    league = league_of(run, reach=NEIGHBOURS)
-    shown = {
-        (name, entrant): rating
-        for name, one in league.ratings.items()
-        for entrant in map(Entrant, one.best_first)
-        if (rating := one.rating(entrant)) is not None
-    }
-    by = {"sums of what neighbours say": league.sums, "ratings": shown}
-    rows = []
-    for label, ratings in by.items():
-        for (one, two), direct in direct_differences(games).items():
-            first = ratings.get(league.rated(one, against=two))
-            second = ratings.get(league.rated(two, against=one))
-            if first is not None and second is not None and abs(direct.elo) <= limit:
-                gap = first - second
-                own = {"direct": abs(direct.elo), "told": math.copysign(gap, gap * direct.elo)}
-                rows.append({"by": label, **own})
-    titles = {
-        "direct": "difference of two players by direct games, Elo",
-        "told": "difference by the run's matches, Elo",
-    }
-    x, y = ({"field": key, "type": "quantitative", "title": title} for key, title in titles.items())
-    colour = {
-        "field": "by",
-        "scale": {"domain": list(by), "range": [paint(PALETTE[1]), paint(PALETTE[0])]},
-        "legend": {"title": None, "labelLimit": 300},
-    }
-    ends = [{"direct": 0.0, "told": 0.0}, {"direct": limit, "told": limit}]
-    points = {"mark": {"type": "point", "filled": True}, "encoding": {"color": colour}}
-    even = {"data": {"values": ends}, "mark": {"type": "line", "color": "black"}}
-    spec = {
-        "width": 540,
-        "height": 340,
-        "data": {"values": rows},
-        "encoding": {"x": x, "y": y},
-        "layer": [points, even],
-        "config": CONFIG,
-    }
-    write_chart(spec, file)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="Run directory")
     parser.add_argument("--players", type=int, default=12, help="Ghosts of every age (default 12)")
     parser.add_argument("--matches", type=int, default=2000, help="Matches a pair (default 2000)")
     parser.add_argument("--limit", type=float, default=900.0, help="Largest difference, Elo")
     parser.add_argument("--seed", type=int, default=5, help="Seed of the games (default 5)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="Picture of the first run")
     options = parser.parse_args(arguments)
     for run in options.runs:
         games = play(
@@ -282,8 +219,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = " ".join(f"{name} {value:.3g}" for name, value in figures.items())
         sys.stdout.write(f"{run} {told}\n")
         sys.stdout.flush()
-        if options.plot is not None and run == options.runs[0]:
-            draw(run, games, options.plot, limit=options.limit)
     return 0
 
 

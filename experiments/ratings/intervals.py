@@ -10,14 +10,13 @@ the figure behind "±" is half the 95% interval of the mean over leagues. Each p
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from experiments.harness import markdown, parser_of, say
 from experiments.planted_league.coverage import CHANGES, MATCHES_PER_S, clustered
 from populations.config.run_config import load_config
 from populations.controller.rating_fit import optimism
@@ -237,11 +236,11 @@ def stop_league(target: float, *, rng: np.random.Generator) -> Row:
     state = world.state
     bounds = []
     for row in state.tables.policies.values():
-        weights = state.league.standing_weights(row, state.tables)
+        weights = state.league.standing_weights(row)
         interval = state.ratings(row.population).interval(weights)
         bounds.append((-np.inf if interval is None else interval[1], row))
     _, best = max(bounds, key=lambda entry: entry[0])
-    weights = state.league.standing_weights(best, state.tables)
+    weights = state.league.standing_weights(best)
     assert weights is not None, "a policy with a bound has weights"
     reached = state.reason.startswith("stop.rating")
     skill = world.learner.weights[weights].skill
@@ -272,24 +271,24 @@ def measure(part: str, setting: float | str, *, leagues: int, seed: int) -> dict
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("parts", nargs="+", choices=tuple(PARTS), help="tables to print")
     parser.add_argument("--leagues", type=int, default=100, help="leagues of each setting")
     parser.add_argument("--seed", type=int, default=1, help="seed of all leagues")
     options = parser.parse_args(argv)
-    write = sys.stdout.write
     for part in options.parts:
-        for index, setting in enumerate(PARTS[part][0]):
-            found = measure(part, setting, leagues=options.leagues, seed=options.seed)
-            if not index:
-                write(
-                    f"\n| {part} | leagues | {' | '.join(found)} |\n{'|---' * (2 + len(found))}|\n"
-                )
-            cells = [_cell(name, values) for name, values in found.items()]
-            write(f"| {setting} | {options.leagues} | {' | '.join(cells)} |\n")
-            sys.stdout.flush()
+        say("")
+        for line in markdown(_rows(part, leagues=options.leagues, seed=options.seed)):
+            say(line)
+
+
+def _rows(part: str, *, leagues: int, seed: int) -> Iterator[Sequence[object]]:
+    """Yield the names of a part's figures, and a row for each setting."""
+    for index, setting in enumerate(PARTS[part][0]):
+        found = measure(part, setting, leagues=leagues, seed=seed)
+        if not index:
+            yield part, "leagues", *found
+        yield setting, leagues, *(_cell(name, values) for name, values in found.items())
 
 
 def _cell(name: str, values: FloatArray) -> str:

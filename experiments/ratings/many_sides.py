@@ -10,10 +10,8 @@ matches; more than .95 where a team's members share one result and cannot be tol
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import chain, permutations
 
 import numpy as np
 
@@ -21,10 +19,12 @@ from arena.matches.comparisons import rival_seats
 from arena.matches.seating import make_seats, seat_teams
 from arena.matches.tournament import TournamentResult
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
+from experiments.harness import markdown, parser_of, say
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Z95, Result
-from populations.records.rows import TallyRow
+from populations.records.rows import RunRow, TallyRow
+from populations.records.tables import Tables
 from tools.evaluate.tournament import ratings_of
 
 Teams = tuple[int, int]
@@ -95,7 +95,7 @@ def held(teams: Teams, *, players: int, matches: int, seed: int) -> tuple[bool, 
     shown = ratings_of(TournamentResult(pairs=(), tallies=tuple(played)), players=names)
     (line,) = (line for line in shown if line["player"] == "m1")
     low, high = float(str(line["rating_low"])), float(str(line["rating_high"]))
-    league = League(seats=seats, half_life_matches=1e9)
+    league = League(Tables(run=RunRow(run="")), seats=seats, half_life_matches=1e9)
     for sequence, tally in enumerate(played, start=1):
         league.add_tally(
             TallyRow(sequence=sequence, assignment_id=AssignmentId(1), kind="evaluate", tally=tally)
@@ -122,14 +122,15 @@ def coverage(teams: Teams, *, leagues: int, seed: int = 1) -> tuple[float, float
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--leagues", type=int, default=1000)
     options = parser.parse_args(argv)
-    sys.stdout.write("| | arena evaluate | league |\n|---|---|---|\n")
-    for name, teams in LAYOUTS.items():
-        shares = coverage(teams, leagues=options.leagues)
-        sys.stdout.write(f"| {name} | {shares[0]:.3f} | {shares[1]:.3f} |\n")
-        sys.stdout.flush()
+    measured = (
+        (name, *(f"{share:.3f}" for share in coverage(teams, leagues=options.leagues)))
+        for name, teams in LAYOUTS.items()
+    )
+    for line in markdown(chain([("", "arena evaluate", "league")], measured)):
+        say(line)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ an hour at most on two quiet cores.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -36,7 +35,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from experiments.faults.mutants.__main__ import read_results
+from experiments.harness import add_result, parser_of, read_results, say
 
 SIDES = ("before", "after")
 DECISIONS = ("--days", "7", "--policies", "64", "--events", "100")
@@ -177,22 +176,19 @@ def measure(
                 f"the checkout is at {commits[result['side']][:8]}: choose another file"
             )
     done = {(result["part"], result["round"], result["side"]) for result in results}
-    with out.open("a", encoding="utf8") as file:
-        for part, number, side in turns(parts, rounds=rounds):
-            if (part, number, side) in done:
-                continue
-            sys.stderr.write(f"{part}: round {number + 1}, {side}\n")
-            result = {
-                "part": part,
-                "round": number,
-                "side": side,
-                "commit": commits[side],
-                "figures": ways[part](checkouts[side], number),
-            }
-            # A new line before it, because a kill may have cut the last one short.
-            file.write(f"\n{json.dumps(result)}")
-            file.flush()
-            results.append(result)
+    for part, number, side in turns(parts, rounds=rounds):
+        if (part, number, side) in done:
+            continue
+        sys.stderr.write(f"{part}: round {number + 1}, {side}\n")
+        result = {
+            "part": part,
+            "round": number,
+            "side": side,
+            "commit": commits[side],
+            "figures": ways[part](checkouts[side], number),
+        }
+        add_result(out, result)
+        results.append(result)
     return results
 
 
@@ -241,9 +237,7 @@ def _short(value: float | None) -> str:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure what the arguments say, and print the comparison."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("before", type=Path, help="root of a checkout")
     parser.add_argument("after", type=Path, nargs="?", default=Path(), help="default: this one")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="parts")
@@ -269,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     lines = list(compared(results))
     if options.json:
         commits = {result["side"]: result["commit"] for result in results}
-        sys.stdout.write(json.dumps({"schema": 1, "commits": commits, "figures": lines}) + "\n")
+        say({"schema": 1, "commits": commits, "figures": lines})
     else:
         sys.stdout.writelines(f"{line}\n" for line in table(lines))
 

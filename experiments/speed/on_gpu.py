@@ -30,12 +30,12 @@ from pathlib import Path
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.experience import Rollout, Sequences
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.learning.ppo import Ppo
+from arena.spaces import ActionLayout, ObservationLayout
 from experiments.commands import COMMAND, arena, match_counts
+from experiments.harness import add_result, parser_of, say
 from experiments.speed.cohort import Cohort, CohortSettings, Mode, Precision, captured
 from tools.bench.learner import LearnerWork
 from tools.bench.subject import load_subject
@@ -535,7 +535,7 @@ PARTS: dict[str, Callable[[Where], Iterator[Line]]] = {
 
 def main(argv: list[str] | None = None) -> None:
     """Measure the parts, each in a process of its own."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help="default: all")
     parser.add_argument("--out", type=Path, required=True, help="file that lines are added to")
     parser.add_argument("--device", default="cuda")
@@ -569,10 +569,8 @@ def _measure(name: str, options: argparse.Namespace) -> None:
 
 
 def _write(out: Path, line: Line) -> None:
-    with out.open("a") as file:
-        file.write(json.dumps(line) + "\n")
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
+    add_result(out, line)
+    say(line)
 
 
 if __name__ == "__main__":

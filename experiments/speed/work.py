@@ -23,7 +23,6 @@ leagues and what counts as the work of one as they are.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 import statistics
@@ -43,6 +42,7 @@ import populations
 from arena.types import LearnerId
 from arena.wire.codec import decode, encode
 from arena.wire.messages import Header, Heartbeat, Message
+from experiments.harness import say
 from experiments.planted_league.week import DAY, Size, make_long_league
 from populations.controller.machine import handle
 from populations.controller.state.commands import ExploreHyperparameters, SendMessage
@@ -56,7 +56,7 @@ from populations.controller.state.events import (
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.records.aggregates import Row
-from populations.records.tables import Tables
+from populations.records.tables import Table, Tables
 from populations.simulation.world import World, start
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
@@ -203,7 +203,7 @@ def _message(event: Event) -> Message | None:
 def all_rows(tables: Tables) -> list[Row]:
     """Return all rows of a league."""
     kept = [getattr(tables, one.name) for one in fields(tables)]
-    return [tables.run, *(row for rows in kept if isinstance(rows, dict) for row in rows.values())]
+    return [tables.run, *(row for rows in kept if isinstance(rows, Table) for row in rows.values())]
 
 
 def _beat(world: World) -> None:
@@ -239,7 +239,7 @@ def figures(leagues: Mapping[str, tuple[int, Size]] = LEAGUES) -> dict[str, int]
 
 def main() -> None:
     """Count, and print."""
-    sys.stdout.write(json.dumps(figures()) + "\n")
+    say(figures())
 
 
 if __name__ == "__main__":

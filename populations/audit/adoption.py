@@ -14,7 +14,7 @@ Tests: `tests/faults/test_repair.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -28,11 +28,14 @@ from arena.types import (
     MAX_AGENT_STEPS,
     AssignmentId,
     Digest,
+    Hyperparameters,
     PolicyId,
+    Value,
     ghost_id,
     trainee_entrant,
 )
 from populations.audit.survey import Survey
+from populations.choices import kinds
 from populations.records.aggregates import Row
 from populations.records.rows import CheckpointRow, GenerationRow, GhostRow, Json, PolicyRow
 from populations.records.tables import Tables
@@ -71,7 +74,7 @@ def adopt(tables: Tables, found: Survey, *, since_s: float) -> Adoption:
         found: Content of the store.
         since_s: Seconds since the backup.
     """
-    # What a policy may have trained since: no more than ten times as fast as any did before.
+    # A policy may have trained on since, at most ten times as fast as any did before.
     speed = max((row.speed for row in tables.policies.values()), default=0.0)
     per_s = MAX_SPEED_UP * speed if speed > 0.0 else MAX_PER_S
     most = int(min(per_s * (max(since_s, 0.0) + SLACK_S), MAX_AGENT_STEPS))
@@ -83,7 +86,7 @@ def adopt(tables: Tables, found: Survey, *, since_s: float) -> Adoption:
         if not ghost.linked and ghost.key in found.ghosts:
             # It was linked after the backup.
             adoption.ghosts[ghost.key] = replace(ghost, linked=True)
-    # After all policies and ghosts, whose new rows say what is needed.
+    # Removed rows are forgotten after all policies and ghosts, whose new rows say what is needed.
     adoption.forget_removed()
     for assignment in tables.assignments.values():
         # Its decision is of the backup's time, and may have been carried out since.
@@ -144,7 +147,7 @@ class Adoption:
         """Let a policy continue from its newest checkpoint, and record its ghosts."""
         new = self._believable(policy)
         for _, manifest in new:
-            # Oldest first, so that a parent has its row before its child asks for it.
+            # The oldest is first, so that a parent has its row before its child asks for it.
             self._record(policy, manifest, state="present")
         after = policy if not new else self._advance(policy, *new[-1], num_new=len(new))
         for key, manifest in self.found.ghosts.items():
@@ -189,11 +192,11 @@ class Adoption:
                 and key not in self.tables.checkpoints
                 # Counters never fall, so a lower one is no continuation of what the journal knows.
                 and all(new >= old for new, old in zip(counters, before, strict=True))
-                # Without a checkpoint, equal counters are news, too: the first one is made at 0
+                # Equal counters are news, too, without a checkpoint: the first one is made at 0
                 # steps.
                 and (counters > before or policy.checkpoint is None)
-                # Assignments need all of the policy's names, and no others.
-                and manifest.hyperparameters.keys() == policy.hyperparameters.keys()
+                # Assignments need all of the policy's names, of their kinds, and no others.
+                and kinds(manifest.hyperparameters) == kinds(policy.hyperparameters)
             ):
                 yield key, manifest
 
@@ -237,7 +240,8 @@ class Adoption:
         return (
             # A ghost's id is its policy and step: a second one would replace the first.
             player not in known
-            # Above the policy's counters it is of a checkpoint that was lost or does not verify.
+            # A manifest above the policy's counters is of a checkpoint that was lost or does not
+            # verify.
             and manifest.agent_steps <= policy.agent_steps
             and manifest.generation <= policy.generation
         )
@@ -304,7 +308,7 @@ class Adoption:
             # A manifest names its parent's checkpoint, a row its parent's weights.
             if row.digest == manifest.parent:
                 return row.weights_digest
-        # Within a generation a policy only goes on from its own weights, so those are ancestors.
+        # A policy only goes on from its own weights within a generation, so those are ancestors.
         if manifest.generation != policy.generation or policy.checkpoint is None:
             return None
         current = self.tables.checkpoints.get(policy.checkpoint)
@@ -332,11 +336,10 @@ def _age(manifest: Manifest) -> tuple[int, int, int]:
     return (manifest.generation, manifest.agent_steps, manifest.learner_updates)
 
 
-def _like(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Restore integers: a manifest holds 4.0 where the journal holds 4."""
+def _like(before: Hyperparameters, after: Hyperparameters) -> dict[str, Value]:
+    """Restore integers: a manifest may hold 4.0 where the journal holds 4."""
     return {
-        name: int(after[name]) if isinstance(old, int) else after[name]
-        for name, old in before.items()
+        name: int(value) if type(before[name]) is int else value for name, value in after.items()
     }
 
 
@@ -357,7 +360,7 @@ def _generations(before: PolicyRow, after: PolicyRow, tables: Tables) -> Iterato
             cause="repair",
             parent=None,
             hyperparameters=dict(after.hyperparameters),
-            # No manifest has factors: those of the backup's time go on.
+            # A manifest has no factors: those of the backup's time go on.
             factors=dict(after.factors),
             agent_steps_begin=before.agent_steps,
             agent_steps_end=None if is_last else before.agent_steps,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from operator import attrgetter
 
 from arena.types import Entrant, PolicyId, trainee_entrant
 from arena.wire.messages import Train
+from populations.choices import is_known
 from populations.records.rows import GenerationRow, PolicyRow
 from populations.records.tables import Tables
 from populations.roles import MAIN
@@ -85,7 +85,7 @@ def _problems_of_pending(
 
 def _problems_of_generations(policy: PolicyRow, rows: list[GenerationRow]) -> Iterator[str]:
     numbers = [row.generation for row in rows]
-    # Compared without a list of as many numbers as the policy's row says.
+    # Numbers are compared without a list of as many as the policy's row says.
     is_complete = all(number == index for index, number in enumerate(numbers))
     if len(numbers) != policy.generation + 1 or not is_complete:
         yield f"it is in generation {policy.generation}, but those recorded are {numbers}"
@@ -109,5 +109,5 @@ def _problems_of_generations(policy: PolicyRow, rows: list[GenerationRow]) -> It
         yield f"{last.entrant} is recorded with other hyperparameters than are in use"
     for row in rows:
         for name, value in (*row.hyperparameters.items(), *row.factors.items()):
-            if not math.isfinite(value):
+            if not is_known(value):
                 yield f"{row.entrant}: {name} is {value}"

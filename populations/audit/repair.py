@@ -93,7 +93,8 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
         run_file = RunFile.load(run_dir / RUN_FILE)
         now = utc or datetime.now(UTC).isoformat(timespec="milliseconds")
         path = run_dir / JOURNAL
-        # First: all that follows writes; single rows that are mended lose nothing.
+        # The loss is found first, because all that follows writes; single rows that are mended lose
+        # nothing.
         loss = _loss(run_dir)
         damage, num_mended = _damage_left(path, other=run_dir / BACKUP, run_file=run_file, utc=now)
         if damage is not None:
@@ -173,7 +174,8 @@ def _damage(path: Path) -> str | None:
 def _read_all(path: Path) -> Tables:
     with JournalReader(path) as reader:
         reader.integrity_check()
-        # What has left the journal is none of its rows, and a lost file no reason to replace it.
+        # Rows that have left the journal are none of its own, and a lost file is no reason to
+        # replace it.
         left = _left(reader)
         for _ in reader.all_assignments(after=left.assignments):
             continue
@@ -196,12 +198,13 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
         with storage_errors(path):
             _remove(temporary)
             before = _copy_of_backup(run_dir, temporary, run_file, damage=damage, utc=utc)
-            # Before the damaged journal is renamed: it may know more than the backup.
+            # Counters are read before the damaged journal is renamed, as it may know more than the
+            # backup.
             counters = _counters(run_dir)
             aside = f"{JOURNAL}-corrupt-{re.sub('[^0-9TZ]', '', utc.replace('+00:00', 'Z'))}"
             with Journal.open(temporary) as journal:
                 failpoint("repair.copied")
-                # Committed before `_recover`, whose sweep removes unrecorded checkpoints.
+                # Rows are committed before `_recover`, whose sweep removes unrecorded checkpoints.
                 rows, lost = _restored_rows(
                     run_dir,
                     run_file,
@@ -251,7 +254,7 @@ def _copy_of_backup(
             raise JournalCorrupt(f"there is no {backup}")
         roll_back(backup)
         with storage_errors(backup):
-            # At rest a backup is one file without a WAL.
+            # A backup at rest is one file without a WAL.
             shutil.copyfile(backup, target)
         left, _ = _damage_left(target, other=run_dir / JOURNAL, run_file=run_file, utc=utc)
         if left is not None:
@@ -291,9 +294,10 @@ def _restored_rows(
         reason=RESTORED,
         # It may have changed since the backup.
         configuration=content_digest(run_dir / RUN_FILE),
-        # Above every epoch that learners of the lost time may still hold.
+        # The epoch is above every one that learners of the lost time may still hold.
         epoch=max(run.epoch, epoch),
-        # After the highest known number, so that a late result of the lost time fits nothing.
+        # Numbers go on after the highest known one, so that a late result of the lost time fits
+        # nothing.
         next_assignment=max(run.next_assignment + lost, following),
         agent_steps=run.agent_steps + adoption.agent_steps,
     )
@@ -339,7 +343,7 @@ def _event_rows(notes: Sequence[Note], tables: Tables, *, utc: str) -> list[Even
 
 
 def _recover(run_dir: Path, journal: Journal, *, utc: str) -> None:
-    # Committed first: `recover` decides by the rows that the journal has then.
+    # Rows are committed first: `recover` decides by those that the journal has then.
     if restored := _restored(run_dir, journal.load(), utc=utc):
         journal.commit(restored)
     rows = recover(run_dir, journal.load(), utc=utc, thorough=True)
@@ -367,7 +371,7 @@ def _restored(run_dir: Path, tables: Tables, *, utc: str) -> list[Row]:
     for policy in tables.policies.values():
         last = tables.checkpoints.get(policy.checkpoint or "")
         own = [row for row in present if row.policy == policy.policy]
-        # Without one it stays in quarantine: no checkpoint would mean random weights.
+        # A policy without one stays in quarantine: no checkpoint would mean random weights.
         if policy.state == "quarantined" and last is not None and last.state == "corrupt" and own:
             newest = max(own, key=newest_last)
             policies.append(replace(policy, state="active", checkpoint=newest.key))
@@ -393,7 +397,7 @@ def _counters(run_dir: Path) -> Counters:
         contextlib.closing(connect_reader(run_dir / JOURNAL)) as connection,
     ):
         query = "SELECT assignments_finished, next_assignment, epoch FROM run"
-        # No row, if that is what is lost.
+        # The run's row is not there if that is what is lost.
         found += connection.execute(query)
     finished, following, epoch = (
         max(map(believable, column)) for column in zip(*found, strict=True)

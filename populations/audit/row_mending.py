@@ -28,16 +28,16 @@ from populations.records.tables import (
     RATINGS,
     RECORDS,
     TABLES,
-    Table,
+    SqlTable,
 )
 from populations.storage.database import connect_reader, storage_errors
 from populations.storage.journal import Journal
 from populations.storage.loading import last_archive, split_rows
 
-SUMS: tuple[Table[Any], ...] = (RECORDS, PAIRS)
+SUMS: tuple[SqlTable[Any], ...] = (RECORDS, PAIRS)
 MENDED = "rows_mended"
 
-Rowids = Mapping[Table[Any], Sequence[int]]
+Rowids = Mapping[SqlTable[Any], Sequence[int]]
 
 
 class _Lost(Exception):
@@ -92,8 +92,8 @@ def _find(path: Path, backup: Path) -> tuple[Rowids, list[Row], dict[str, Json]]
         Rows to remove, damaged ones and all sums if one of them is; the backup's details that stand
         for some of them; the number of damaged ones by table. None: some cannot be mended.
     """
-    rowids: dict[Table[Any], Sequence[int]] = {}
-    sums: dict[Table[Any], Sequence[int]] = {}
+    rowids: dict[SqlTable[Any], Sequence[int]] = {}
+    sums: dict[SqlTable[Any], Sequence[int]] = {}
     details: list[Row] = []
     with storage_errors(path), contextlib.closing(connect_reader(path)) as connection:
         for table in TABLES:
@@ -122,7 +122,7 @@ def _find(path: Path, backup: Path) -> tuple[Rowids, list[Row], dict[str, Json]]
     return rowids, details, data
 
 
-def _of_backup(backup: Path, table: Table[Any]) -> Mapping[int, Any]:
+def _of_backup(backup: Path, table: SqlTable[Any]) -> Mapping[int, Any]:
     try:
         with storage_errors(backup), contextlib.closing(connect_reader(backup)) as connection:
             return split_rows(connection, table)[0]
@@ -131,7 +131,7 @@ def _of_backup(backup: Path, table: Table[Any]) -> Mapping[int, Any]:
 
 
 def _is_final(row: object) -> bool:
-    # What was open at the backup may have ended since.
+    # An assignment that was open at the backup may have ended since.
     return not isinstance(row, AssignmentRow) or row.status != "queued"
 
 
@@ -159,12 +159,12 @@ def _sums(journal: Journal, run_file: RunFile) -> Iterator[Row]:
 
 
 def _fit(journal: Journal, run_file: RunFile) -> list[Row]:
-    # Here: no other repair needs what a fit imports.
+    # The import is here because no other repair needs what a fit imports.
     from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 
     tables = journal.load()
     setup = learner_setup(run_file, root=Path())
-    league = League.fold(
+    league = League(
         tables,
         seats=setup.seats,
         half_life_matches=run_file.config.payoffs.half_life_matches,

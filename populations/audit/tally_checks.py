@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,8 +20,8 @@ from arena.types import AssignmentId, Seat, Tally
 from populations.config.run_file import RunFile, learner_setup
 from populations.league.league import League
 from populations.league.merging import MERGED, Merge, apply_merge
-from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
-from populations.records.rows import TallyRow
+from populations.records.aggregates import PairRow, RecordRow
+from populations.records.rows import RunRow, TallyRow
 from populations.records.tables import Tables
 
 
@@ -51,7 +50,7 @@ class TallyChecks:
         has_gap = False
         for row in tallies:
             self.num_tallies += 1
-            # Said once: after one gap no later sequence fits its place.
+            # A gap is reported once: after it no later sequence fits its place.
             if row.sequence != self.num_tallies and not has_gap:
                 has_gap = True
                 self.faults.append("tallies: sequence numbers have gaps")
@@ -101,10 +100,10 @@ def check_tallies(
             found += differences(tables, folded)
         except ValueError as error:
             found.append(f"event {MERGED}: {error}")
-    # What no fold has read.
+    # Read what no fold has read.
     for _ in sound:
         continue
-    # Only now: `checks` filled itself while the tallies were read.
+    # Faults are complete only now: `checks` filled itself while the tallies were read.
     return [*checks.faults, *_check_assignments(checks.played, matches_of), *found]
 
 
@@ -149,35 +148,13 @@ def _numbers(tally: Tally, seats: tuple[Seat, ...] | None) -> Mapping[tuple[int,
         compared = comparisons(seats, entrants=tally.entrants)
         return {one.names: one.number for one in compared}
     if seats is None and tally.matches > 0:
-        # Without a run file nobody knows the sides.
+        # Nobody knows the sides without a run file.
         return {names: max(number, 1) for names, number in numbers_of(tally).items()}
     return {(pair.first, pair.second): 1 for pair in tally.pairs}
 
 
 Aggregate = RecordRow | PairRow
 KeyT = TypeVar("KeyT", bound=tuple[object, ...])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aggregates:
-    """Aggregates of tallies, each row in the order of its first tally."""
-
-    records: dict[RecordKey, RecordRow] = field(default_factory=dict)
-    pairs: dict[PairKey, PairRow] = field(default_factory=dict)
-
-    def put(self, row: RecordRow | PairRow) -> None:
-        """Add or replace a row."""
-        if isinstance(row, RecordRow):
-            self.records[row.key] = row
-        else:
-            self.pairs[row.key] = row
-
-    def delete(self, row: RecordRow | PairRow) -> None:
-        """Remove a row."""
-        if isinstance(row, RecordRow):
-            del self.records[row.key]
-        else:
-            del self.pairs[row.key]
 
 
 def refold(
@@ -188,7 +165,7 @@ def refold(
     mixes_teammates: bool = False,
     repeats_games: bool = False,
     merges: Iterable[Merge] = (),
-) -> Aggregates:
+) -> Tables:
     """Fold tallies, in order of commit, from nothing.
 
     Args:
@@ -199,41 +176,34 @@ def refold(
         repeats_games: As `League` has it.
         merges: Merges between them, in order of commit.
 
+    Returns:
+        Tables of records and pairs alone, each row in the order of its first tally.
+
     Raises:
         ValueError: If a merge is about players without results.
     """
     league = League(
+        Tables(run=RunRow(run="")),
         seats=seats,
         half_life_matches=half_life_matches,
         mixes_teammates=mixes_teammates,
         repeats_games=repeats_games,
     )
-    folded = Aggregates()
-    # Not all in memory: a month has many.
+    # Tallies are not all held in memory, as a month has many.
     waiting = iter(merges)
     merge = next(waiting, None)
     for tally in tallies:
         while merge is not None and merge.num_tallies < tally.sequence:
-            _merge(league, merge, folded)
+            apply_merge(league, merge)
             merge = next(waiting, None)
-        # Each row is the sum so far, so the last one of a key is the fold of all its tallies.
-        for row in league.add_tally(tally):
-            folded.put(row)
+        league.add_tally(tally)
     while merge is not None:
-        _merge(league, merge, folded)
+        apply_merge(league, merge)
         merge = next(waiting, None)
-    return folded
+    return league.tables
 
 
-def _merge(league: League, merge: Merge, folded: Aggregates) -> None:
-    kept, gone = apply_merge(league, merge)
-    for row in gone:
-        folded.delete(row)
-    for row in kept:
-        folded.put(row)
-
-
-def differences(tables: Tables, folded: Aggregates) -> Iterator[str]:
+def differences(tables: Tables, folded: Tables) -> Iterator[str]:
     """Describe how each kept row differs from the fold of its tallies."""
     yield from _differences("record", tables.records, folded.records)
     yield from _differences("pair", tables.pairs, folded.pairs)
@@ -242,7 +212,7 @@ def differences(tables: Tables, folded: Aggregates) -> Iterator[str]:
 def _differences(
     name: str, kept: Mapping[KeyT, Aggregate], added_up: Mapping[KeyT, Aggregate]
 ) -> Iterator[str]:
-    # Not a union of sets, which would lose the order of the tallies.
+    # A union of sets would lose the order of the tallies.
     for key in dict.fromkeys((*added_up, *kept)):
         text = f"{name} {' '.join(str(part) for part in key)}"
         row, expected = kept.get(key), added_up.get(key)

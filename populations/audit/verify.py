@@ -7,7 +7,6 @@ next resume repairs.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from arena.wire.messages import Train
 from populations.audit.adoption import ADOPTED
 from populations.audit.evolution_checks import begins_anew, check_evolution
 from populations.audit.tally_checks import check_tallies
+from populations.choices import is_known, kinds
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.errors import StorageError
 from populations.league.merging import merges
@@ -103,8 +103,8 @@ class Sums:
             before, after = row.data.get("agent_steps_before"), row.data.get("agent_steps")
             if row.kind == ADOPTED and isinstance(before, int) and isinstance(after, int):
                 self.adopted[PolicyId(row.subject)] += after - before
-            for gone in removed_checkpoints([row]):
-                self.removed[gone.assignment_id, gone.policy] = gone.agent_steps
+            for policy, agent_steps, assignment_id, _ in removed_checkpoints([row]):
+                self.removed[assignment_id, policy] = agent_steps
             self.generations.update(removed_generations([row]))
 
     def add_assignments(
@@ -249,7 +249,7 @@ def _check_policies(tables: Tables, sums: Sums) -> Iterator[str]:
     trained = sums.trained + sums.adopted
     for policy in tables.policies.values():
         for name, value in policy.hyperparameters.items():
-            if not math.isfinite(value):
+            if not is_known(value):
                 yield f"{policy.policy}: {name} is {value}"
         if policy.agent_steps != trained[policy.policy]:
             yield (
@@ -338,7 +338,7 @@ def _check_checkpoints(run_dir: Path, tables: Tables, setup: LearnerSetup | None
     for row in tables.checkpoints.values():
         # The others may be gone: retention or a repair has taken them.
         if row.state == "present":
-            yield from _compare(run_dir, row, setup, without=frozenset())
+            yield from _compare(run_dir, row, tables, setup, without=frozenset())
 
 
 def _check_ghosts(run_dir: Path, tables: Tables, setup: LearnerSetup | None) -> Iterator[str]:
@@ -355,7 +355,7 @@ def _check_ghosts(run_dir: Path, tables: Tables, setup: LearnerSetup | None) -> 
         elif source.weights_digest != row.weights_digest:
             yield f"{row.player}: its weights are not those of {row.checkpoint}"
         if row.linked and row.is_present:
-            yield from _compare(run_dir, row, setup, without=frozenset({OPTIMIZER}))
+            yield from _compare(run_dir, row, tables, setup, without=frozenset({OPTIMIZER}))
 
 
 def _check_games(tables: Tables, seats: tuple[Seat, ...]) -> Iterator[str]:
@@ -376,6 +376,7 @@ def _check_games(tables: Tables, seats: tuple[Seat, ...]) -> Iterator[str]:
 def _compare(
     run_dir: Path,
     row: CheckpointRow | GhostRow,
+    tables: Tables,
     setup: LearnerSetup | None,
     *,
     without: frozenset[str],
@@ -397,6 +398,15 @@ def _compare(
         says, recorded = getattr(manifest, name), getattr(row, name)
         if says != recorded:
             yield f"{row.key}: {name} is {says}, but {recorded} was recorded"
+    policy = tables.policies.get(row.policy)
+    known = {} if policy is None else kinds(policy.hyperparameters)
+    for name, kind in kinds(manifest.hyperparameters).items():
+        if known.get(name, kind) != kind:
+            value = manifest.hyperparameters[name]
+            yield (
+                f"{row.key}: hyperparameters.{name} must be {known[name].__name__}, as that of "
+                f"{row.policy}, got {value!r}"
+            )
 
 
 def _facts(row: CheckpointRow | GhostRow) -> list[str]:

@@ -12,12 +12,12 @@ from arena.learning.hyperparameters import (
     make_settings,
 )
 from arena.types import Hyperparameters
-from populations.choices import Categories, code_of
+from populations.choices import Categories
 from populations.config.sections import PopulationConfig
 from populations.core import SearchSpace
 from populations.faults import named
 from populations.pbt.kinds import ORDERED_ONLY
-from populations.search_space import Choices, parse_search_space, validate_search_space
+from populations.search_space import Dimension, validate_search_space
 
 MAX_UNORDERED = 2
 """Choices without an order that are the ends of a scale all the same."""
@@ -30,6 +30,7 @@ def check_space(
     space: SearchSpace,
     *,
     start: Hyperparameters,
+    explore: str,
     launch_directory: str,
     key: str,
 ) -> tuple[str, ...]:
@@ -41,25 +42,41 @@ def check_space(
         settings: Settings of the algorithm, checked and complete; empty if they are at fault.
         space: Search space.
         start: Start values of the hyperparameters.
+        explore: Rule of exploring.
         launch_directory: Directory in which a user's algorithm is looked for first.
         key: Name of the population in errors (``populations.player``).
 
     Returns:
-        Settings of the algorithm that are in the search space.
+        Settings of the algorithm that PBT may change.
 
     Raises:
         ConfigError: Names the entry, the rule and the value.
     """
     path = f"{key}.search_space"
     known = changeable_settings(population.algorithm, launch_directory=launch_directory)
-    changeable = [name for name in known if name not in model.model_fields]
-    validate_search_space(space, names=(*model.model_fields, *changeable), start=start, key=path)
-    of_settings = {name: entry for name, entry in space.items() if name in changeable}
-    of_model = {name: entry for name, entry in space.items() if name not in changeable}
-    _check_choices(model, of_model, key=path)
-    _check_bounds(model, of_model, start=start, key=path)
-    _check_settings(population, settings, of_settings, launch_directory=launch_directory, key=key)
-    return tuple(of_settings)
+    changeable = tuple(name for name in known if name not in model.model_fields)
+    # A setting's own value says whether it is an integer.
+    numbers = {
+        name: value
+        for name, value in settings.items()
+        if name in changeable and isinstance(value, int | float)
+    }
+    dimensions = validate_search_space(
+        space,
+        names=(*model.model_fields, *changeable),
+        start={**numbers, **start},
+        key=path,
+    )
+    _check_explore(explore, dimensions, key=path)
+    for name, dimension in dimensions.items():
+        if name not in changeable:
+            _check_kind(model, name, dimension, entry=space[name], key=path)
+            _check_bounds(model, name, dimension, start=start, key=path)
+        elif settings:
+            _check_setting(
+                population, settings, name, dimension, launch_directory=launch_directory, key=key
+            )
+    return changeable
 
 
 def check_booleans(model: type[Model], hyperparameters: Mapping[str, object], *, key: str) -> None:
@@ -73,105 +90,75 @@ def check_booleans(model: type[Model], hyperparameters: Mapping[str, object], *,
             raise ConfigError(f"{key}.{name}: must be a number, got {value!r}")
 
 
-def _check_choices(model: type[Model], space: SearchSpace, *, key: str) -> None:
-    """Refuse choices of another kind than the hyperparameter.
-
-    Args:
-        model: Type of the algorithm's hyperparameters.
-        space: Entries of the search space for them.
-        key: Name of the search space in errors (``populations.player.search_space``).
-
-    Raises:
-        ConfigError: Names the entry, the rule and the value.
-    """
-    for name, dimension in parse_search_space(space, start={}, key=key).items():
-        is_boolean = model.model_fields[name].annotation is bool
-        are_booleans = isinstance(dimension, Categories) and isinstance(dimension.names[0], bool)
-        entry = dict(space[name])
-        if is_boolean and not are_booleans:
-            raise ConfigError(f"{key}.{name}: must be {{choices: [false, true]}}, got {entry!r}")
-        if isinstance(dimension, Categories) and not is_boolean:
-            raise ConfigError(
-                f"{key}.{name}: must be {{low, high}} or choices of numbers, as the hyperparameter "
-                f"is a number, got {entry!r}"
-            )
+def _check_kind(
+    model: type[Model],
+    name: str,
+    dimension: Dimension,
+    *,
+    entry: Mapping[str, object],
+    key: str,
+) -> None:
+    """Refuse choices of another kind than the hyperparameter."""
+    is_boolean = model.model_fields[name].annotation is bool
+    is_categorical = isinstance(dimension, Categories)
+    if is_boolean and not (is_categorical and isinstance(dimension.extremes[0], bool)):
+        raise ConfigError(f"{key}.{name}: must be {{choices: [false, true]}}, got {dict(entry)!r}")
+    if is_categorical and not is_boolean:
+        raise ConfigError(
+            f"{key}.{name}: must be {{low, high}} or choices of numbers, as the hyperparameter "
+            f"is a number, got {dict(entry)!r}"
+        )
 
 
-def _check_settings(
+def _check_bounds(
+    model: type[Model], name: str, dimension: Dimension, *, start: Hyperparameters, key: str
+) -> None:
+    """Check that PBT can draw nothing that the algorithm would refuse."""
+    for value in dimension.extremes:
+        try:
+            coerce_hyperparameters(model, {**start, name: value})
+        except ConfigError as error:
+            raise ConfigError(f"{key}.{name} allows {value!r}, but {error}") from error
+
+
+def _check_setting(
     population: PopulationConfig,
     settings: Mapping[str, object],
-    space: SearchSpace,
+    name: str,
+    dimension: Dimension,
     *,
     launch_directory: str,
     key: str,
 ) -> None:
-    """Check entries of a search space that are about settings of the algorithm.
-
-    Args:
-        population: Population as written.
-        settings: Its settings, checked and complete; empty if they are at fault.
-        space: Entries of the search space for settings.
-        launch_directory: Directory in which a user's algorithm is looked for first.
-        key: Name of the population in errors (``populations.player``).
-
-    Raises:
-        ConfigError: Names the entry, the rule and the value.
-    """
-    # A setting's own value says whether it is an integer.
-    numbers = {name: value for name, value in settings.items() if isinstance(value, int | float)}
-    dimensions = parse_search_space(space, start=numbers, key=f"{key}.search_space")
-    for name, dimension in dimensions.items() if settings else ():
-        values: tuple[object, ...]
-        if isinstance(dimension, Categories):
-            values = dimension.names
-        elif isinstance(dimension, Choices):
-            values = dimension.choices
-        else:
-            values = (dimension.fit(dimension.low), dimension.fit(dimension.high))
-        for value in values:
-            # Quoted with the search space: the setting itself is valid.
-            with named(f"{key}.search_space.{name} allows {value!r}, but {key}"):
-                make_settings(
-                    population.algorithm,
-                    {**settings, name: value},
-                    launch_directory=launch_directory,
-                )
-        start = settings[name]
-        if start is not None and code_of(start, space[name]) is None:
-            raise ConfigError(
-                f"{key}.algorithm_settings.{name}: must be one of the choices of its search space, "
-                f"{list(values)!r}, got {start!r}"
+    """Check that a setting of the algorithm may have all values that PBT can draw."""
+    values = [dimension.fit(value) for value in dimension.extremes]
+    for value in values:
+        # The error is quoted with the search space: the setting itself is valid.
+        with named(f"{key}.search_space.{name} allows {value!r}, but {key}"):
+            make_settings(
+                population.algorithm,
+                {**settings, name: value},
+                launch_directory=launch_directory,
             )
+    start = settings[name]
+    is_allowed = isinstance(start, int | float) and not isinstance(start, bool)
+    if isinstance(dimension, Categories):
+        is_allowed = start in dimension.choices
+    if start is not None and not is_allowed:
+        raise ConfigError(
+            f"{key}.algorithm_settings.{name}: must be one of the choices of its search space, "
+            f"{values!r}, got {start!r}"
+        )
 
 
-def check_explore(population: PopulationConfig, *, key: str) -> None:
-    """Refuse choices that the population's rule of exploring cannot tell apart.
-
-    Raises:
-        ConfigError: Names the rule and the entry.
-    """
-    explore = population.pbt.explore if population.pbt is not None else ""
+def _check_explore(explore: str, dimensions: Mapping[str, Dimension], *, key: str) -> None:
+    """Refuse choices that the population's rule of exploring cannot tell apart."""
     if explore not in ORDERED_ONLY:
         return
-    for name, dimension in parse_search_space(population.search_space, start={}).items():
-        if isinstance(dimension, Categories) and len(dimension.names) > MAX_UNORDERED:
+    for name, dimension in dimensions.items():
+        if isinstance(dimension, Categories) and len(dimension.choices) > MAX_UNORDERED:
             raise ConfigError(
-                f"{key}.search_space.{name}: pbt.explore {explore} takes at most {MAX_UNORDERED} "
+                f"{key}.{name}: pbt.explore {explore} takes at most {MAX_UNORDERED} "
                 f"choices without an order (perturb, resample, tpe, cma_es and random take more), "
-                f"got {list(dimension.names)!r}"
+                f"got {list(dimension.choices)!r}"
             )
-
-
-def _check_bounds(
-    model: type[Model], space: SearchSpace, *, start: Hyperparameters, key: str
-) -> None:
-    """Check that PBT can draw nothing that the algorithm would refuse."""
-    for name, dimension in parse_search_space(space, start=start, key=key).items():
-        values = (
-            dimension.choices if isinstance(dimension, Choices) else (dimension.low, dimension.high)
-        )
-        for value in values:
-            try:
-                coerce_hyperparameters(model, {**start, name: value})
-            except ConfigError as error:
-                raise ConfigError(f"{key}.{name} allows {value!r}, but {error}") from error

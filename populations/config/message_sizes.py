@@ -41,15 +41,15 @@ T = TypeVar("T")
 SURELY_FITS = 256
 """Seats that an assignment may name without a look at its size."""
 
-# Below 1, because some seatings are larger than others.
+# The share is below 1, because some seatings are larger than others.
 FILLED = 0.95
 """Share of a frame that is filled where not all fits."""
 
 MAX_RESULT_BYTES = MAX_FRAME_BYTES // 4 * 3
 """Bytes of a result's tallies: the rest of a frame is for openings, metrics and checkpoints."""
 
-# By the names of the fields and the longest numbers; openings have a bound of their own
-# (`arena.matches.openings.MAX_PER_MESSAGE`).
+# The sizes are those of the names of the fields and the longest numbers; openings have a bound of
+# their own (`arena.matches.openings.MAX_PER_MESSAGE`).
 TALLY_BYTES, PLAYER_BYTES, PAIR_BYTES = 150, 110, 91
 """Most bytes of a tally, of each player's digest and returns in it, and of each result of two."""
 
@@ -123,7 +123,7 @@ def _result_bytes(message: Train | Evaluate, setup: LearnerSetup) -> int:
         tally_bytes(seating.players, setup.training_seats)
         for seating in (*message.opponents, *message.carried)
     ]
-    # Of more seatings than environments a learner leaves some out.
+    # A learner leaves some seatings out if there are more than environments.
     return sum(sorted(sizes)[-setup.num_envs - len(message.carried) :])
 
 
@@ -133,7 +133,7 @@ def tally_bytes(players: Sequence[Player], seats: Sequence[Seat]) -> int:
         seated = list(players)
         num_pairs = min(MAX_SEAT_PAIRS, len(seats) * (len(seats) - 1) // 2)
     else:
-        # By identity: equal players of a message are most often one object.
+        # Players are told apart by identity: equal ones of a message are most often one object.
         different = {(s.population, id(p)): p for s, p in zip(seats, players, strict=True)}
         seated = list(different.values())
         num_pairs = len(seated) * (len(seated) - 1) // 2
@@ -159,7 +159,7 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
         )
     for population in setup.populations:
         message = _largest(setup, population, num_opponents=wanted)
-        # In the largest seating each population has a player of its own.
+        # Each population has a player of its own in the largest seating.
         largest = max(
             (tally_bytes(s.players, setup.training_seats) for s in message.opponents), default=0
         )
@@ -171,7 +171,7 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
             )
         size = len(msgpack_bytes(message))
         fits = int(FILLED * wanted * MAX_FRAME_BYTES / size)
-        # With fits = 0 no number of opponents would help: `fitted` draws the seats of each
+        # No number of opponents would help if fits is 0: `fitted` draws the seats of each
         # assignment.
         if size > MAX_FRAME_BYTES and fits > 0:
             raise ConfigError(
@@ -199,7 +199,7 @@ def _largest(setup: LearnerSetup, population: str, *, num_opponents: int) -> Tra
         # One player for each side: as many names as where each agent has another.
         longest = (ghost(population, 0),)
         casts = [(longest, dict.fromkeys(names, longest))] * num_opponents
-    # In cooperation there are no opponents to send.
+    # There are no opponents to send in cooperation.
     elif not is_cooperation:
         casts = [
             ((trainee,), {name: (ghost(name, index),) for name in names})
@@ -236,6 +236,6 @@ def _num_seats(message: Train | Evaluate) -> int:
 
 
 def _thinned(items: Sequence[T], share: float, rng: np.random.Generator) -> tuple[T, ...]:
-    # Sorted back, so that the rest keeps its order.
+    # Indices are sorted back, so that the rest keeps its order.
     kept = rng.permutation(len(items))[: int(share * len(items))]
     return tuple(items[index] for index in sorted(kept.tolist()))

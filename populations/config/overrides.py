@@ -101,8 +101,8 @@ def overridden(document: object, overrides: Sequence[str], *, notify: Notify) ->
     own = set(_own_algorithms(apply_values(document, values)))
     # A set with an order: each notice once.
     told: dict[str, None] = {}
-    # Renamed apart and applied afterwards: an alias in an override then replaces the real name of
-    # the file, and the other way round.
+    # Names are resolved apart and applied afterwards: an alias in an override then replaces the
+    # real name of the file, and the other way round.
     document = _renamed(document, (), own=own, told=told)
     values = [
         (_renamed_path(path, own=own, told=told), _renamed(value, path, own=own, told=told))
@@ -115,7 +115,7 @@ def overridden(document: object, overrides: Sequence[str], *, notify: Notify) ->
 
 def _own_algorithms(document: object) -> Iterator[str]:
     """Return names of the populations that learn by an algorithm of a user's own."""
-    # Not validated yet, so nothing can be taken for a mapping.
+    # The document is not validated yet, so nothing can be taken for a mapping.
     populations = document.get("populations") if isinstance(document, dict) else None
     for name, population in populations.items() if isinstance(populations, dict) else ():
         if isinstance(population, dict) and population.get("algorithm", "ppo") != "ppo":
@@ -137,7 +137,7 @@ def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None])
     renamed: dict[str, object] = {}
     for key, part in value.items():
         name = _renamed_path((*path, key), own=own, told=told)[-1]
-        # Both names in one mapping: neither is later, so none can win.
+        # Two names of one key in one mapping cannot be ordered: neither is later, so none can win.
         if name in renamed or (name != key and name in value):
             raise ConfigError(
                 f"{'.'.join(path)}: {name} must be there once, got it as "

@@ -10,6 +10,7 @@ from arena.config import Model
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import coerce_hyperparameters
 from arena.types import Hyperparameters
+from populations.choices import number_of
 from populations.config.sections import PopulationConfig, ScheduleEntry, check_component_names
 from populations.core import SearchSpace
 from populations.faults import named
@@ -39,14 +40,14 @@ def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> Pb
         raise ConfigError(
             f"{key}.pbt.exploit must be none where there is a schedule, got {settings.exploit!r}"
         )
-    # What PBT has decided in another run is not decided again.
+    # PBT does not decide again what it has decided in another run.
     return settings.model_copy(update={"exploit": "none"})
 
 
 def merged(general: ModelT, own: ModelT) -> ModelT:
     """Return the general settings, with those that were set in ``own`` in their places."""
     changes: dict[str, object] = {}
-    # Only keys that were written: defaults of the population's section say nothing.
+    # Only keys that were written count: defaults of the population's section say nothing.
     for name in own.model_fields_set:
         value, below = getattr(own, name), getattr(general, name)
         are_sections = isinstance(value, Model) and isinstance(below, Model)
@@ -106,7 +107,7 @@ def resolve_scheduled(
 
     def coerce(name: str, value: float) -> float:
         with named(key):
-            return coerce_hyperparameters(model, {**start, name: value})[name]
+            return number_of(coerce_hyperparameters(model, {**start, name: value})[name])
 
     checked = checked_schedules(schedules, start=start, coerce=coerce, space=space, key=key)
     return {name: schedule.as_written() for name, schedule in checked.items()}

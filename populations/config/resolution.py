@@ -21,9 +21,9 @@ from arena.config import (
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.envs.spaces.critic_input import critic_input
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.planes import convolved_parts
+from arena.spaces import ObservationLayout
 from arena.types import canonical_digest
 from populations.matchmaking.settings import LearningSideTurns, MatchmakingConfig
 from populations.yaml_documents import nearest
@@ -134,7 +134,7 @@ def resolve_outcome(outcome: Outcome, *, pace: Pace | None) -> Outcome:
     """
     if not isinstance(outcome, MarginOutcome) or outcome.margin != "auto" or pace is None:
         return outcome
-    # Without a difference there is no unit for a match that is won outright.
+    # There is no unit for a match that is won outright without a difference.
     if pace.largest_margin <= 0.0:
         raise ConfigError(
             "environment.outcome.margin must be a number: in random play no agent's return was "
@@ -373,7 +373,8 @@ def _common_name(agents: Sequence[str]) -> str:
     pairs = zip(min(agents), max(agents), strict=False)
     prefix = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).lower()
     name = re.sub(r"[^a-z0-9]+", "_", prefix).strip("_")
-    # Without a trailing number, which is an agent's; cut to what POPULATION_NAME allows.
+    # A trailing number is an agent's and is left out; the rest is cut to what POPULATION_NAME
+    # allows.
     return re.sub(r"[_0-9]+$", "", name)[:32]
 
 

@@ -18,7 +18,7 @@ from arena.learning.hyperparameters import (
     with_reward_weights,
 )
 from arena.matches.seating import make_seats
-from populations.config.genes import check_booleans, check_explore, check_space
+from populations.config.genes import check_booleans, check_space
 from populations.config.population_overrides import (
     check_reward_weights,
     resolve_pbt,
@@ -56,6 +56,7 @@ from populations.hyperparameter_schedules import parse_schedules, start_values
 from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
+from populations.pbt.settings import PbtConfig
 from populations.preset_files import preset_names as preset_names
 from populations.thinning.make import make_thinning
 from populations.yaml_documents import nearest
@@ -95,46 +96,28 @@ def resolve_config(
     with faults.gathered():
         matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)
     with faults.gathered():
-        # Made and dropped, as a user's own matchmaker is.
+        # The object is made and dropped, as a user's own matchmaker is.
         make_thinning(config.ghosts.thinning, config.ghosts, launch_directory=launch_directory)
     populations = _resolve_populations(config, spec, faults, launch_directory=launch_directory)
-    # What follows takes agents, sides and policies for what they are.
+    # All that follows takes agents, sides and policies for what they are.
     faults.raise_any()
     _check_together(config, populations, spec, sides=sides)
+    cores = usable_cores() if num_cores is None else num_cores
     resolved = config.model_copy(
         update={
             "environment": environment.model_copy(update={"sides": sides, "outcome": outcome}),
             "matchmaking": matchmaking,
             "populations": populations,
-        }
-    )
-    resolved = resolved.model_copy(
-        update={
-            "populations": {
-                name: population.model_copy(
-                    update={
-                        # Whole sections from here on: run.yaml says of each population all that
-                        # holds for it.
-                        "pbt": resolve_pbt(population, pbt=config.pbt, key=f"populations.{name}")
-                    }
-                )
-                if population.player is None
-                else population
-                for name, population in populations.items()
-            },
             # The default is bounded by the number of policies, so the populations must be there.
-            "learners": _resolve_learners(resolved, num_cores=num_cores),
+            "learners": _resolve_learners(config, populations, num_cores=cores),
         }
     )
-    for name, population in resolved.populations.items():
-        check_explore(population, key=f"populations.{name}")
-    # Last: sizes depend on learners, agents and hyperparameters.
+    # Sizes come last, as they depend on learners, agents and hyperparameters.
     resolved = resolve_sizes(resolved, spec, pace=pace)
     check_rival_envs(resolved.matchmaking, resolved.environment.num_envs)
     check_env_workers(resolved, spec, pace=pace)
-    cores = usable_cores() if num_cores is None else num_cores
     if config.learners is not None:
-        # Who says how many learners there are says how much of the machine they have.
+        # A number of learners that was written says how much of the machine they have.
         cores = 1
     return resolved.model_copy(
         update={"learner_cores": choose_learner_cores(resolved, spec, num_cores=cores, pace=pace)}
@@ -151,7 +134,7 @@ def _resolve_populations(
         assigned = _assign_agents(config.populations, spec)
     populations = {}
     for name, population in assigned.items():
-        # What is about learning stays unsaid where nobody learns.
+        # Settings of learning stay unsaid where nobody learns.
         if population.player is not None:
             populations[name] = population
             continue
@@ -160,6 +143,7 @@ def _resolve_populations(
                 name,
                 population,
                 reward_weights=config.environment.reward_weights,
+                pbt=config.pbt,
                 launch_directory=launch_directory,
             )
     return populations
@@ -250,6 +234,7 @@ def _resolve_population(
     population: PopulationConfig,
     *,
     reward_weights: Mapping[str, float],
+    pbt: PbtConfig,
     launch_directory: str,
 ) -> PopulationConfig:
     key = f"populations.{name}"
@@ -263,13 +248,16 @@ def _resolve_population(
         space = {key: value for key, value in space.items() if key in model.model_fields}
     # Values stay empty where they are at fault; raise_any below lets none of them out.
     settings, schedule, faults = {}, population.schedule, Faults()
-    written = dict[str, bool | int | float | dict[str, object]]()
+    written = dict[str, object]()
     with faults.gathered(), named(key):
         settings = make_settings(
             population.algorithm, population.algorithm_settings, launch_directory=launch_directory
         ).model_dump(mode="json")
     with faults.gathered():
-        # First, so that an unknown component is told as one.
+        # run.yaml says all that holds for a population.
+        pbt = resolve_pbt(population, pbt=pbt, key=key)
+    with faults.gathered():
+        # Weights are checked first, so that an unknown component is reported as one.
         check_reward_weights(population, reward_weights=reward_weights, key=key)
         schedules = parse_schedules(population.hyperparameters, key=f"{key}.hyperparameters")
         with named(key):
@@ -280,8 +268,8 @@ def _resolve_population(
             schedules, model=model, start=start, space=space, population=population, key=key
         )
         genes = check_space(
-            population, model, settings, space, start=start, launch_directory=launch_directory,
-            key=key,
+            population, model, settings, space, start=start, explore=pbt.explore,
+            launch_directory=launch_directory, key=key,
         )  # fmt: skip
         schedule = resolve_schedule(population, model=model, start=start, genes=genes, key=key)
     faults.raise_any()
@@ -291,23 +279,26 @@ def _resolve_population(
             "hyperparameters": written,
             "search_space": space,
             "schedule": schedule,
+            "pbt": pbt,
         }
     )
 
 
-def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict[str, int]:
+def _resolve_learners(
+    config: RunConfig, populations: Mapping[str, PopulationConfig], *, num_cores: int
+) -> int | dict[str, int]:
     learners = config.learners
+    learning = [name for name, population in populations.items() if population.player is None]
     if isinstance(learners, dict):
         for name in learners:
-            if name not in config.populations:
+            if name not in populations:
                 raise ConfigError(
-                    f"learners.{name}: there is no population {name!r}"
-                    f"{nearest(name, config.populations)}"
+                    f"learners.{name}: there is no population {name!r}{nearest(name, populations)}"
                 )
-        idle = [name for name in learners if name not in config.learning]
+        idle = [name for name in learners if name not in learning]
         if idle:
             raise ConfigError(f"learners.{idle[0]}: nobody learns there, a player has its agents")
-        missing = [name for name in config.learning if name not in learners]
+        missing = [name for name in learning if name not in learners]
         if missing:
             raise ConfigError(
                 f"learners must name every population that learns, {missing[0]!r} is missing"
@@ -318,10 +309,9 @@ def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict
     # One learner lives in the controller's own process.
     if config.launcher == "inline":
         return 1
-    cores = usable_cores() if num_cores is None else num_cores
-    sizes = [population.num_policies for population in config.populations.values()]
+    sizes = [population.num_policies for population in populations.values()]
     # Learners wait while their workers step.
-    cores //= max(1, config.environment.num_env_workers)
+    cores = num_cores // max(1, config.environment.num_env_workers)
     # More learners than policies would wait for one to train; rivals that learn take one for two.
     most = max(sizes) if config.matchmaking.rivals == "learning" else sum(sizes)
     return max(1, min(cores, most))
@@ -330,9 +320,10 @@ def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict
 def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> MatchmakingConfig:
     """Check a user's own kind, and say the share of the latest where the user has not."""
     section = config.matchmaking
-    # Made and dropped: a user's class that cannot be had is a fault now and not in the run.
+    # The object is made and dropped: a user's class that cannot be had is a fault now and not in
+    # the run.
     make_matchmaker(section, window=config.ghosts.window, launch_directory=launch_directory)
-    # Also in a resolved configuration, so resolving twice changes nothing.
+    # The test holds in a resolved configuration, too, so resolving twice changes nothing.
     if "latest_ratio" in section.model_fields_set:
         return section
     kind = KINDS.get(section.kind)

@@ -15,7 +15,7 @@ from typing import cast
 
 from pydantic import TypeAdapter
 
-from arena.bot_ids import parse_bot
+from arena.bots.ids import parse_bot
 from arena.environment_spec import EnvironmentSpec
 from arena.learners.versions import Differences, differences, installed
 from arena.rules import shown
@@ -160,13 +160,11 @@ def is_under(key: str, pattern: str) -> bool:
     return fnmatchcase(".".join(key.split(".")[:depth]), pattern)
 
 
-def why_not(key: str, before: object, after: object, *, moves_players: bool = False) -> str | None:
+def why_not(key: str, *, moves_players: bool = False) -> str | None:
     """Return the reason for which a resume cannot change a key; None: it can.
 
     Args:
         key: Dotted path of the value that would be other.
-        before: Value in the run.
-        after: Value that was asked for.
         moves_players: Whether other players of other runs would be named, or in other places.
     """
     if any(is_under(key, f"{section}.initial") for section in ("pbt", "populations.*.pbt")):
@@ -178,12 +176,10 @@ def why_not(key: str, before: object, after: object, *, moves_players: bool = Fa
         return _COPIED
     if moves_players and any(is_under(key, f"{section}.bots") for section in _WITH_BOTS):
         return _KEPT
-    if is_under(key, "populations.*.search_space") and _moves_names(before, after):
-        return "policies have them by their places in the list, so others may only follow"
-    # Below `matchmaking`, which may change.
+    # This key is below `matchmaking`, which may change.
     if is_under(key, "matchmaking.teammates"):
         return _NOT_ANY_MORE["assignment"]
-    # Below `evaluation`, which may change.
+    # This key is below `evaluation`, which may change.
     if is_under(key, "evaluation.kwargs"):
         return _NOT_ANY_MORE["environment"]
     if is_under(key, "evaluation.greedy"):
@@ -194,14 +190,6 @@ def why_not(key: str, before: object, after: object, *, moves_players: bool = Fa
         (reason for pattern, reason in _NOT_ANY_MORE.items() if is_under(key, pattern)),
         "it was fixed when the run was made",
     )
-
-
-def _moves_names(before: object, after: object) -> bool:
-    """Return whether choices by name are not the first ones of a list any more."""
-    if not isinstance(before, list) or not any(isinstance(name, str) for name in before):
-        return False
-    # Without any, the setting is not explored any more, and its number is read no more.
-    return isinstance(after, list) and after[: len(before)] != before
 
 
 HIDDEN = "(not shown)"
@@ -243,7 +231,7 @@ def _program(hook: Json) -> Json:
 
 def named_code(config: RunConfig) -> dict[str, str]:
     """Return all references of a configuration but the environment's own, by their dotted keys."""
-    # Only a reference to code has a colon; names of kinds have none.
+    # References to code have a colon; names of kinds have none.
     return {key: name for key, name in _names(config) if ":" in name}
 
 

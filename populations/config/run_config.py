@@ -185,7 +185,7 @@ class RunConfig(Model):
     def rated_players(self) -> tuple[str, ...]:
         """Return the players from outside that are rated, in at least one population."""
         players = (one.player for one in self.populations.values() if one.player is not None)
-        # Last those that a resume may add to.
+        # Those that a resume may add to come last.
         return tuple(dict.fromkeys((*players, *self.evaluation.bots)))
 
     @property
@@ -390,7 +390,7 @@ def draft_config(
     draft = _read(source, overrides, notify=notify)
     config = draft.model
     if config is None or any(map(_chooses_rules, draft.removed)):
-        # Which settings are read is open as long as the choice of a rule is.
+        # It is open which settings are read as long as the choice of a rule is.
         return draft
     unread = find_unread_settings(
         matchmaking=config.matchmaking,
@@ -453,7 +453,7 @@ def find_unread_settings(
             prefix="ghosts",
             choices=[matchmaker, Choice("ghosts.thinning", THINNINGS, ghosts.thinning)],
         ),
-        # Without populations the environment makes them, with the general rules.
+        # The environment makes the populations if there are none, with the general rules.
         *_unread_of_pbt(pbt, populations or {"": PopulationConfig()}),
     ]
     faults += _unread_of_players(populations)

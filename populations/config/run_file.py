@@ -143,7 +143,7 @@ class RunFile:
         """
         try:
             data = read_regular(path, limit_bytes=MAX_BYTES)
-        # No file is the user's mistake in the path, any other error the disk's.
+        # A missing file is the user's mistake in the path, any other error the disk's.
         except FileNotFoundError as error:
             raise ConfigError(
                 f"{path.parent} is no run directory: it has no {path.name}"
@@ -152,7 +152,8 @@ class RunFile:
             raise StorageError(f"cannot read {path}: {error.strerror}") from error
         content = read_document(data, name=str(path))
         version = content.get("format_version") if isinstance(content, dict) else None
-        # Before validation: a newer file's unknown keys would be told as the user's mistakes.
+        # The version is read before validation, which would report a newer file's unknown keys as
+        # the user's mistakes.
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise ConfigError(
                 f"{path}: format version {version}; this release reads {FORMAT_VERSION}: upgrade "
@@ -292,7 +293,6 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
             network=population.network,
             algorithm=population.algorithm,
             algorithm_settings=population.algorithm_settings,
-            changeable_settings=population.changeable_settings,
             normalizer_warm_up=population.normalizer_warm_up,
         )
         for name, population in config.populations.items()
@@ -305,7 +305,8 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
     )
     return LearnerSetup(
         run=run_file.run,
-        # Absolute, as environments and other code of users may change the working directory.
+        # The path is absolute, as environments and other code of users may change the working
+        # directory.
         root=str(root.absolute()),
         launch_directory=run_file.launch_directory,
         environment=config.environment,
@@ -324,7 +325,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         agent_seats=seats_per_agent(seats) if config.matchmaking.teammates != "same" else (),
         greedy_matches=config.evaluation.greedy,
         success_return=config.stop.success_return,
-        # Of several, the launcher tells each of its learners which one is its own.
+        # The launcher tells each of its learners which one of several devices is its own.
         device=config.devices[0],
         precision=config.precision,
         cores=1 if config.learner_cores == "auto" else config.learner_cores,
@@ -354,12 +355,12 @@ def check_resume(
             and the keys that may.
         ConfigError: If an override is wrong in itself.
     """
-    # Compared as plain data, in which one value has one form.
+    # Configurations are compared as plain data, in which one value has one form.
     before = old.config.model_dump(mode="json")
     is_own = config is None
     if config is None:
         config = validate_config(overridden(before, overrides, notify=notify))
-    # Before resolving, which would choose sizes anew where the file says auto.
+    # Sizes are kept before resolving, which would choose them anew where the file says auto.
     config = with_sizes_of(config, old.config)
     new, changes = _changed(old, before, config)
     moves_players = imported_players(old.config) != imported_players(new)
@@ -367,8 +368,7 @@ def check_resume(
         f"{change.key} is {shown(change.before)} in this run and cannot become "
         f"{shown(change.after)} ({reason})"
         for change in changes
-        if (reason := why_not(change.key, change.before, change.after, moves_players=moves_players))
-        is not None
+        if (reason := why_not(change.key, moves_players=moves_players)) is not None
     ]
     if refused:
         raise ResumeRefused(

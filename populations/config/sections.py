@@ -14,8 +14,7 @@ from arena.config import Model, NetworkConfig, NormalizerWarmUp
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import REWARD_WEIGHT
 from arena.metrics.tracker import TRACKERS
-from arena.types import RANDOM_BOT, PlayerId
-from populations.choices import code_of
+from arena.types import RANDOM_BOT, PlayerId, Value
 from populations.fields import IMPORT_PATH, Count, Seconds, canonical_player, check_kind
 from populations.hyperparameter_schedules import ScheduledValues, start_values
 from populations.matchmaking.external_players import external_player_id
@@ -60,7 +59,7 @@ def check_component_names(
     """
     for name in names:
         component = name.removeprefix(REWARD_WEIGHT)
-        # Without the prefix it is another hyperparameter, and none of this check's.
+        # A name without the prefix is another hyperparameter, and none of this check's.
         if name == component or component in reward_weights:
             continue
         has = f"it has: {', '.join(reward_weights)}" if reward_weights else "it is empty"
@@ -89,7 +88,7 @@ DEFAULT_SEARCH_SPACE: dict[str, SearchRange] = {
 
 
 def _without_nulls(values: object) -> object:
-    # First, so that a null weight in the nested form goes, too.
+    # The nested form is flattened first, so that a null weight in it goes, too.
     values = with_dotted_weights(values)
     if not isinstance(values, dict):
         return values
@@ -111,7 +110,7 @@ class GhostsConfig(WindowRule, Spread):
     """Agent steps of a policy from one ghost to the next."""
 
     keep: int | None = Field(512, ge=16, le=10**6)
-    """Most ghosts of a population; null: all stay. When there are more, a sixteenth goes, but none
+    """Maximum number of ghosts per population; null keeps all. Above it 1/16 are removed, never one
     that something needs."""
 
     @property
@@ -139,9 +138,9 @@ class ScheduleEntry(Model):
     agent_steps: int = Field(ge=0, le=10**15)
     """The policy's count at which they begin."""
 
-    hyperparameters: Annotated[dict[str, int | float], BeforeValidator(with_dotted_weights)] = (
-        Field(default_factory=dict)
-    )
+    hyperparameters: Annotated[
+        dict[str, bool | int | float | str], BeforeValidator(with_dotted_weights)
+    ] = Field(default_factory=dict)
     """Those that differ from the population's start values, or all."""
 
 
@@ -198,31 +197,17 @@ class PopulationConfig(Model):
         return self.size if self.player is None else 0
 
     @property
-    def start_values(self) -> dict[str, int | float]:
+    def start_values(self) -> dict[str, Value]:
         """Return hyperparameters at 0 agent steps, and settings that PBT changes.
-
-        Of a resolved configuration; numbers stand for text.
-        """
-        values = start_values(self.hyperparameters)
-        for name in self.changeable_settings:
-            code = code_of(self.algorithm_settings[name], self.search_space[name])
-            if code is not None:
-                values[name] = code
-        return values
-
-    @property
-    def changeable_settings(self) -> dict[str, tuple[str, ...]]:
-        """Return the settings in the search space, with choices that are text.
 
         Of a resolved configuration, in which no hyperparameter has the name of a setting.
         """
-        found = {}
-        for name, entry in self.search_space.items():
-            if name in self.algorithm_settings:
-                choices = entry.get("choices")
-                listed = choices if isinstance(choices, list | tuple) else ()
-                found[name] = tuple(choice for choice in listed if isinstance(choice, str))
-        return found
+        values = start_values(self.hyperparameters)
+        for name in self.search_space:
+            value = self.algorithm_settings.get(name)
+            if isinstance(value, bool | int | float | str):
+                values[name] = value
+        return values
 
     @property
     def scheduled(self) -> ScheduledValues:

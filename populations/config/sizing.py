@@ -16,9 +16,9 @@ from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.probe.pace import Pace
 from arena.envs.registry import TWINS
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.rollout.calls import rollout_calls
+from arena.spaces import ObservationLayout
 
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
@@ -51,12 +51,12 @@ ROUND_S = 16.0
 CALL_S, DECISION_S = 1e-3, 2e-5
 """Approximate cost to a core of acting and learning, for each call of step and each decision."""
 
-# As many as the default has with four agents at once. More are slower to learn from than they are
-# good for, and take longer than an assignment where steps do.
+# The default has as many with four agents at once. More are slower to learn from than they are good
+# for, and take longer than an assignment where steps do.
 ROLLOUT_DECISIONS = 32_768
 """The most decisions of a rollout."""
 
-# Of large pictures few environments show enough.
+# Few environments show enough of large pictures.
 ROLLOUT_BYTES = 256 << 20
 """The most bytes of observations in a rollout."""
 
@@ -65,7 +65,8 @@ MEMORY_SHARE = 8
 """Divisor of the machine's memory: an eighth is for the environments that learners step and their
 observations in a rollout."""
 
-# Only whole episodes count there, and decisions stand for the seconds, which may decide nothing.
+# Only whole episodes count in such a run, and decisions stand for the seconds, which may decide
+# nothing.
 DETERMINISTIC_AGENT_STEPS = 16_384
 """Size of an assignment of a deterministic run where ``assignment.agent_steps`` says nothing."""
 
@@ -125,7 +126,7 @@ def choose_num_envs(pace: Pace, load: Load) -> int:
         call_s = ROUND_S / pace.episode_length
         in_time = (call_s - CALL_S) / (pace.step_s + load.decisions * DECISION_S)
     else:
-        # No seconds: a measured speed decides nothing in a deterministic run.
+        # Seconds do not count: a measured speed decides nothing in a deterministic run.
         in_time = load.agent_steps / (pace.episode_length * load.decisions)
     in_rollout = min(
         ROLLOUT_DECISIONS / (load.rollout_length * load.decisions),
@@ -141,8 +142,8 @@ def fit_in_memory(pace: Pace, load: Load) -> float:
     """Return how many environments have room in memory, beside those of the other learners."""
     env_bytes, machine_bytes = float(pace.env_bytes), float(pace.machine_bytes)
     if load.agent_steps is not None:
-        # What is measured differs a little each time: what it decides should not.
-        # Up for what is needed and down for what is there: rounding never promises memory.
+        # Measured sizes differ a little each time, which should decide nothing: needs are rounded
+        # up and the machine's memory down, so that rounding never promises memory.
         env_bytes = 4.0 ** math.ceil(math.log(max(env_bytes, 1.0), 4.0))
         machine_bytes = 2.0 ** math.floor(math.log2(machine_bytes))
     return machine_bytes / (MEMORY_SHARE * load.num_learners * (env_bytes + load.rollout_bytes))
@@ -339,7 +340,7 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
     return Load(
         decisions=_decisions(config, spec),
         rollout_length=rollout_length,
-        # At least one byte: a game may show nothing.
+        # A game may show nothing, which counts as one byte.
         rollout_bytes=rollout_length * max(max(seen) if in_turns else sum(seen), 1),
         num_learners=_num_learners(config),
         agent_steps=wanted if config.deterministic else None,

@@ -167,7 +167,7 @@ def word_for_run(
         return Word(launch_directory=where)
     if trust:
         return Word(launch_directory=_find_code(named, run_file.launched_in, beside=run_dir))
-    # What CONFIG names is where `launch CONFIG` would look for it.
+    # The code that CONFIG names is where `launch CONFIG` would look for it.
     if config is not None and _covers(config, named, spec=run_file.spec):
         return Word(launch_directory=code_directory())
     return Word(refusal=_refusal(named, run_dir / RUN_FILE))
@@ -222,9 +222,9 @@ def with_own(run_file: RunFile, overrides: Sequence[str]) -> RunFile:
 def _covers(config: RunConfig, named: Collection[Named], *, spec: EnvironmentSpec) -> bool:
     """Return whether a configuration names each code, with the same arguments."""
     environment, kwargs = config.environment, config.kwargs_of_matches
-    # What an inspection of CONFIG's environment would say.
+    # The specification is what an inspection of CONFIG's environment would give.
     own = replace(spec, id=environment.id, kwargs=kwargs, lessons=config.lessons)
-    # By code: a resolved run.yaml has sections that CONFIG leaves out.
+    # Uses are compared by code, because a resolved run.yaml has sections that CONFIG leaves out.
     given = [(one.code, one.arguments) for one in _in_config(config, own)]
     return all((one.code, one.arguments) in given for one in named)
 

@@ -75,7 +75,8 @@ def draft_document(model: type[ModelT], document: object, *, hints: Hints) -> Dr
     # are cut and the rest is checked again: one wrong number hides no other fault.
     while True:
         try:
-            # As JSON, because strict Python data would need tuples for lists.
+            # The document is checked as JSON, because strict Python data would need tuples for
+            # lists.
             valid = model.model_validate_json(json.dumps(rest), strict=True)
             return Draft(model=valid, faults=tuple(messages), removed=tuple(removed))
         except ConfigError as error:  # it ended the check: what else there is stays unknown
@@ -116,7 +117,7 @@ def _without(document: dict[str, Any], paths: Sequence[tuple[str, ...]]) -> dict
     rest: dict[str, Any] = copy.deepcopy(document)
     for path in paths:
         level: Any = rest
-        # Without one item of a list the others would change places.
+        # The whole list goes, because its other items would change places without one.
         for part in path[:-1]:
             if not isinstance(level.get(part), dict):
                 level.pop(part, None)
@@ -199,7 +200,7 @@ def _written_path(document: object, fault: ErrorDetails) -> tuple[str, ...]:
         if is_key or is_item:
             level = level[part]
             path.append(str(part))
-    # Not in the document, so the walk could not follow it.
+    # A missing key is not in the document, so the walk could not follow it.
     if fault["type"] == "missing":
         path.append(str(fault["loc"][-1]))
     return tuple(path)
@@ -223,7 +224,7 @@ def _suggestion(model: type[BaseModel], path: tuple[str, ...]) -> str:
     candidates = elsewhere if elsewhere else siblings
     if elsewhere:
         return nearest(".".join(path), [".".join(_filled(known, path)) for known in candidates])
-    # Compared by the last word alone, shown with the whole path.
+    # Names are compared by the last word alone, and shown with the whole path.
     names = {known[-1]: ".".join((*parent, known[-1])) for known in candidates}
     hint = nearest(key, names)
     for name, dotted in names.items():

@@ -8,20 +8,21 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from arena.contracts.contract import Subject, name_of
-from arena.types import Entrant, PolicyId
+from arena.types import Entrant, Hyperparameters, PolicyId
 from populations.contracts.exploit import pbt_section
 from populations.controller.evolution.exploration import problem_of
 from populations.core import Exploration, Explore, SearchSpace
 from populations.pbt.make import make_explore
 from populations.records.rows import GenerationRow
+from populations.search_space import parse_search_space
 
-START: Mapping[str, float] = {
+START: Hyperparameters = {
     "learning_rate": 3e-4,
     "gamma": 0.99,
     "num_epochs": 4,
     "rollout_length": 32,
     "entropy_coef": 0.01,
-    "centered": 0,
+    "centered": False,
     "clip_coef": 0.2,
 }
 
@@ -59,13 +60,12 @@ def check_explore(
     """
     subject = Subject(name_of(explore))
     keys = pbt_section(subject, section or {}, explore=explore)
-    rule = "it must be made with the section pbt as its argument"
-    made: Explore
-    if isinstance(explore, str):
-        with subject.obeying(rule):
-            made = make_explore(keys, launch_directory=launch_directory)
-    else:
-        made = subject.made(explore, rule, keys) if isinstance(explore, type) else explore
+    made = subject.given(
+        explore,
+        "it must be made with the section pbt as its argument",
+        lambda _: make_explore(keys, launch_directory=launch_directory),
+        keys,
+    )
     subject.takes(made, "explore", {}, {}, history=(), agent_steps=0, rng=None)
     # A copy explores from its donor's values, and so on for a whole run.
     values = dict(START)
@@ -83,18 +83,16 @@ def check_explore(
 def _explore(
     subject: Subject,
     rule: Explore,
-    start: Mapping[str, float],
+    start: Hyperparameters,
     space: SearchSpace,
     *,
     seed: int,
     history: Sequence[GenerationRow] = (),
 ) -> Exploration:
     given, given_space = dict(start), copy.deepcopy(dict(space))
-    with (
-        subject.drawing("explore must draw from rng alone"),
-        subject.obeying("explore must answer any values and search space"),
-    ):
-        explored = rule.explore(
+    rule_text = "explore must answer any values and search space"
+    with subject.answering(rule_text, draws="explore must draw from rng alone"):
+        answer: object = rule.explore(
             given,
             given_space,
             history=history,
@@ -102,7 +100,7 @@ def _explore(
             rng=np.random.default_rng(seed),
         )
     rule_text = "explore must return populations.core.Exploration"
-    subject.must(rule_text, isinstance(explored, Exploration), got=explored)
+    explored = subject.must_be(rule_text, Exploration, answer)
     subject.must("explore must not change hyperparameters", given == start, got=given)
     subject.must("explore must not change search_space", given_space == space, got=given_space)
     subject.must("old must be the hyperparameters before", explored.old == start, got=explored.old)
@@ -115,17 +113,12 @@ def _explore(
     return explored
 
 
-def _corners() -> list[dict[str, float]]:
+def _corners() -> list[Hyperparameters]:
     """Return values at both ends of every range, and one that began outside of them."""
-    lowest = {
-        "learning_rate": 1e-5, "gamma": 0.9, "num_epochs": 1, "rollout_length": 16,
-        "entropy_coef": 0.0, "centered": 0, "clip_coef": 0.2,
-    }  # fmt: skip
-    highest = {
-        "learning_rate": 1e-3, "gamma": 0.999, "num_epochs": 6, "rollout_length": 64,
-        "entropy_coef": 0.02, "centered": 1, "clip_coef": 0.2,
-    }  # fmt: skip
-    return [lowest, highest, {**START, "learning_rate": 0.01, "rollout_length": 24}]
+    dimensions = parse_search_space(SPACE, start=START)
+    ends = [{name: one.extremes[end] for name, one in dimensions.items()} for end in (0, -1)]
+    beside: Hyperparameters = {"learning_rate": 0.01, "rollout_length": 24}
+    return [{**START, **values} for values in (*ends, beside)]
 
 
 def _history() -> list[GenerationRow]:

@@ -21,8 +21,8 @@ TRAINEE = PolicyId("player/p000")
 
 def request_of(
     *,
-    num_ghosts: int,
-    num_latest: int,
+    num_ghosts: int = 6,
+    num_latest: int = 3,
     num_opponents: int = 8,
     is_own: bool = True,
     win_rate: float | None = 0.5,
@@ -78,40 +78,25 @@ def request_of(
 
 NOBODY = partial(request_of, num_ghosts=0, num_latest=0, is_own=False)
 
+UNRATED = partial(request_of, win_rate=None, is_rated=False)
+OTHERS = partial(request_of, is_own=False)
+
 LEAGUES: Mapping[str, Callable[[], OpponentRequest]] = {
-    "a league without a ghost (every run begins so)": partial(
-        request_of, num_ghosts=0, num_latest=3, win_rate=None, is_rated=False
-    ),
+    "a league without a ghost (every run begins so)": partial(UNRATED, num_ghosts=0),
     "a league of one policy without a ghost": partial(request_of, num_ghosts=0, num_latest=0),
     "a league of one policy with one ghost": partial(request_of, num_ghosts=1, num_latest=0),
-    "a league with six ghosts": partial(request_of, num_ghosts=6, num_latest=3),
-    "a league without ratings": partial(
-        request_of, num_ghosts=6, num_latest=3, win_rate=None, is_rated=False
-    ),
-    "a league whose ghosts are all beaten": partial(
-        request_of, num_ghosts=6, num_latest=3, win_rate=1.0
-    ),
-    "a league whose ghosts always win": partial(
-        request_of, num_ghosts=6, num_latest=3, win_rate=0.0
-    ),
-    "an assignment with one opponent": partial(
-        request_of, num_ghosts=6, num_latest=3, num_opponents=1
-    ),
-    "an assignment with 64 opponents": partial(
-        request_of, num_ghosts=6, num_latest=3, num_opponents=64
-    ),
-    "opponents of another population": partial(
-        request_of, num_ghosts=6, num_latest=3, is_own=False
-    ),
+    "a league with six ghosts": request_of,
+    "a league without ratings": UNRATED,
+    "a league whose ghosts are all beaten": partial(request_of, win_rate=1.0),
+    "a league whose ghosts always win": partial(request_of, win_rate=0.0),
+    "an assignment with one opponent": partial(request_of, num_opponents=1),
+    "an assignment with 64 opponents": partial(request_of, num_opponents=64),
+    "opponents of another population": OTHERS,
     "opponents of another population without a ghost": partial(
-        request_of, num_ghosts=0, num_latest=3, is_own=False, is_rated=False
+        OTHERS, num_ghosts=0, is_rated=False
     ),
-    "opponents of another population without active policies": partial(
-        request_of, num_ghosts=6, num_latest=0, is_own=False
-    ),
-    "a main exploiter's assignment": partial(
-        request_of, num_ghosts=6, num_latest=3, role="main_exploiter"
-    ),
+    "opponents of another population without active policies": partial(OTHERS, num_latest=0),
+    "a main exploiter's assignment": partial(request_of, role="main_exploiter"),
     "a league with 300 ghosts": partial(request_of, num_ghosts=300, num_latest=7),
 }
 

@@ -38,14 +38,15 @@ def check_matchmaker(
         ContractBroken: With the first rule that it breaks.
     """
     subject = Subject(name_of(matchmaker))
-    drawing = _made(subject, matchmaker, options or {}, launch_directory)
+    given = dict(options or {})
+    drawing = subject.given(
+        matchmaker,
+        "it must be made with matchmaking.options as keyword arguments",
+        lambda kind: _of_kind(kind, given, launch_directory),
+        **given,
+    )
     subject.takes(drawing, "draw", None, rng=None)
-    answers = [_draw(subject, drawing, name) for name in LEAGUES]
-    # In another order: a state of its own would show.
-    for name, answer in reversed(list(zip(LEAGUES, answers, strict=True))):
-        again = _draw(subject, drawing, name)
-        found = f"{_told(answer)}, then {_told(again)} of {name}"
-        subject.must(FUNCTION, again == answer, found=found)
+    subject.repeats(FUNCTION, lambda name: _draw(subject, drawing, name), LEAGUES, told=_told)
     try:
         drawn = drawing.draw(NOBODY(), rng=np.random.default_rng(0))
     except BaseException as error:
@@ -54,23 +55,10 @@ def check_matchmaker(
     subject.must("draw must raise where there is nobody to draw", False, got=_told(drawn))
 
 
-def _made(
-    subject: Subject,
-    given: Matchmaker | type[Matchmaker] | str,
-    options: Mapping[str, object],
-    launch_directory: str,
-) -> Matchmaker:
-    rule = "it must be made with matchmaking.options as keyword arguments"
-    if isinstance(given, type):
-        return subject.made(given, rule, **options)
-    if not isinstance(given, str):
-        return given
-    with subject.obeying(rule):
-        keys = {"options": dict(options)} if ":" in given else dict(options)
-        section = MatchmakingConfig.model_validate({"kind": given, **keys})
-        made = make_matchmaker(
-            section, window=WindowRule().window, launch_directory=launch_directory
-        )
+def _of_kind(kind: str, options: Mapping[str, object], launch_directory: str) -> Matchmaker:
+    keys = {"options": options} if ":" in kind else options
+    section = MatchmakingConfig.model_validate({"kind": kind, **keys})
+    made = make_matchmaker(section, window=WindowRule().window, launch_directory=launch_directory)
     # Its own errors, not those of the class that guards a run.
     return made.matchmaker if isinstance(made, UsersMatchmaker) else made
 
@@ -78,17 +66,12 @@ def _made(
 def _draw(subject: Subject, matchmaker: Matchmaker, name: str) -> Opponents:
     request = LEAGUES[name]()
     before = dict(columns_of(request))
-    with (
-        subject.drawing("draw must draw from rng alone"),
-        subject.obeying(f"draw must answer {name}"),
-    ):
-        drawn = matchmaker.draw(request, rng=np.random.default_rng(3))
+    with subject.answering(f"draw must answer {name}", draws="draw must draw from rng alone"):
+        answer: object = matchmaker.draw(request, rng=np.random.default_rng(3))
     after = dict(columns_of(request))
     changed = [column for column in before if before[column] != after[column]]
     subject.must("draw must not change its request", not changed, got=changed)
-    subject.must(
-        "draw must return populations.core.Opponents", isinstance(drawn, Opponents), got=drawn
-    )
+    drawn = subject.must_be("draw must return populations.core.Opponents", Opponents, answer)
     _check_numbers(subject, drawn, request, name)
     offered = {
         # Equal by all that they hold, so that no made-up candidate passes.

@@ -37,27 +37,20 @@ def check_thinning(
     subject = Subject(name_of(thinning))
     with subject.obeying("the section ghosts must be valid"):
         keys = GhostsConfig.model_validate(dict(section or {}))
-    rule = "it must be made with the section ghosts as its argument"
-    made: Thinning
-    if isinstance(thinning, str):
-        with subject.obeying(rule):
-            made = make_thinning(thinning, keys, launch_directory=launch_directory)
-    else:
-        made = subject.made(thinning, rule, keys) if isinstance(thinning, type) else thinning
+    made = subject.given(
+        thinning,
+        "it must be made with the section ghosts as its argument",
+        lambda name: make_thinning(name, keys, launch_directory=launch_directory),
+        keys,
+    )
     subject.takes(made, "choose", None)
-    answers = [_choose(subject, made, name) for name in POOLS]
-    for name, answer in reversed(list(zip(POOLS, answers, strict=True))):
-        again = _choose(subject, made, name)
-        subject.must(FUNCTION, again == answer, found=f"{answer}, then {again} of {name}")
+    subject.repeats(FUNCTION, lambda name: _choose(subject, made, name), POOLS)
 
 
 def _choose(subject: Subject, thinning: Thinning, name: str) -> tuple[int, ...]:
     request, before = POOLS[name](), POOLS[name]()
-    with (
-        subject.drawing("choose must draw nothing"),
+    with subject.answering(f"choose must answer {name}", draws="choose must draw nothing"):
         # The run's own check of the answer, which names the rule that it breaks.
-        subject.obeying(f"choose must answer {name}"),
-    ):
         places = places_of(thinning.choose(request), request)
     changed = [
         one.name

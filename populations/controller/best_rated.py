@@ -38,15 +38,19 @@ def best_of_last_fit(tables: Tables) -> dict[Rated, Known]:
 
 
 def find_contenders(
-    league: League, tables: Tables, former_best: Iterable[Rated]
+    league: League, recent: Iterable[Iterable[Rated]], former_best: Iterable[Rated]
 ) -> dict[PolicyId, tuple[Rated, ...]]:
-    """Return the evaluated weights of each policy whose checkpoints are kept."""
+    """Return the evaluated weights of each policy whose checkpoints are kept.
+
+    Args:
+        league: Knows the checkpoints.
+        recent: The newest evaluated weights of each policy.
+        former_best: The best-rated ones of the last fit.
+    """
     lines: dict[PolicyId, dict[Rated, None]] = {}
-    # In the order of the tables, which a resumed run has too.
-    recent = (league.recent.get(policy, ()) for policy in tables.policies)
     for rated in chain(former_best, *recent):
         origin = league.checkpoints.get(Digest(rated[1]))
-        if origin is not None and tables.checkpoints[origin.key].state == "present":
+        if origin is not None and origin.state == "present":
             lines.setdefault(origin.policy, {})[rated] = None
     return {policy: tuple(line) for policy, line in lines.items()}
 
@@ -134,7 +138,7 @@ def as_decided(rows: Iterable[RatingsRow], before: Iterable[RatingsRow]) -> tupl
                 best_deviations=first.best_deviations,
                 former_best=first.former_best,
                 num_records=first.num_records,
-                # Among the players of the first one's time.
+                # The ranks are among the players of the first one's time.
                 rank_lows=first.rank_lows,
                 rank_highs=first.rank_highs,
             )

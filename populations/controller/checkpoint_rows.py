@@ -58,7 +58,7 @@ def _closed_up(
     seen = set[Digest]()
     while parent is not None and parent not in seen and (before := going.get(parent)) is not None:
         seen.add(parent)
-        # None is only where a generation was not recorded, and such rows stay.
+        # The result is None only where a generation was not recorded; such rows stay.
         steps += steps_since_parent(before, origins=origins, generations=generations)
         parent = before.parent
     return replace(row, parent=parent, since_parent=steps)
@@ -82,7 +82,7 @@ def _going(state: ControllerState, populations: Collection[str]) -> dict[Digest,
             found.append(row)
     # Equal weights of several checkpoints have one origin; they are too few to matter.
     found = [row for row in found if num_of[row.weights_digest] == 1]
-    # In an order that a resumed run has, too.
+    # The rows are sorted, so that a resumed run removes the same ones.
     found.sort(key=attrgetter("assignment_id", "key"))
     return {row.weights_digest: row for row in found[:MAX_REMOVED]}
 
@@ -91,7 +91,7 @@ def _referred_to(state: ControllerState) -> set[Digest]:
     """Return the weights whose rows are needed, whether their directories are there or not."""
     tables, league = state.tables, state.league
     # Results, of evaluation and of training.
-    found = {Digest(entrant) for _, entrant in league.records}
+    found = {Digest(entrant) for _, entrant in league.tables.records}
     found.update(Digest(entrant) for entrant in league.payoff.entrants())
     for ratings in tables.ratings.values():
         found.update(map(Digest, (*ratings.entrants, *ratings.best, *ratings.former_best)))

@@ -66,5 +66,5 @@ def _referred_to(state: ControllerState) -> set[Entrant]:
     )
     found = {trainee_entrant(policy, generation=number) for policy, number in named}
     found.update(league.payoff.entrants())
-    found.update(entrant for _, entrant in league.records)
+    found.update(entrant for _, entrant in league.tables.records)
     return found

@@ -40,7 +40,7 @@ def thin(state: ControllerState, tx: Transaction) -> bool:
     # Most often nothing is to be done, and nothing is looked at.
     if keep is None or thinned_to is None or len(state.tables.ghosts) <= keep:
         return False
-    doomed: list[GhostRow] = []
+    thinned: list[GhostRow] = []
     # In cooperation a team's ghosts go together, as its leader's do.
     for population in state.ranked_populations:
         present = [
@@ -50,12 +50,12 @@ def thin(state: ControllerState, tx: Transaction) -> bool:
         ]
         if len(present) > keep:
             num_to_go = len(present) - thinned_to
-            doomed += _thinned(state, tx, population, present, num_to_go=num_to_go)
-    for ghost in doomed:
+            thinned += _thinned(state, tx, population, present, num_to_go=num_to_go)
+    for ghost in thinned:
         tx.put(replace(ghost, doomed=True))
-    if doomed:
-        tx.commands.append(RemoveCheckpoints(keys=tuple(ghost.key for ghost in doomed)))
-    return bool(doomed)
+    if thinned:
+        tx.commands.append(RemoveCheckpoints(keys=tuple(ghost.key for ghost in thinned)))
+    return bool(thinned)
 
 
 def forget(state: ControllerState, tx: Transaction, keys: Collection[str]) -> None:

@@ -131,7 +131,8 @@ def _seatings(
     for population in dict.fromkeys(seat.population for seat in setup.seats):
         sizes = [len(seat.agents) for seat in setup.seats if seat.population == population]
         is_own, num_partners = population == policy.population, (max(sizes) - 1) * is_mixed
-        # In cooperation, or with its population's only seat, it has no rival of its own.
+        # A policy has no rival of its own population in cooperation, or where that has one seat
+        # only.
         has_rivals = not is_own or (len(sizes) > 1 and not state.is_cooperation)
         if not has_rivals and not num_partners:
             continue
@@ -270,7 +271,7 @@ def _without_shunned(state: ControllerState, request: OpponentRequest) -> Oppone
         return candidates.take(np.flatnonzero(is_kept))
 
     ghosts, latest = kept(request.ghosts), kept(request.latest)
-    # With nobody else there is no match.
+    # The request stays as it is if nobody else is left, for there would be no match.
     return replace(request, ghosts=ghosts, latest=latest) if len(ghosts) + len(latest) else request
 
 
@@ -308,7 +309,7 @@ def knowledge(
     for trainee in message.trainees:
         policy = state.tables.policies[trainee.policy]
         itself = Player(player=PlayerId(trainee.policy))
-        # Of several trainees each has opponents of its own.
+        # Each of several trainees has opponents of its own.
         frozen = dict.fromkeys(
             player.player
             for seating in message.opponents

@@ -46,29 +46,41 @@ from populations.records.rows import GhostRow
 
 
 def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
-    """Take in one event; what it changes is in memory when this returns."""
+    """Take in one event; what it changes is in memory when this returns.
+
+    Where a rule raises, the tables are as they were.
+    """
     tx = state.begin(now)
+    try:
+        _take(state, event, tx)
+    except BaseException:
+        state.tables.undo()
+        raise
+    return tx
+
+
+def _take(state: ControllerState, event: Event, tx: Transaction) -> None:
     was_closing = state.phase != "training"
-    # Before any judgement: no learner is judged by time in which none could be heard.
+    # Forgive the gap before anything is judged: learners could not be heard in it.
     learner_lifecycle.forgive_gap(state, tx)
     _decide(state, event, tx)
-    # After tallies and ratings were taken in: the fit's snapshot is to have them.
-    if state.fit_is_due(now):
+    # Fit after tallies and ratings were taken in, so that the fit's snapshot has them.
+    if state.fit_is_due(tx.now):
         result_merging.merge(state, tx)
         state.refit(tx)
     is_said = isinstance(event, HeartbeatReceived | LearnerEvent)
     if is_said and not (tx.rows or tx.commands) and state.phase != "stopping":
-        return tx  # nothing follows from it that the next tick would not find
+        return  # nothing follows from it that the next tick would not find
     alerts.watch(state, tx)
     if state.phase != "over":
         exploration.ask(state, tx)
         curriculum.advance(state, tx)
         phases.advance(state, tx)
         learner_lifecycle.staff(state, tx)
-        # Before `fill`, which gives out the one assignment of a try.
+        # Retry before `fill`, which gives out the one assignment of a try.
         pauses.retry(state, tx)
         placement.fill(state, tx)
-    # Only new ghosts make a pool too large, or a start under another bound.
+    # A pool gets too large only by new ghosts, or by a start under another bound.
     is_larger = isinstance(event, ControllerStarted) or any(
         isinstance(row, GhostRow) for row in tx.rows
     )
@@ -79,15 +91,14 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
         and not state.config.evaluation.share
     ):
         result_merging.merge(state, tx)
-    # After all decisions, whose rows it reads.
+    # Curves read the rows of all decisions above.
     curves.follow(state, tx)
     # Time alone is worth no commit.
     if tx.rows:
-        run, elapsed_s = state.tables.run, state.elapsed_s(now)
+        run, elapsed_s = state.tables.run, state.elapsed_s(tx.now)
         # A change of phase has rows, so all of the time since the last commit is one phase's.
         closing_s = run.closing_s + was_closing * (elapsed_s - run.elapsed_s)
         tx.put(replace(run, elapsed_s=elapsed_s, closing_s=closing_s))
-    return tx
 
 
 def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
@@ -145,10 +156,10 @@ def _start(state: ControllerState, tx: Transaction) -> None:
     unlinked = tuple(ghost for ghost in ghosts if not ghost.linked)
     if unlinked:
         tx.commands.append(LinkGhosts(ghosts=unlinked))
-    doomed = [row.key for row in state.tables.checkpoints.values() if row.state == "doomed"]
-    doomed += [ghost.key for ghost in ghosts if ghost.doomed]
-    if doomed:
-        tx.commands.append(RemoveCheckpoints(keys=tuple(doomed)))
+    keys = [row.key for row in state.tables.checkpoints.values() if row.state == "doomed"]
+    keys += [ghost.key for ghost in ghosts if ghost.doomed]
+    if keys:
+        tx.commands.append(RemoveCheckpoints(keys=tuple(keys)))
     state.waiting = exploration.pending_policies(state)
     state.exploring.clear()
     # One fit makes the rows of all populations.
@@ -175,5 +186,5 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
     if state.fitted > covered:
         champions.announce(state, tx)
         games.hold(state, tx)
-    # By the ratings that were put above.
+    # Estimates use the ratings that were put above.
     state.pending_matches.cover(state.fitted, estimate=state.estimate)

@@ -77,7 +77,8 @@ class OpponentStatistics:
         codes = met.policy_codes
         counts = (codes >= 0) & (met.agent_steps >= oldest[codes])
         counts &= met.generations >= first[codes]
-        # Sorted: a resumed run has met them in another order, and its sums are the same to the bit.
+        # Opponents are sorted: a resumed run has met them in another order, and its sums are the
+        # same to the bit.
         places = np.flatnonzero(counts)
         keys = (met.generations, met.agent_steps, codes)
         places = places[np.lexsort([key[places] for key in keys])]
@@ -86,7 +87,7 @@ class OpponentStatistics:
                 np.bincount(codes[places], weights=results[places], minlength=num_codes)
                 for results in met.results
             ],
-            # Of nothing NumPy counts in integers.
+            # The type is named because NumPy counts in integers where there is nothing to count.
             dtype=np.float64,
         )
 
@@ -96,7 +97,7 @@ class OpponentStatistics:
         state = self._state
         line = line_of(state.tables.generations, state.league.payoff, _entrant(self._policy))
         met = self._pool.met.get(self._policy.policy)
-        # With its weights replaced, the trainee begins anew.
+        # The trainee begins anew when its weights have been replaced.
         if met is None or not met.follows(line):
             met = self._pool.met[self._policy.policy] = Met()
         met.update(
@@ -160,7 +161,8 @@ class OpponentStatistics:
         return self._newest_rating(self._policy)
 
     def _newest_rating(self, policy: PolicyRow) -> float:
-        # What was evaluated since the last fit has no rating yet: what it came from has one.
+        # Weights evaluated since the last fit have no rating yet, but those they were trained from
+        # do.
         rating = self._state.line_rating(policy)
         return float("nan") if rating is None else rating
 
@@ -172,7 +174,7 @@ class OpponentStatistics:
         """
         row = self._state.tables.ratings.get(self._population)
         key = (
-            self._state.league.last_evaluation_sequence,
+            self._state.league.tables.last_evaluation_sequence,
             row.num_tallies if row is not None else 0,
             candidates.entrant_codes.tobytes(),
         )
@@ -277,10 +279,10 @@ def update_qualities(
         row = state.tables.ghosts[player]
         pool = state.opponent_pools.pool(row.population, state.tables)
         position = pool.ghost_positions.get(player)
-        # Found corrupt since the assignment was given out.
+        # The ghost was found corrupt since the assignment was given out.
         if row.corrupt or position is None:
             continue
-        # Read anew for each ghost: the row that was put last has changed them.
+        # Qualities are read anew for each ghost: the row that was put last has changed them.
         qualities = pool.ghosts.candidates.qualities
         quality = memory.number_after(qualities, position, num_wins=num_wins)
         tx.put(replace(row, quality=quality))

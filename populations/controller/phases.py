@@ -35,11 +35,11 @@ def advance(state: ControllerState, tx: Transaction) -> None:
         if reason is not None:
             state.phase = "evaluating"
             state.reason = reason
-            # Now: the finals take learner seconds beside the share.
+            # The share is taken now, because the finals take learner seconds beside it.
             state.share_reached = share.reached(state)
             state.finals = final_countdown(state)
             tx.add_event("training_stopped", reason=reason, evaluation_share=state.share_reached)
-    # Not ``elif``: without anything left to play the run ends in the same event.
+    # This is no ``elif``: without anything left to play the run ends in the same event.
     if state.phase == "evaluating" and _is_evaluated(state):
         if state.finals is not None and is_time_over(state):
             tx.add_event(
@@ -66,7 +66,7 @@ def evaluate_only(state: ControllerState, tx: Transaction, only: Countdown) -> N
 
 def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
     """Return which stop condition holds, in words. Fails the run if no policy is left to train."""
-    # Who waits for a donor's weights will be active again.
+    # A policy that waits for a donor's weights will be active again.
     if all(row.state != "active" and not row.pending for row in state.tables.policies.values()):
         state.fail(tx, reason="no active policy is left: all are quarantined")
         return None
@@ -128,7 +128,7 @@ def agent_steps_left(state: ControllerState) -> list[tuple[int, float]]:
         for row in state.tables.policies.values():
             if row.state == "active" or row.pending:
                 missing[row.population].append(max(limit - row.agent_steps, 0))
-        # Who will leave is not known yet, so the mean of all is missing to each that stays.
+        # It is not known yet who will leave, so each that stays counts with the mean of all.
         staying = {name: min(num_places(state, name), len(own)) for name, own in missing.items()}
         missing_steps = sum(staying[name] * fmean(own) for name, own in missing.items())
         left.append((limit * sum(staying.values()), missing_steps))
@@ -158,8 +158,8 @@ def _reached_rating(state: ControllerState, rating: float) -> bool:
 
 
 def _is_evaluated(state: ControllerState) -> bool:
-    # In an epoch that only evaluates, training that an earlier one has left open stays open.
-    # Cheap conditions first; `is_decided` looks at all players.
+    # An epoch that only evaluates leaves the training open that an earlier one has left open. The
+    # conditions are in order of their cost: `is_decided` looks at all players.
     nothing_open = not any(is_for_now(state, row) for row in state.tables.assignments.values())
     return (
         nothing_open

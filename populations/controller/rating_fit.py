@@ -51,19 +51,17 @@ SLACK = 16
 class Snapshot:
     """The league at one moment; any thread may read it.
 
-    Taking it looks at policies only, not at all that was ever played: ghosts, results and
-    checkpoints are the league's own, which only grow during a fit, and how many there were.
+    Taking it copies the names of those that were evaluated, not what they played: results, which
+    change later, are snapshots of their own, and checkpoints and generations only grow during a
+    fit.
 
     Attributes:
         standing: Evaluated weights that policies' standings are about.
         beginnings: The evaluated weights nearest to those that each policy's generation began with:
             what it has gained since is the difference of two ratings of one fit.
         recent: The newest evaluated weights of each policy, in order of first evaluation.
-        evaluated: Evaluated weights and bots; of them the first ``num_evaluated``, in order of
-            first evaluation.
-        num_evaluated: So many there were.
-        ghosts: That were evaluated; of them the first ``num_ghosts``.
-        num_ghosts: So many there were.
+        evaluated: Evaluated weights and bots, in order of first evaluation.
+        ghosts: Weights of all ghosts.
         results: Results of all evaluation matches.
         links: Results left by players that are gone (`populations.league.merging`).
         checkpoints: The origin of each weights digest, of later ones too.
@@ -81,10 +79,8 @@ class Snapshot:
     standing: tuple[Rated, ...]
     beginnings: tuple[Rated, ...]
     recent: tuple[tuple[Rated, ...], ...]
-    evaluated: Sequence[Rated]
-    num_evaluated: int
-    ghosts: Sequence[Rated]
-    num_ghosts: int
+    evaluated: tuple[Rated, ...]
+    ghosts: tuple[Rated, ...]
     results: ResultSnapshot[Rated]
     links: ResultSnapshot[Rated]
     checkpoints: Mapping[Digest, CheckpointRow]
@@ -135,27 +131,24 @@ def snapshot(
     standing = (
         (policy.population, Entrant(digest))
         for policy in tables.policies.values()
-        if (digest := league.standing_weights(policy, tables)) is not None
+        if (digest := league.standing_weights(policy)) is not None
     )
     beginnings = (
         (policy.population, Entrant(digest))
         for policy in tables.policies.values()
-        if (first := league.first_weights(policy, tables)) is not None
+        if (first := league.first_weights(policy)) is not None
         and (digest := league.nearest_evaluated(policy.population, first)) is not None
     )
+    # The order is that of the policies, which a resume has, too; a policy's first record may be
+    # another one then.
+    recent = [tuple(league.recent.get(policy, ())) for policy in tables.policies]
     former_best = best_of_last_fit(tables)
     return Snapshot(
         standing=tuple(standing),
         beginnings=tuple(beginnings),
-        # In an order that a resume has too, whose first record of a policy may be another one.
-        recent=tuple(
-            tuple(league.recent[policy]) for policy in tables.policies if policy in league.recent
-        ),
-        evaluated=league.evaluated,
-        num_evaluated=len(league.evaluated),
-        ghosts=league.evaluated_ghosts,
-        num_ghosts=len(league.evaluated_ghosts),
-        # Copied only where it is changed later; ghosts, checkpoints and generations only grow.
+        recent=tuple(filter(None, recent)),
+        evaluated=tuple(league.evaluated),
+        ghosts=tuple(tables.ghosts.by("weights")),
         results=league.results.snapshot(),
         links=league.links.snapshot(),
         checkpoints=league.checkpoints,
@@ -163,8 +156,8 @@ def snapshot(
         rated=None if rated is None else tuple(rated.values()),
         populations=tuple(dict.fromkeys(seat.population for seat in league.seats)),
         num_seats=league.num_rated_seats,
-        num_tallies=league.last_evaluation_sequence,
-        contenders=find_contenders(league, tables, former_best),
+        num_tallies=tables.last_evaluation_sequence,
+        contenders=find_contenders(league, recent, former_best),
         former_best=former_best,
         num_records=len(tables.records),
     )
@@ -180,7 +173,11 @@ def entrants_of(known: Snapshot) -> list[Rated]:
     """
     if known.rated is not None:
         return [(row.population, entrant) for row in known.rated for entrant in row.entrants]
-    evaluated = list(islice(known.evaluated, known.num_evaluated))
+    evaluated = [
+        rated
+        for rated in known.evaluated
+        if is_external(rated[1]) or Digest(rated[1]) in known.checkpoints
+    ]
     num_over = len(evaluated) - MAX_ENTRANTS - SLACK
     if num_over <= 0:
         return evaluated
@@ -191,9 +188,9 @@ def entrants_of(known: Snapshot) -> list[Rated]:
 
 def players_of(known: Snapshot) -> set[Rated]:
     """Return the entrants that are players of the standings."""
-    evaluated = islice(known.evaluated, known.num_evaluated)
+    evaluated = {*known.evaluated}
     external = (rated for rated in evaluated if is_external(rated[1]))
-    return {*known.standing, *islice(known.ghosts, known.num_ghosts), *external}
+    return {*known.standing, *evaluated.intersection(known.ghosts), *external}
 
 
 def asked_for(known: Snapshot) -> set[Rated]:
@@ -233,8 +230,8 @@ def fit_input(known: Snapshot) -> FitInput:
 
 def times_of(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
     """Return how long each chosen entrant was trained: agent steps along its line."""
-    # Not a policy's own count: a copy of a policy that is ahead has its skill at once, and a copy
-    # of one that is behind has lost nothing by that.
+    # A policy's own count will not do: a copy of a policy that is ahead has its skill at once, and
+    # a copy of one that is behind has lost nothing by that.
     steps: dict[Digest, float] = {}
     times: dict[Rated, Time] = {}
     for rated in chosen:
@@ -243,7 +240,7 @@ def times_of(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
         if origin is None:
             continue
         at: CheckpointRow | None = origin
-        # Up to weights whose steps are known, so each checkpoint is passed once.
+        # Walk up to weights whose steps are known, so that each checkpoint is passed once.
         while at is not None and at.weights_digest not in steps:
             path.append(at)
             at = None if at.parent is None else known.checkpoints.get(at.parent)
@@ -281,7 +278,7 @@ def _nearest(
 
     Every checkpoint between named ones is passed once, whoever descends from it.
     """
-    # Nearest named ancestor of each checkpoint on the way, None without one.
+    # `passed` has the nearest named ancestor of each checkpoint on the way, None without one.
     passed: dict[str, str | None] = {}
     for entrant in named:
         path: list[str] = []
@@ -361,7 +358,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
                 optimism=optimism(fitted, candidates=index[is_player & is_own], centre=newest),
             )
         )
-    # With all that decisions ask of them: here, for on this thread nothing waits for it.
+    # All that decisions will ask is computed here, on a thread for which nothing waits.
     return {
         row.population: Ratings(row, spreads[row.population], centres[row.population])
         for row in _with_best(known, fitted, rows)
@@ -375,7 +372,7 @@ def ranks_of(
 
     Equal weights are one player.
     """
-    # The anchor's place among the others is as unsure as results against it are off.
+    # The anchor's rank inherits the misfit of results against it.
     off = [
         fitted.components.anchor_deviation * float(fitted.entrants[i][1] == RANDOM_BOT)
         for i in index
@@ -422,6 +419,6 @@ def optimism(fitted: BradleyTerryFit[E], *, candidates: IntArray, centre: Sequen
 
 def _results_of(results: ResultColumns[Rated], population: str) -> ResultColumns[Rated]:
     """Return those in which a player of the population took part."""
-    # By entrant; results refer to their positions.
+    # Flags are by entrant, since results refer to entrants by position.
     is_own = np.array([name == population for name, _ in results.entrants], dtype=bool)
     return results.where(is_own[results.first] | is_own[results.second])

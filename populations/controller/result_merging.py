@@ -70,7 +70,7 @@ def merge(state: ControllerState, tx: Transaction) -> None:
     found: list[Merge] = []
     for population in populations:
         into = _into(state, population, gone)
-        # In an order that a resumed run has, too.
+        # Entrants are sorted, so that a resumed run forgets the same ones.
         forgotten = sorted(_forgotten(state, population))[:MAX_FORGOTTEN]
         if sum(map(len, into.values())) < BATCH and len(forgotten) < enough:
             continue
@@ -85,31 +85,27 @@ def merge(state: ControllerState, tx: Transaction) -> None:
         )
         found.append(replace(merge, points=_points(state, merge)))
     if found:
-        # Before the merges: their results name rows of checkpoints.
+        # Checkpoints go before the merges, whose results name rows of them.
         checkpoint_rows.remove(state, tx, populations)
     for merge in found:
         _apply(state, tx, merge)
     if found:
-        # After them: they name rows of generations.
+        # Generations go after the merges, which name rows of them.
         generation_rows.remove(state, tx, populations)
-    # What could not go now is not looked at again before there are more.
+    # Results that could not go now are looked at again only when there are more.
     if is_crowded and len(gone) < MAX_MERGED:
         state.num_kept_evaluated = len(league.evaluated)
 
 
 def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
-    kept, gone = apply_merge(state.league, found)
-    for row in gone:
-        tx.delete(row)
-    for row in kept:
-        tx.put(row)
+    tx.follow(apply_merge(state.league, found))
     # The last fit knew them all: what was evaluated since is not gone.
     num_gone = len(found.gone)
     for ratings in state.tables.ratings.values():
         tx.put(structs.replace(ratings, num_records=ratings.num_records - num_gone))
     tx.add_event(MERGED, found.population, **found.data())
     if any(found.folds()):
-        # Of a generation that is gone they would count its results twice.
+        # Pools would count the results of a removed generation twice.
         state.opponent_pools.forget_results()
 
 
@@ -150,7 +146,7 @@ def _into(
     for own, made in gone:
         if own != population:
             continue
-        # Of a policy that was retired all generations are former ones, and stay as they are.
+        # All generations of a retired policy are former ones, and stay as they are.
         number = max(made.generation, recent.get(made.policy, 0))
         generation = trainee_entrant(made.policy, generation=number)
         found[generation].append(Entrant(made.weights_digest))
@@ -173,7 +169,7 @@ def _points(state: ControllerState, merge: Merge) -> dict[Rated, float]:
         is_rated=is_rated,
         advantage=merge.advantage,
     )
-    # Rounded, for there are many in the event.
+    # Points are rounded, for there are many in the event.
     return {rated: round(point, 1) for rated, point in points.items()}
 
 

@@ -177,7 +177,8 @@ class CallQueue:
                 )
 
     def _document(self, event: EventRow, kind: str) -> dict[str, Json]:
-        # As ``arena league RUN events --json`` has it, and what a hook needs to know beside it.
+        # The document is that of ``arena league RUN events --json``, and what a hook needs to know
+        # beside it.
         return {
             "sequence": event.sequence,
             "time": event.time,
@@ -238,5 +239,5 @@ def write_place(path: Path, place: Place) -> None:
     temporary = path.with_name(f".{path.name}.tmp")
     document = {"after": place.after, "done": list(place.done), "dropped": place.dropped}
     write_own(temporary, json.dumps(document))
-    # No fsync: after a power failure some calls are made once more.
+    # No fsync is needed: after a power failure some calls are made once more.
     os.replace(temporary, path)

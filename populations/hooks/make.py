@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from arena.metrics.tracker import TRACKERS
-from populations.config.hooks import Hook
 from populations.config.run_config import RunConfig
 from populations.hooks.calls import EXPORT, begin_place
 from populations.hooks.process import EXPORTS, HookSettings, TrackerSettings
@@ -68,10 +67,10 @@ def make_hook_processes(
         processes.append(HookProcess(settings=settings, log=log, end_s=end_s, num_ends=num_ends))
         begin_place(path / PLACE, after=after)
     if exports:
-        settings = _settings(
-            {EXPORT: (export,)},
-            path,
+        settings = HookSettings(
+            run_dir=str(path),
             launch_directory=launch_directory,
+            hooks={EXPORT: (export,)},
             place=EXPORTS_PLACE,
             time_limit_s=EXPORT_S,
             limit=hooks.queue,
@@ -125,32 +124,11 @@ def check_config(config: RunConfig, *, launch_directory: str) -> None:
 def hook_settings(config: RunConfig, run_dir: Path, *, launch_directory: str) -> HookSettings:
     """Return the settings of the process of hooks."""
     hooks = config.hooks
-    return _settings(
-        hooks.by_kind,
-        run_dir,
-        launch_directory=launch_directory,
-        place=PLACE,
-        time_limit_s=hooks.time_limit_s,
-        limit=hooks.queue,
-    )
-
-
-def _settings(
-    hooks: Mapping[str, tuple[Hook, ...]],
-    run_dir: Path,
-    *,
-    launch_directory: str,
-    place: str,
-    time_limit_s: float,
-    limit: int,
-    keep_exports: int | None = None,
-) -> HookSettings:
     return HookSettings(
         run_dir=str(run_dir),
         launch_directory=launch_directory,
-        hooks=dict(hooks),
-        time_limit_s=time_limit_s,
-        limit=limit,
-        place=place,
-        keep_exports=keep_exports,
+        hooks=dict(hooks.by_kind),
+        place=PLACE,
+        time_limit_s=hooks.time_limit_s,
+        limit=hooks.queue,
     )

@@ -131,13 +131,15 @@ def serve_hooks(settings: HookSettings, control: Control, report: Report) -> Non
         place=place,
     )
     functions = resolved(settings)
-    # At first, so that it is told once that nothing is dropped: the run may have an alert.
+    # It begins as behind, so that it reports once that nothing is dropped: the run may have an
+    # alert.
     dropped, is_behind = queue.place.dropped, True
     skip = settings.skip or (0, "")
     is_next = settings.skip is None
     with JournalReader(Path(settings.run_dir) / JOURNAL) as reader:
         while True:
-            # Before the look at the journal: what was committed until then is read.
+            # The time is read before the look at the journal, so that what was committed until then
+            # is read.
             ends_s = control.backlog_s
             events = reader.events(after=queue.read, limit=PAGE)
             queue.add(events)
@@ -154,7 +156,7 @@ def serve_hooks(settings: HookSettings, control: Control, report: Report) -> Non
                 if ends_s is not None and not events:
                     return
                 if not events:
-                    # Once the run is over it stays set, and nothing is waited for.
+                    # The flag stays set once the run is over, and nothing is waited for.
                     control.woken.wait(POLL_S)
                 continue
             is_next = is_next or call.sequence > skip[0]

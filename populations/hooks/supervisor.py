@@ -179,7 +179,8 @@ class HookProcess:
     def _take(self, process: _Process, said: Mapping[str, Json]) -> None:
         match said:
             case {"begun": [int(sequence), str(name)], "at_s": float(at_s)}:
-                # Kept after its end, too: a full disk may not have taken the place behind it.
+                # The call is kept after its end, too: a full disk may not have taken the place
+                # behind it.
                 process.call = self._skip = (sequence, name)
                 process.call_at_s = at_s
             case {"ended": str(name), "problem": str(problem)}:
@@ -238,7 +239,7 @@ class HookProcess:
 
     def _fail(self, name: str, problem: str) -> None:
         self._judge(name or self.subject, problem)
-        # At the end there is no time for pauses, nor for a second try of what cannot begin.
+        # There is no time at the end for pauses, nor for a second try of what cannot begin.
         pause_s = self._wait_s if self._end_at_s is None else 0.0 if name else float("inf")
         self._retry_at_s = self.clock() + pause_s
         self._wait_s = min(2.0 * self._wait_s, LONGEST_WAIT_S)
@@ -251,7 +252,8 @@ def _started(
     *,
     log: Path | Literal["temporary"],
 ) -> Child:
-    # Last, so that ``arena`` is found where its virtual environment is not active.
+    # The interpreter's directory comes last, so that ``arena`` is found where its virtual
+    # environment is not active.
     paths = [os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
     place = settings.launch_directory
     return Child(

@@ -30,8 +30,8 @@ class InlineLauncher:
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Start the thread, after the end of its predecessor."""
         self.kill(slot)
-        # Imported by name and late: the learner's half imports torch, the controller's half never
-        # does.
+        # The module is imported by name and late: the learner's half imports torch, the
+        # controller's half never does.
         inline = import_module("arena.learners.inline")
         self._learner = inline.start_inline_learner(self._setup, self._hub, populations)
 

@@ -64,7 +64,7 @@ class LocalLauncher:
             self._setup_path,
             self._endpoint,
             populations=populations,
-            # By slot: a learner's successor has its device.
+            # Devices go by slot: a learner's successor has its device.
             device=self._devices[slot % len(self._devices)],
             log_path=self._logs / f"{slot_name(slot)}.log",
             nice=self._nice,
@@ -75,13 +75,13 @@ class LocalLauncher:
         """End a slot's process and all that it started: at once, or as soon as it has written its
         stacks.
         """
-        # Taken out at once: `exited` does not report what was killed.
+        # The process is taken out at once: `exited` does not report what was killed.
         process = self._processes.pop(slot, None)
         if process is None:
             return
         if dump_stacks:
             process.dump_stacks()
-            # Not waited for here: the controller has other learners to hear.
+            # The stacks are not waited for here: the controller has other learners to hear.
             self._dying.append((process, time.monotonic() + STACKS_S))
         else:
             process.kill_group()
@@ -91,7 +91,7 @@ class LocalLauncher:
         # A process id means nothing on another machine.
         if hello.host != socket.gethostname():
             return None
-        # Who says hello has begun; nothing waits for those that have not.
+        # A learner that says hello has begun; nothing waits for those that have not.
         pids = {process.known_pid: slot for slot, process in self._processes.items()}
         slot = pids.get(hello.pid)
         # A learner may lie about its process, and cannot about its key.

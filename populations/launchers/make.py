@@ -44,7 +44,7 @@ def make_launcher(
     connect = {"inline": _inline, "local": _local, "ray": _on_ray}[run.run_file.config.launcher]
     with ExitStack() as stack:
         transport, launcher, store = connect(run, stack, notify)
-        # First of all, learners end.
+        # Learners end first of all.
         stack.callback(launcher.close)
         yield transport, launcher, store
 
@@ -80,7 +80,7 @@ def _local(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Con
 
 def _on_ray(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Connections:
     config = run.run_file.config
-    # Closed last: it ends what the launcher has left.
+    # The session is closed last: it ends what the launcher has left.
     host, is_own = stack.enter_context(ray_session(run.run_file.run, config.ray))
     transport = ZmqControllerTransport(
         config.endpoint or f"tcp://{host}:*",

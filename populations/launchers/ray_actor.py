@@ -109,7 +109,7 @@ class LearnerActor:
             self._process.dump_stacks()
             time.sleep(STACKS_S)
         self._process.kill_group()
-        # Here, too: the actor is ended as soon as this returns.
+        # The directory is cleared here, too: the actor is ended as soon as this returns.
         self._clear()
 
     def _clear(self) -> None:
@@ -120,12 +120,12 @@ def _here(setup: LearnerSetup) -> LearnerSetup:
     """Return a setup with the directory of the user's code as this node has it."""
     if setup.launch_directory == NO_CODE or os.path.isdir(setup.launch_directory):
         return setup
-    # What `ray job submit --working-dir` names is unpacked on each node, and actors start in it.
+    # `ray job submit --working-dir` unpacks the code on each node, and actors start in it.
     return setup.model_copy(update={"launch_directory": os.getcwd()})
 
 
 def _session() -> Path:
     """Return the directory of Ray's session on this node."""
-    # By name: Ray is an extra.
+    # Ray is imported by name, as it is an extra.
     context = import_module("ray").get_runtime_context()
     return Path(context.get_temp_dir(), context.get_session_name())

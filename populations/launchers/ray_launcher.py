@@ -135,7 +135,7 @@ class RayLauncher:
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
         """End a slot's actor and its learner: at once, or as soon as it has written its stacks."""
-        # Taken out at once: `exited` does not report what was killed.
+        # The learner is taken out at once: `exited` does not report what was killed.
         learner = self._learners.pop(slot, None)
         if learner is None:
             return
@@ -182,7 +182,7 @@ class RayLauncher:
         self._end_dying(now_s=math.inf)
 
     def _log_name(self, slot: int) -> str:
-        # Beside logs of other runs there.
+        # Logs in another place stand beside those of other runs.
         return slot_name(slot) if self._logs else f"arena-{self._setup.run[:8]}-{slot_name(slot)}"
 
     def _code(self, learner: _Learner) -> int | None:
@@ -203,7 +203,7 @@ class RayLauncher:
         for dying in list(self._dying):
             actor, killed, until_s = dying
             if killed.done() or now_s >= until_s:
-                # With an actor its learner ends, also where the actor has not answered.
+                # A learner ends with its actor, also where that has not answered.
                 self._ray.kill(actor)
                 self._dying.remove(dying)
 

@@ -39,8 +39,8 @@ OWN = "local"
 """Ray's word for a Ray of a process's own."""
 
 _ENVIRONMENT = {
-    # Without it a Ray on Linux listens on all of the machine's addresses. It is read when Ray is
-    # imported, and makes this Ray one of a laptop: its node has the address 127.0.0.1.
+    # A Ray on Linux would listen on all of the machine's addresses without this. It is read when
+    # Ray is imported, and makes this Ray one of a laptop: its node has the address 127.0.0.1.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     # Nothing is sent to Ray's makers.
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -91,7 +91,7 @@ def ray_session(run: str, settings: RayConfig) -> Iterator[tuple[str, bool]]:
     check_ray(settings)
     address = _address(settings)
     if address == OWN:
-        # Before Ray is imported, which reads them.
+        # These are set before Ray is imported, which reads them.
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
     ray = import_module("ray")
@@ -111,7 +111,7 @@ def ray_session(run: str, settings: RayConfig) -> Iterator[tuple[str, bool]]:
 @contextmanager
 def _own_ray(ray: ModuleType, directory: Path) -> Iterator[None]:
     """Run a Ray on this machine, of which nothing is left, even where this process is killed."""
-    # Left where the machine went down.
+    # The directory may have been left where the machine went down.
     shutil.rmtree(directory, ignore_errors=True)
     make_private(directory)
     # The guards of a command end the process below as well, before it has removed anything.

@@ -154,7 +154,8 @@ class StoreKeeper:
                 self.endpoint = process.call(self._terms.line, limit_s).decode().strip()
                 self._started.set()
                 limit_s = STUCK_S
-                # Not at once: many learners' assignments begin and end in one line.
+                # Terms are not sent at once, so that many learners' assignments begin and end in
+                # one line.
                 self._closing.wait(PAUSE_S)
                 self._changed.wait(ASK_S)
                 self._changed.clear()

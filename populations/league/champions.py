@@ -46,7 +46,7 @@ def holders_of(tables: Tables, league: League, population: str) -> Holders:
     found: defaultdict[Entrant, list[Holder]] = defaultdict(list)
     for policy in tables.policies.values():
         if policy.population == population and policy.state == "active":
-            digest = league.standing_weights(policy, tables)
+            digest = league.standing_weights(policy)
             if digest is not None:
                 found[Entrant(digest)].append(policy)
     for ghost in tables.ghosts.values():

@@ -156,7 +156,7 @@ def known_of(
 
 def expected(ahead: float) -> float:
     """Return the expected score of a player that is ahead, in natural units."""
-    # Beyond it nothing changes, and nothing overflows.
+    # Nothing changes beyond this distance, and nothing overflows.
     return 1.0 / (1.0 + math.exp(-min(max(ahead, -30.0), 30.0)))
 
 

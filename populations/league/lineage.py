@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from arena.errors import ConfigError
-from arena.types import Digest, Entrant, PolicyId, policy_of_trainee, trainee_entrant
+from arena.types import Digest, Entrant, PolicyId, Value, policy_of_trainee, trainee_entrant
 from populations.config.sections import ScheduleEntry
 from populations.hyperparameter_schedules import ScheduledValues
 from populations.league.payoff import Payoff
 from populations.league.removed_rows import removed_checkpoints, removed_generations
 from populations.records.rows import CheckpointRow, EventRow, GenerationRow
-from populations.records.tables import Tables
+from populations.records.tables import Table, Tables
 from populations.yaml_documents import nearest
 
 Stretch = tuple[GenerationRow, int, int]
@@ -61,13 +61,13 @@ def lineage(
     row: GenerationRow | None = generations[entrant]
     until = agent_steps
     while row is not None:
-        # Only as far as the next generation went on from: what the donor trained later is not in
-        # it.
+        # The line counts up to where the next generation went on from: what the donor trained later
+        # is not in it.
         found.append((row, max(until - row.agent_steps_begin, 0)))
         # Steps of the parent's own count, at which its weights were copied.
         until = row.parent_agent_steps if row.parent_agent_steps is not None else 0
         row = generations.get(row.parent) if row.parent is not None else None
-    # Found from the newest to the oldest; begins count from the oldest.
+    # Stretches are found from the newest to the oldest; begins count from the oldest.
     stretches: list[Stretch] = []
     begin = 0
     for row, trained in reversed(found):
@@ -102,9 +102,8 @@ class History:
         for checkpoint in tables.checkpoints.values():
             entrant = trainee_entrant(checkpoint.policy, generation=checkpoint.generation)
             made[entrant].add(checkpoint.agent_steps)
-        for gone in removed_checkpoints(events):
-            if gone.generation is not None:
-                made[trainee_entrant(gone.policy, generation=gone.generation)].add(gone.agent_steps)
+        for policy, agent_steps, _, generation in removed_checkpoints(events):
+            made[trainee_entrant(policy, generation=generation)].add(agent_steps)
         return cls(generations=generations, checkpoints=made)
 
 
@@ -146,6 +145,13 @@ def first_of_line(generations: Mapping[Entrant, GenerationRow], entrant: Entrant
     return policy_of_trainee(entrant)[1] if row is None else row.line_begin
 
 
+def num_copies(generations: Table[Entrant, GenerationRow], policy: PolicyId) -> int:
+    """Return how many copies of other policies' weights a policy has made."""
+    rows = generations.by("policy").get(policy)
+    # Those of the newest generation count the ones before.
+    return 0 if rows is None else next(reversed(rows.values())).copies
+
+
 def line_of(
     generations: Mapping[Entrant, GenerationRow], payoff: Payoff, entrant: Entrant
 ) -> list[Entrant]:
@@ -156,7 +162,7 @@ def line_of(
     """
     policy, number = policy_of_trainee(entrant)
     first = first_of_line(generations, entrant)
-    # Not each number of the line: a line of weeks has very many.
+    # Only generations with results are looked at, because a line of weeks has very many.
     before = [one for one in payoff.generations(policy) if first <= one < number]
     return [*(trainee_entrant(policy, generation=one) for one in before), entrant]
 
@@ -198,7 +204,7 @@ def schedule_of(
     entries: list[ScheduleEntry] = []
     for stretch in trained:
         for agent_steps, values in _values(history, stretch, scheduled or ScheduledValues()):
-            # Where a schedule stands still, nothing begins.
+            # No entry begins where a schedule stands still.
             if agent_steps == stretch[1] or entries[-1].hyperparameters != values:
                 entry = ScheduleEntry(agent_steps=agent_steps, hyperparameters=values)
                 entries.append(entry)
@@ -207,7 +213,7 @@ def schedule_of(
 
 def _values(
     history: History, stretch: Stretch, scheduled: ScheduledValues
-) -> Iterator[tuple[int, dict[str, float]]]:
+) -> Iterator[tuple[int, dict[str, Value]]]:
     """Yield the hyperparameters of a stretch's assignments, with agent steps along the lineage."""
     row, begin, agent_steps = stretch
     yield begin, dict(row.hyperparameters)

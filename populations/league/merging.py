@@ -41,12 +41,12 @@ from populations.league.elimination import (
     strength_of,
     together,
 )
-from populations.league.league import League
+from populations.league.league import League, ResultRow
 from populations.league.pairs import Seats, added, link_row, seat_advantage
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
-from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
-from populations.records.rows import EventRow, Json
+from populations.records.aggregates import RecordRow
+from populations.records.rows import Deletion, EventRow, Json
 
 NUM_SWEEPS = 8
 """Turns in which each strength is settled given the others: steps become ten times smaller."""
@@ -127,7 +127,7 @@ def settled_points(
     for own in gone:
         met = meetings(league, own, advantage=advantage)
         asked.update(dict.fromkeys((own, *met.played, *met.links)))
-    # Sorted, as a resumed league may have them in another order.
+    # Entrants are sorted, as a resumed league may have them in another order.
     unrated = sorted(rated for rated in asked if not is_rated(rated))
     found = {rated: meetings(league, rated, advantage=advantage) for rated in unrated}
 
@@ -206,92 +206,43 @@ class Merge:
         }
 
 
-ResultRow = RecordRow | PairRow
-"""Row that a merge changes."""
-
-
-class _Changes:
-    """Rows that change within a merge; those that it makes and takes away again are none."""
-
-    def __init__(self, league: League) -> None:
-        self._league = league
-        self.kept: dict[RecordKey | PairKey, ResultRow] = {}
-        self.gone: dict[RecordKey | PairKey, ResultRow] = {}
-        self._new: set[RecordKey | PairKey] = set()
-
-    def put(self, row: ResultRow, *, is_new: bool) -> None:
-        """Put a row, and note whether there was none."""
-        self._league.put(row)
-        self.note_kept(row, is_new=is_new)
-
-    def note_kept(self, row: ResultRow, *, is_new: bool) -> None:
-        """Note a row that the payoff has changed by itself."""
-        self.kept[row.key] = row
-        if is_new:
-            self._new.add(row.key)
-
-    def drop(self, row: ResultRow) -> None:
-        """Take a row of an evaluated entrant out."""
-        self._league.drop(row)
-        self.note_gone(row)
-
-    def note_gone(self, row: ResultRow) -> None:
-        """Note that a row is no more."""
-        self.kept.pop(row.key, None)
-        if row.key in self._new:
-            self._new.discard(row.key)
-        else:
-            self.gone[row.key] = row
-
-
-def apply_merge(league: League, merge: Merge) -> tuple[list[ResultRow], list[ResultRow]]:
+def apply_merge(league: League, merge: Merge) -> list[ResultRow | Deletion]:
     """Take players out of a league that are gone; keep what they say of others, and their sums.
 
     Returns:
-        Rows that stay, as they are now, and rows that are no more, to be committed together.
+        Changes in their order, to be committed together.
 
     Raises:
         ValueError: If weights that are gone have no results.
     """
-    population, changes = merge.population, _Changes(league)
+    population = merge.population
+    changes: list[ResultRow | Deletion] = []
     for entrant, generation in merge.gone.items():
-        record = league.records.get((population, entrant))
+        record = league.tables.records.get((population, entrant))
         if record is None:
             # A generation without evaluation matches has training results all the same.
             if is_trainee(entrant):
                 continue
             raise ValueError(f"{entrant} of {population} has no results")
-        sums = league.record(population, generation)
-        changes.put(merged_record(sums, record), is_new=sums.key not in league.records)
+        changes.append(league.put(merged_record(league.record(population, generation), record)))
         star = _star(league, record.key, merge)
-        pairs = league.pairs_of(record.key)
-        changes.drop(record)
-        for pair in pairs:
-            changes.drop(pair)
+        changes.append(league.drop(record))
+        changes += map(league.drop, league.pairs_of(record.key))
         for first, second, tie in mesh(star):
             seat = next(
                 index for index, seat in enumerate(league.seats) if seat.population == first[0]
             )
             old = league.link(first[1], second[1], seat=seat)
-            new = link_row(tie, first[1], second[1], seat=seat)
-            changes.put(added(old, new), is_new=old is None)
+            changes.append(league.put(added(old, link_row(tie, first[1], second[1], seat=seat))))
     weights = (gone for gone in merge.gone if not is_trainee(gone))
-    for row in league.payoff.forget((*weights, *merge.forgotten)):
-        changes.note_gone(row)
+    changes += map(league.drop, league.payoff.forget((*weights, *merge.forgotten)))
     for former, later in merge.folds():
-        _fold(league, changes, former, later)
+        # The training results of a former generation are added to those of a later one.
+        gone, kept = league.payoff.fold(former, later)
+        changes += map(league.drop, gone)
+        changes += map(league.put, kept)
     league.compact()
-    return list(changes.kept.values()), list(changes.gone.values())
-
-
-def _fold(league: League, changes: _Changes, former: Entrant, later: Entrant) -> None:
-    """Add the training results of a former generation to those of a later one."""
-    known = {row.key for row in league.payoff.rows(later)}
-    gone, kept = league.payoff.fold(former, later)
-    for row in gone:
-        changes.note_gone(row)
-    for row in kept:
-        changes.note_kept(row, is_new=row.key not in known)
+    return changes
 
 
 def _star(league: League, rated: Rated, merge: Merge) -> dict[Rated, Link]:

@@ -134,7 +134,7 @@ def _frozen(standings: Sequence[Standing]) -> list[Standing]:
         if line.weights not in by_weights or line.kind == "ghost":
             by_weights[line.weights] = line
     lines = sorted(by_weights.values(), key=lambda line: (-(line.rating or 0.0), line.player))
-    # By evaluated steps: those of the weights that the rating is about.
+    # Agent steps are the evaluated ones, those of the weights that the rating is about.
     agent_steps = np.array([line.evaluated_agent_steps or 0 for line in lines], dtype=np.int64)
     chosen = players_of_game(agent_steps, ratings=lambda: _ratings(lines), max_players=MAX_PLAYERS)
     return [lines[index] for index in sorted(chosen.tolist())]

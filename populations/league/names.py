@@ -33,7 +33,7 @@ def compact(number: int) -> str:
     """Write a count in at most four digits and a unit: 950, 12.5k, 2.1M."""
     value, units = float(number), iter(UNITS)
     unit = next(units)
-    # Rounded to four digits 999,950 is 1000k, which is 1M.
+    # A value that rounds to 1000 has the next unit: 999,950 is 1M, not 1000k.
     while float(f"{value:.4g}") >= 1000 and (larger := next(units, None)):
         value, unit = value / 1000, larger
     return f"{value:.4g}{unit}"
@@ -126,7 +126,7 @@ def find_player(
     if steps == BEST:
         return _best(policy, tables, where=where)
     known = _agent_steps(tables, policy, kept=kept)
-    # Without a unit all digits are there.
+    # A number without a unit has all of its digits.
     exact = int(steps) if re.fullmatch("[0-9]{1,18}", steps) else None
     found = [one for one in known if exact == one or compact(one) == steps]
     if len(found) == 1:

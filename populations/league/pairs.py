@@ -23,8 +23,7 @@ from arena.matches.comparisons import (
 )
 from arena.matches.pair_scores import added_sums, num_scored, points, reversed_sums
 from arena.types import Entrant, PairScore, Seat, Tally
-from populations.league.elimination import MIN_WEIGHT, Link, link_of
-from populations.ratings.results import Counts
+from populations.league.elimination import Link
 from populations.records.aggregates import PairRow
 
 JEFFREYS = 0.5
@@ -98,12 +97,12 @@ class PairRows:
 
     def __init__(self, seats: tuple[Seat, ...]) -> None:
         self._seats = seats
-        # With n sides each meets n - 1 others, but a match must still count as one.
+        # A match must count as one, but with n sides each meets n - 1 others.
         self.weight = 1.0 / max(len({seat.side for seat in seats}) - 1, 1)
         first: dict[str, int] = {}
         for index, seat in enumerate(seats):
             first.setdefault(seat.population, index)
-        # Of many seats results are filed under the first one of their population.
+        # Results of many seats are filed under the first one of their population.
         self._file = [first[seat.population] for seat in seats]
         self.num_seats = len(seats) if is_by_seats(seats) else 1 + max(self._file)
 
@@ -244,21 +243,6 @@ def link_row(link: Link, first: Entrant, second: Entrant, *, seat: int) -> PairR
     )
 
 
-def as_link(row: PairRow) -> PairRow:
-    """Return a row of kind ``merged`` as `link_row` makes it: earlier ones were matches, all won or
-    lost.
-    """
-    if row.score_sum is not None:
-        return row
-    counts = Counts.from_results(row)
-    # Near what they show themselves, half a match added to each side.
-    point = math.log((row.wins + JEFFREYS) / (row.losses + JEFFREYS))
-    link = link_of([(counts, 0.0)], point=point, pair_deviation=0.0, known=math.inf)
-    # Next to nothing: as little as is passed on at least.
-    known = Link(MIN_WEIGHT, point) if link is None else link
-    return link_row(known, row.first, row.second, seat=row.first_seat)
-
-
 def seat_advantage(table: Sequence[float], seats: Seats) -> float:
     """Return Elo that the first of two seats is worth against the second; 0 where none is known.
 
@@ -266,7 +250,7 @@ def seat_advantage(table: Sequence[float], seats: Seats) -> float:
         table: Advantages of a fit, row by row; empty: none.
         seats: The seats that a row is filed under.
     """
-    # Of many seats it has those alone that results are filed under.
+    # A table for many seats has only those that results are filed under.
     size, (first, second) = math.isqrt(len(table)), seats
     return table[first * size + second] if max(seats) < size else 0.0
 

@@ -138,7 +138,8 @@ class Payoff:
         if not old:
             self._set((row,))
             return
-        # Sorted by seats: sums then have one order, and a restored table gives the same bits.
+        # Rows are sorted by seats: sums then have one order, and a restored table gives the same
+        # bits.
         kept = [other for other in old if other.key != row.key]
         self._set(tuple(sorted((*kept, row), key=seats_of)))
 
@@ -155,7 +156,7 @@ class Payoff:
         for played in self._rows_of(tally, kind="train"):
             if played.first == played.second:
                 continue
-            # Stored as the lower entrant sees it, so that both views of a pair are one row.
+            # A pair is stored as the lower entrant sees it, so that both views of it are one row.
             row = played if played.first < played.second else swapped(played)
             batches.setdefault((row.first, row.second), {})[seats_of(row)] = row
         # Half-life in matches of the pair: remaining = 2^(-new / half_life).
@@ -293,7 +294,7 @@ class Payoff:
         self._met.setdefault(first, {})[second] = rows
         # The same rows under both names: an entrant's opponents are found without a scan.
         self._met.setdefault(second, {})[first] = rows
-        # After the rows are set, so that columns never run ahead of them.
+        # Columns follow after the rows are set, so that they never run ahead of them.
         for one, other in ((first, second), (second, first)):
             for followed in self._followed.get(one, ()):
                 followed.put(other, total_of(rows), is_first=one == first)

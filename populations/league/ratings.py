@@ -87,7 +87,7 @@ class Ratings:
             return 0.0
         if self.spread is None:
             return self.row.deviations[i]
-        # Without the part common to all: |S_i - c|.
+        # The part that is common to all is left out: |S_i - c|.
         own = self.spread[i] - self.centre
         return math.sqrt(float(own @ own))
 
@@ -96,7 +96,7 @@ class Ratings:
         i = self.index(entrant)
         if i is None or self.row is None:
             return None
-        # With the common part: the interval is about the distance from the anchor.
+        # The common part counts, because the interval is about the distance from the anchor.
         off = self.row.anchor_errors[i] if self.row.anchor_errors else 0.0
         half = Z95 * math.hypot(self.row.deviations[i], off)
         # The matches that chose the champion rate it, too.

@@ -10,7 +10,6 @@ Tests: `tests/populations/league/test_lineage.py`, `tests/populations/audit/test
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from msgspec import ValidationError, convert
 from msgspec.structs import asdict
@@ -27,22 +26,6 @@ GENERATIONS = "generation_rows_removed"
 KINDS = (CHECKPOINTS, GENERATIONS)
 
 
-class RemovedCheckpoint(NamedTuple):
-    """Checkpoint whose row is gone.
-
-    Attributes:
-        policy: Policy that it belongs to.
-        agent_steps: The policy's agent steps.
-        assignment_id: Assignment that made it.
-        generation: The policy's generation.
-    """
-
-    policy: PolicyId
-    agent_steps: int
-    assignment_id: AssignmentId
-    generation: int
-
-
 def checkpoint_data(row: CheckpointRow) -> Json:
     """Return what an event says of a checkpoint's row."""
     return [row.policy, row.agent_steps, row.assignment_id, row.generation]
@@ -53,16 +36,21 @@ def generation_data(row: GenerationRow) -> Json:
     return asdict(row)
 
 
-def removed_checkpoints(events: Iterable[EventRow]) -> Iterator[RemovedCheckpoint]:
-    """Yield the checkpoints that events name; a damaged event names none."""
+def removed_checkpoints(
+    events: Iterable[EventRow],
+) -> Iterator[tuple[PolicyId, int, AssignmentId, int]]:
+    """Yield the checkpoints that events name; a damaged event names none.
+
+    Yields:
+        As in `checkpoint_data`: the policy, its agent steps, the assignment that made the
+        checkpoint, and the policy's generation.
+    """
     for event in events:
         named = event.data.get("checkpoints") if event.kind == CHECKPOINTS else None
         for one in named if isinstance(named, list | tuple) else ():
             match one:
                 case [str(policy), int(agent_steps), int(assignment), int(generation)]:
-                    yield RemovedCheckpoint(
-                        PolicyId(policy), agent_steps, AssignmentId(assignment), generation
-                    )
+                    yield PolicyId(policy), agent_steps, AssignmentId(assignment), generation
 
 
 def removed_generations(events: Iterable[EventRow]) -> dict[Entrant, GenerationRow]:

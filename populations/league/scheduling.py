@@ -73,7 +73,7 @@ class Field:
 
     def populations(self) -> list[int]:
         """Return the populations that have players, in order of their indices."""
-        # For so few, numpy's `unique` takes longer than all else that is done with them.
+        # A set is faster than numpy's `unique` for so few.
         return sorted(set(self.population.tolist()))
 
     def centred_spread(self) -> FloatArray:
@@ -111,7 +111,7 @@ MAX_AHEAD = 30.0
 
 def squared_lengths(rows: FloatArray) -> FloatArray:
     """Return the squared length of each row. float64 [N, K] -> [N]."""
-    # Without a square of each element, which would be an array as large as the factor.
+    # `einsum` makes no square of each element, which would be an array as large as the factor.
     return np.asarray(np.einsum("ij,ij->i", rows, rows))
 
 
@@ -147,7 +147,7 @@ def importance(field: Field, *, fraction: float) -> FloatArray:
             champion = int(eligible[np.argmax(low[eligible])])
             weights[eligible] += _openness(field, eligible, variances, against=champion)
         ranked = np.flatnonzero(is_member & field.is_ranked)
-        # As truncation rounds: whole policies, at most half.
+        # The number is rounded as truncation does: whole policies, at most half.
         num_bottom = min(math.ceil(fraction * ranked.size), ranked.size // 2)
         if num_bottom > 0:
             order = ranked[np.argsort(field.ratings[ranked], kind="stable")]
@@ -173,7 +173,8 @@ def _openness(
     ahead = ndtr((field.ratings[players] - field.ratings[against]) / deviations)
     openness = np.asarray(4.0 * ahead * (1.0 - ahead))
     own = players == against
-    # Against itself p = 1/2 says nothing; its own rating matters as much as its closest question.
+    # A match against itself says nothing (p = 1/2); its own rating matters as much as its closest
+    # question.
     openness[own] = openness[~own].max(initial=0.0)
     return openness
 
@@ -213,7 +214,7 @@ def choose_pairs(
     """
     playing = np.flatnonzero(may_play)
     present = set(field.population[playing].tolist())
-    # Without a player of each population there is no match.
+    # There is no match without a player of each population.
     if playing.size < 2 or len(present) < len(field.populations()):
         return []
     known = _Knowledge(
@@ -228,7 +229,7 @@ def choose_pairs(
     # Evenly among the pairs, so that few of them have their share over time, too.
     is_far = np.diff(np.floor(rng.random() + far_share * np.arange(num_pairs + 1))) > 0.0
     for turn in range(num_pairs):
-        # Else the largest weighted variance w_i V_ii.
+        # The player with the largest weighted variance w_i V_ii is next if none is given.
         focus = position[first[turn]] if turn < len(first) else known.most_important()
         rival = known.rival_anywhere(focus, rng) if is_far[turn] else known.best_rival(focus)
         known.play(focus, rival)
@@ -240,7 +241,7 @@ def anywhere(strengths: FloatArray, players: IntArray, rng: np.random.Generator)
     """Draw one of some players: the nearest to a level drawn evenly from all of theirs."""
     levels = strengths[players]
     level = rng.uniform(levels.min(), levels.max())
-    # At the beginning many are equal, and none of them is to be met more often.
+    # Many are equal at the beginning, and none of them is to be met more often.
     away = np.abs(levels - level)
     return int(rng.choice(players[away == away.min()]))
 
@@ -322,7 +323,7 @@ class _Knowledge:
             found = np.ones(len(self._population), dtype=bool)
             found[focus] = False
             return found
-        # In a game of several populations an opponent is one of another population.
+        # An opponent is one of another population where a game has several.
         return np.asarray(self._population != self._population[focus])
 
     def play(self, focus: int, rival: int) -> None:
@@ -339,7 +340,7 @@ class _Knowledge:
         self._num_lost += 1
         self._chosen.append((focus, rival))
         lost *= lost
-        # Never below 0 by more than rounding: V' is a covariance, too.
+        # V' is a covariance, too, so it is below 0 by no more than rounding.
         self._variances -= lost
 
     def _noise_against(self, player: int) -> FloatArray:

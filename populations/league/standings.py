@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from arena.types import Digest, Entrant, PlayerId, WeightsRef, is_external
+from arena.types import Digest, Entrant, PlayerId, Value, WeightsRef, is_external
 from populations.league.champions import champion_of, holders_of, name_of
 from populations.league.league import League
 from populations.league.ratings import Ratings, interval_fields
@@ -58,7 +58,7 @@ class Standing(NamedTuple):
     checkpoint: Digest | None
     weights: Digest | None
     parent: str | None
-    hyperparameters: dict[str, float]
+    hyperparameters: dict[str, Value]
     state: str
     key: str | None
     champion: bool = False
@@ -84,7 +84,7 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
         for row in tables.policies.values()
         if row.population == population
     ]
-    # Of a policy in quarantine only the ghost can lead.
+    # Only the ghost of a policy in quarantine can lead, so the policy's own weights do not count.
     own = {line.player: line.weights for line in lines if line.state == "active"}
     lines += [
         _ghost_standing(tables, league, ratings, row, own=own)
@@ -93,7 +93,7 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
     ]
     lines += [
         _bot_standing(league, ratings, population, entrant)
-        for name, entrant in league.records
+        for name, entrant in league.tables.records
         if name == population and is_external(entrant)
     ]
     holders = holders_of(tables, league, population)
@@ -101,7 +101,7 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
     if best is not None:
         name = name_of(holders[best], league, best)
         lines = [line if line.player != name else line._replace(champion=True) for line in lines]
-    # By name among equals, so that the order does not depend on the journal's.
+    # Equals are sorted by name, so that the order does not depend on the journal's.
     return sorted(lines, key=lambda line: (line.rating is None, -(line.rating or 0.0), line.player))
 
 
@@ -124,7 +124,7 @@ def _results(
 
 
 def _policy_standing(tables: Tables, league: League, ratings: Ratings, row: PolicyRow) -> Standing:
-    digest = league.standing_weights(row, tables)
+    digest = league.standing_weights(row)
     current = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
     # The origin of these weights may be a donor's checkpoint.
     evaluated = league.checkpoints[digest] if digest is not None else None

@@ -82,7 +82,7 @@ class AlphastarMatchmaker(Model):
         if request.role == LEAGUE_EXPLOITER:
             return [_Branch(share=1.0, ghosts=history, weighting="linear_capped")]
         if not mains:
-            # No main agent can be met now.
+            # All history is met while there is no main agent to meet.
             return [_Branch(share=1.0, ghosts=history, weighting="squared")]
         league = _League(request.ghosts, win_rates=win_rates, constants=self.constants)
         # The pseudocode draws one main agent; here every branch has its share of that draw.
@@ -152,7 +152,7 @@ def _mains(request: OpponentRequest, indices: IntArray) -> list[_Main]:
         for policy, index, win_rate in zip(candidates.policies, others, win_rates, strict=True)
     ]
     if len(others) < len(indices):
-        # Against itself every match is even.
+        # Every match against itself is even.
         mains.append(_Main(policy=request.trainee, index=None, win_rate=0.5))
     return mains
 
@@ -169,7 +169,7 @@ class _League:
     def self_play(self, main: _Main, *, share: float) -> _Branch:
         """Return the main agent itself, or its history while it is too strong."""
         history = self._history(main)
-        # While the agent is too strong its former selves take its place, the most even ones first.
+        # An agent that is too strong is replaced by its former selves, the most even ones first.
         if main.win_rate > TOO_STRONG or not len(history):
             return _Branch(share=share, main=main, ghosts=NO_GHOSTS)
         return _Branch(share=share, ghosts=history, weighting="variance")
@@ -191,7 +191,7 @@ class _League:
         history = self._history(main)
         # The newest selves are hard because they are strong, not because they are forgotten.
         kept = history[: num_before_monotonic_suffix(self._win_rates[history])]
-        # Without forgotten skills the share is not lost: it goes to self-play.
+        # The share is not lost without forgotten skills: it goes to self-play.
         if (self._win_rates[kept] < FORGOTTEN).any():
             return _Branch(share=share, ghosts=kept, weighting="squared")
         return self.self_play(main, share=share)
@@ -200,7 +200,7 @@ class _League:
         """Return a main exploiter's branches: the main agent itself once it is beaten at times."""
         history = self._history(main)
         past_share = HISTORY_SHARE[self._constants]
-        # Without a ghost there is no past to go to.
+        # There is no past to go to without a ghost.
         if not len(history):
             past_share = 0.0
         elif main.win_rate <= ATTACKABLE[self._constants]:
@@ -256,7 +256,7 @@ def _summed(
                 win_rates[branch.ghosts], weighting=branch.weighting
             )
         else:
-            # No such ghost yet: the branch's share goes to the latest.
+            # The branch's share goes to the latest if there is no such ghost yet.
             instead = with_latest(request, ghosts=np.zeros(0), latest_ratio=1.0)
             mirror += branch.share * instead.mirror
             latest += branch.share * instead.latest

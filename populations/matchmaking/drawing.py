@@ -92,7 +92,7 @@ class RuleMatchmaker:
         """Return the distribution that `draw` draws from."""
         if not 0.0 <= self.latest_ratio <= 1.0:
             raise ValueError(f"latest_ratio must be in [0, 1], got {self.latest_ratio!r}")
-        # Before the rule is asked: rules may rely on at least one ghost.
+        # Rules may rely on at least one ghost, so they are not called without.
         if not len(request.ghosts):
             return with_latest(request, ghosts=np.zeros(0), latest_ratio=1.0)
         weights = self.rule.weights(request, rng=rng)
@@ -137,7 +137,8 @@ def with_latest(
     """
     num_latest = len(request.latest)
     if not len(ghosts):
-        # No ghost: in the own population the trainee itself is always there.
+        # The latest have all without a ghost: in the own population the trainee itself is always
+        # there.
         latest_ratio = 1.0
     elif not request.is_own_population and not num_latest:
         latest_ratio = 0.0
@@ -176,7 +177,8 @@ def draw_opponents(
     if not len(distribution.ghosts):
         # The sum of the latest may be a bit below 1, and a draw from no ghosts would fail.
         share = 1.0
-    # Counted, not drawn one by one: assignments differ less, and no probability changes.
+    # The latest are counted, not drawn one by one: assignments differ less, and no probability
+    # changes.
     num_latest = draw_count(share, of=request.num_opponents, rng=rng)
     mirror = len(distribution.latest)
     drawn = draw_indices(latest, size=num_latest, rng=rng)
@@ -192,7 +194,7 @@ def draw_opponents(
 
 def draw_count(share: float, *, of: int, rng: np.random.Generator) -> int:
     """Draw a share of ``of``: the whole part is certain, one draw decides about the rest."""
-    # Rounded, because 0.1 * 30 is a bit more than 3.
+    # The number is rounded, because 0.1 * 30 is a bit more than 3.
     number = min(round(share * of, 9), float(of))
     whole = math.floor(number)
     # E = whole + (number - whole)

@@ -90,7 +90,8 @@ def _candidate(player: ExternalPlayer) -> Candidate:
     return Candidate(
         player=player.player,
         policy=PolicyId(player.player),
-        # No role of the league's, so that rules by role never take it for a main agent.
+        # The role is none of the league's, so that rules by role never take the player for a main
+        # agent.
         role="outsider",
         entrant=player.seated.entrant,
         agent_steps=0,

@@ -103,7 +103,7 @@ class UsersMatchmaker:
         """
         with users_code(f"matchmaking.kind: {self.reference} in draw"):
             drawn: object = self.matchmaker.draw(request, rng=rng)
-        # Checked at each draw: an answer of another type would fail far from here.
+        # The answer is checked at each draw: one of another type would fail far from here.
         if not isinstance(drawn, Opponents):
             raise ConfigError(
                 f"matchmaking.kind: {self.reference} in draw must return Opponents, got {drawn!r}"

@@ -130,7 +130,7 @@ def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
         # The cache hands this object to every caller.
         even.flags.writeable = False
         return even
-    # Only now: they import scipy, and the controller starts without it.
+    # These are imported late because they import scipy, without which the controller starts.
     from populations.ratings.meta_strategies import meta_strategy, projected_replicator_dynamics
 
     game = flat.reshape(size, size) * SCORE_STEP

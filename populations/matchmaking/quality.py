@@ -66,7 +66,7 @@ def lowered_quality(
     # Only the beaten ghost's weight changes from win to win.
     others = float(weights.sum()) - math.exp(quality)
     for _ in range(num_wins):
-        # Before the division: exp of a quality far below the limit is zero.
+        # Stop before the division: exp of a quality far below the limit is zero.
         if quality <= -MAX_SPREAD:
             break
         weight = math.exp(quality)

@@ -49,7 +49,7 @@ def newest(agent_steps: IntArray, *, num: int) -> IntArray:
     oldest = np.partition(agent_steps, len(agent_steps) - num)[-num:].min()
     above = np.flatnonzero(agent_steps > oldest)
     ties = np.flatnonzero(agent_steps == oldest)
-    # Of ghosts exactly at the border, the later ones fill the window.
+    # The later ones of ghosts exactly at the border fill the window.
     return np.sort(np.concatenate([above, ties[len(ties) - (num - len(above)) :]]))
 
 

@@ -6,14 +6,14 @@ and resample. Bounds hold for ever, however many steps follow one another.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
 from arena.config import Model
-from populations.choices import Categories
+from arena.types import Hyperparameters, Value
+from populations.choices import Categories, is_known
 from populations.core import Exploration, SearchSpace
 from populations.fields import Share
 from populations.records.rows import GenerationRow
@@ -82,7 +82,7 @@ class Perturb:
 
     def explore(
         self,
-        hyperparameters: Mapping[str, float],
+        hyperparameters: Hyperparameters,
         search_space: SearchSpace,
         *,
         history: Sequence[GenerationRow] = (),
@@ -96,15 +96,20 @@ class Perturb:
         for name, dimension in parse_search_space(search_space, start=hyperparameters).items():
             new[name], moves[name] = self._move(
                 dimension,
-                old=hyperparameters.get(name, math.nan),
-                start=start.get(name, math.nan),
+                old=hyperparameters.get(name),
+                start=start.get(name),
                 rng=rng,
             )
         return Exploration(old=dict(hyperparameters), new=new, moves=moves)
 
     def _move(
-        self, dimension: Dimension, *, old: float, start: float, rng: np.random.Generator
-    ) -> tuple[float, str]:
+        self,
+        dimension: Dimension,
+        *,
+        old: Value | None,
+        start: Value | None,
+        rng: np.random.Generator,
+    ) -> tuple[Value, str]:
         settings = self.settings
         # All decisions are drawn before any is used: their number depends on the settings alone.
         is_anew = bool(rng.random() < settings.resample_probability)
@@ -113,13 +118,13 @@ class Perturb:
             settings.mutation_probability < 1.0 and rng.random() >= settings.mutation_probability
         )
         is_reset = settings.reset_probability > 0.0 and rng.random() < settings.reset_probability
-        # No value yet (null in YAML): there is nothing to keep, reset or multiply.
-        if not math.isfinite(old):
+        # A value that is not there yet (null in YAML) cannot be kept, reset or multiplied.
+        if not is_known(old):
             return dimension.sample(rng), "resampled"
         if is_kept:
-            # Not fitted: a start value outside the bounds stays until it moves.
+            # The old value is not fitted: a start value outside the bounds stays until it moves.
             return old, "kept"
-        if is_reset and math.isfinite(start):
+        if is_reset and is_known(start):
             new = dimension.fit(start)
             return new, "kept" if new == old else "reset"
         if is_anew:
@@ -137,7 +142,7 @@ class Perturb:
         return factors[int(rng.integers(len(factors)))]
 
 
-def _move(dimension: Dimension, *, old: float, new: float, factor: float) -> str:
+def _move(dimension: Dimension, *, old: Value, new: Value, factor: float) -> str:
     if new == old:
         return "kept"
     if isinstance(dimension, Categories):
@@ -145,7 +150,7 @@ def _move(dimension: Dimension, *, old: float, new: float, factor: float) -> str
     if not isinstance(dimension, Choices):
         return f"x{factor:g}"
     # A value that is none of the choices has no neighbour; `Choices.perturb` drew one.
-    if old not in dimension.choices:
+    if dimension.place(old) is None:
         return "resampled"
     return "next" if factor > 1.0 else "previous"
 
@@ -155,7 +160,7 @@ class Resample:
 
     def explore(
         self,
-        hyperparameters: Mapping[str, float],
+        hyperparameters: Hyperparameters,
         search_space: SearchSpace,
         *,
         rng: np.random.Generator,
@@ -176,7 +181,7 @@ class NoExplore:
     """Hyperparameters stay as they are: only weights are selected."""
 
     def explore(
-        self, hyperparameters: Mapping[str, float], search_space: SearchSpace, **_: object
+        self, hyperparameters: Hyperparameters, search_space: SearchSpace, **_: object
     ) -> Exploration:
         """Change nothing."""
         return Exploration(
@@ -187,11 +192,11 @@ class NoExplore:
 
 
 def initial_hyperparameters(
-    hyperparameters: Mapping[str, float],
+    hyperparameters: Hyperparameters,
     search_space: SearchSpace,
     *,
     rng: np.random.Generator,
-) -> dict[str, float]:
+) -> dict[str, Value]:
     """Return start values of one member, one exploration away from the configured ones.
 
     Raises:
@@ -202,12 +207,12 @@ def initial_hyperparameters(
 
 
 def spread_hyperparameters(
-    hyperparameters: Mapping[str, float],
+    hyperparameters: Hyperparameters,
     search_space: SearchSpace,
     *,
     num_members: int,
     rng: np.random.Generator,
-) -> list[dict[str, float]]:
+) -> list[dict[str, Value]]:
     """Draw start values of all members but the first, which has the configured ones.
 
     The range of each hyperparameter is divided into as many equal parts as there are members, and
@@ -220,8 +225,8 @@ def spread_hyperparameters(
     drawn = [dict(hyperparameters) for _ in range(num_members - 1)]
     for name, dimension in parse_search_space(search_space, start=hyperparameters).items():
         parts = [int(part) for part in rng.permutation(num_members)]
-        start = hyperparameters.get(name, math.nan)
-        if math.isfinite(start):
+        start = hyperparameters.get(name)
+        if is_known(start):
             middles = [dimension.quantile((part + 0.5) / num_members) for part in parts]
             unit = dimension.to_unit(start)
             # The part that the first member is in.

@@ -109,7 +109,7 @@ class Posterior:
 
         if not (np.isfinite(x).all() and np.isfinite(t).all() and np.isfinite(y).all()):
             raise ValueError("data must be finite")
-        # In units of s^2; s^2 itself cancels in the mean, and `variance` multiplies by it.
+        # Covariances are in units of s^2, which cancels in the mean; `variance` multiplies by it.
         noisy = kernel.correlations(x, t, x, t) + kernel.noise * np.diag(noise)
         whitener = np.asarray(
             # The noise is above 0, so the factor exists even where rows are equal.
@@ -143,10 +143,10 @@ def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray, *, noise: FloatArray
         noise: Variance of each row's noise, above 0. Shape [N].
     """
     x, t, noise = x[-MAX_FIT_ROWS:], t[-MAX_FIT_ROWS:], noise[-MAX_FIT_ROWS:]
-    # In units of each row's noise all rows are equally noisy.
+    # All rows are equally noisy in units of their own noise.
     scale = 1.0 / np.sqrt(noise)
     y = scale * y[-MAX_FIT_ROWS:]
-    # Replaced only by better evidence: of equals, the first of each list stays.
+    # Values are replaced only by better evidence: of equals, the first of each list stays.
     best_evidence, best = -math.inf, Kernel(lengthscale=1.0, noise=1.0, epsilon=0.0)
     for lengthscale, epsilon in itertools.product(LENGTHSCALES, EPSILONS):
         kernel = Kernel(lengthscale=lengthscale, noise=0.0, epsilon=epsilon)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from populations.choices import is_known
 from populations.records.rows import GenerationRow
 
 FloatArray = npt.NDArray[np.float64]
@@ -67,7 +68,7 @@ def finished(
 
     Args:
         history: Generations in order of beginning.
-        names: Hyperparameters that a generation must have had, as finite numbers.
+        names: Hyperparameters of which a generation must have had a finite value.
     """
     known = [
         (row, begin, num_steps, rate, deviation)
@@ -75,7 +76,7 @@ def finished(
         if row.agent_steps_end is not None
         and (measured := _measured(row)) is not None
         and _has_all(row, names)
-        # Unpacked by a loop over one element.
+        # This loop over one element unpacks it.
         for begin, num_steps, rate, deviation in (measured,)
     ]
     if not known:
@@ -105,7 +106,7 @@ def _measured(row: GenerationRow) -> tuple[float, int, float, float] | None:
     """Return rating at the beginning, agent steps, rate, its deviation; None if one is unknown."""
     begin, end, num_steps = row.rating_begin, row.rating_end, row.gain_agent_steps
     deviation = row.gain_deviation
-    # Without its deviation a rate cannot be weighed.
+    # A rate cannot be weighed without its deviation.
     if begin is None or end is None or deviation is None or not num_steps:
         return None
     rate, deviation = ((gain * MILLION / num_steps) for gain in (end - begin, deviation))
@@ -139,7 +140,7 @@ def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, F
 
 def _variances(deviations: FloatArray) -> FloatArray:
     least = MIN_VARIANCE * float((deviations**2).max())
-    # So exact that a share of it is no number any more: all are exact.
+    # Deviations are so small that a share of them is no number any more: all count as exact.
     if least < np.finfo(np.float64).tiny:
         return np.zeros_like(deviations)
     return np.maximum(deviations**2, least)
@@ -149,8 +150,8 @@ def _between(rates: FloatArray, variances: FloatArray) -> float:
     """Return tau^2, at least 0; variances above 0."""
     weights = variances.min() / variances
     total = weights.sum()
-    # In units of the smallest variance, so that no weight overflows.
-    # Q - (N - 1), and below it sum w - sum w^2 / sum w: tau^2 is their quotient, at least 0.
+    # Weights are in units of the smallest variance, so that none overflows. The two values are Q -
+    # (N - 1), and sum w - sum w^2 / sum w: tau^2 is their quotient, at least 0.
     spread = weights @ (rates - weights @ rates / total) ** 2 - (len(rates) - 1) * variances.min()
     freedom = total - weights @ weights / total
     return max(float(spread / freedom), 0.0) if freedom > 0.0 else 0.0
@@ -173,12 +174,12 @@ def leads(known: Sequence[Improvement]) -> tuple[FloatArray, FloatArray, float]:
     if not variances.any():
         variances = np.full_like(rates, MIN_VARIANCE * (float(np.var(rates)) or 1.0))
     begins = np.array([one.row.agent_steps_begin for one in known]) / MILLION
-    # Weighted least squares: rate = a + b begin.
+    # The line is fitted by weighted least squares: rate = a + b begin.
     scale = np.sqrt(variances.min() / variances)
     line = np.column_stack([np.ones_like(begins), begins])
     fitted, *_ = np.linalg.lstsq(line * scale[:, None], rates * scale, rcond=None)
     measured = rates - line @ fitted
-    # Where the spread drowns in noise, tau^2 is 0 and believable rates are all equal. Models go by
+    # tau^2 is 0 where the spread drowns in noise, and believable rates are all equal. Models go by
     # their order and find a hill in many of them all the same: only the less exact are pulled then.
     signal = max(_between(measured, variances), LEAST_SIGNAL * float(variances.min()))
     return measured, variances, signal
@@ -200,4 +201,4 @@ def running(
 
 
 def _has_all(row: GenerationRow, names: Iterable[str]) -> bool:
-    return all(math.isfinite(row.hyperparameters.get(name, math.nan)) for name in names)
+    return all(is_known(row.hyperparameters.get(name)) for name in names)

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from arena.types import Hyperparameters, Value
+from populations.choices import number_of
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb, PerturbSettings
 from populations.pbt.gaussian_process import MIN_NOISE, FloatArray, Posterior, fit_kernel
@@ -67,7 +69,7 @@ class ModelBased:
 
     def explore(
         self,
-        hyperparameters: Mapping[str, float],
+        hyperparameters: Hyperparameters,
         search_space: SearchSpace,
         *,
         history: Sequence[GenerationRow] = (),
@@ -89,7 +91,7 @@ class ModelBased:
         newest = known[max(len(known) - MAX_GENERATIONS[self.sampler], 0) :]
         asked = _ask(
             self.sampler,
-            optuna_distributions(search_space, start=hyperparameters),
+            optuna_distributions(dimensions),
             finished_ones=[(_to_optuna(i.row.hyperparameters, dimensions), i) for i in newest],
             running_ones=[
                 _to_optuna(row.hyperparameters, dimensions)
@@ -116,11 +118,11 @@ def _ask(
     kind: SamplerKind,
     distributions: Mapping[str, BaseDistribution],
     *,
-    finished_ones: Sequence[tuple[Mapping[str, float], Improvement]],
-    running_ones: Sequence[Mapping[str, float]],
+    finished_ones: Sequence[tuple[Hyperparameters, Improvement]],
+    running_ones: Sequence[Hyperparameters],
     dimensions: Mapping[str, Dimension],
     seed: int,
-) -> dict[str, float]:
+) -> dict[str, Value]:
     """Ask one question of a study that is made for it."""
     import optuna
     from optuna.trial import TrialState, create_trial
@@ -150,7 +152,7 @@ def _ask(
 
 def _values(
     kind: SamplerKind,
-    finished_ones: Sequence[tuple[Mapping[str, float], Improvement]],
+    finished_ones: Sequence[tuple[Hyperparameters, Improvement]],
     dimensions: Mapping[str, Dimension],
 ) -> FloatArray:
     """Return values that can be believed: samplers take all as equally sure. float64 [N]."""
@@ -189,7 +191,7 @@ def _make_sampler(
     from optuna.samplers import CmaEsSampler, GPSampler, RandomSampler, TPESampler
 
     if kind == "gp":
-        # No random start of Optuna's own: `min_generations` is that.
+        # Optuna's own random start is off: `min_generations` takes its place.
         return GPSampler(seed=seed, n_startup_trials=0)
     if kind == "random":
         return RandomSampler(seed=seed)
@@ -203,8 +205,8 @@ def _make_sampler(
             warn_independent_sampling=False,
             independent_sampler=RandomSampler(seed=seed),
         )
-    # Also for CMA-ES with fewer than two numbers. constant_liar counts running trials as bad, so
-    # that policies spread.
+    # TPE also serves CMA-ES with fewer than two numbers. constant_liar counts running trials as
+    # bad, so that policies spread.
     return TPESampler(seed=seed, n_startup_trials=0, constant_liar=True)
 
 
@@ -236,28 +238,26 @@ def _numbers_only(
 
 
 def _to_optuna(
-    hyperparameters: Mapping[str, float], dimensions: Mapping[str, Dimension]
-) -> dict[str, float]:
+    hyperparameters: Hyperparameters, dimensions: Mapping[str, Dimension]
+) -> dict[str, Value]:
     """Return the nearest values of the distributions; 1 - x for those with ``complement``."""
-    fitted = {}
+    fitted = dict[str, Value]()
     for name, dimension in dimensions.items():
         # Optuna refuses values outside a distribution; start values and old bounds can be there.
         value = dimension.fit(hyperparameters[name])
         if not isinstance(dimension, Choices) and dimension.complement:
             low, high = dimension.complement_bounds
-            value = min(max(1.0 - value, low), high)
+            value = min(max(1.0 - number_of(value), low), high)
         fitted[name] = value
     return fitted
 
 
-def _from_optuna(
-    params: Mapping[str, float], dimensions: Mapping[str, Dimension]
-) -> dict[str, float]:
+def _from_optuna(params: Hyperparameters, dimensions: Mapping[str, Dimension]) -> dict[str, Value]:
     values = {}
     for name, dimension in dimensions.items():
         value = params[name]
         if not isinstance(dimension, Choices) and dimension.complement:
-            value = 1.0 - value
+            value = 1.0 - number_of(value)
         # 1 - x rounds, and may leave the bounds by that.
         values[name] = dimension.fit(value)
     return values

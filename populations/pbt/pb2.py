@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from arena.types import Hyperparameters
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb, PerturbSettings
 from populations.pbt.gaussian_process import MIN_NOISE, FloatArray, Posterior, fit_kernel
@@ -57,7 +58,7 @@ class Pb2:
 
     def explore(
         self,
-        hyperparameters: Mapping[str, float],
+        hyperparameters: Hyperparameters,
         search_space: SearchSpace,
         *,
         history: Sequence[GenerationRow] = (),
@@ -136,7 +137,7 @@ def _make_bound(
     """
     interval = float(np.median([one.num_steps for one in known]))
     ratings = np.array([one.rating_begin for one in known])
-    # Where all began with one rating, the span of 0 cannot divide.
+    # The span is 1 where all began with one rating, as 0 cannot divide.
     lowest, span = float(ratings.min()), float(np.ptp(ratings)) or 1.0
 
     def x_of(rows: Sequence[GenerationRow], begins: FloatArray) -> FloatArray:
@@ -168,8 +169,8 @@ def _make_bound(
         all_noise = np.concatenate([noise, usual])
         fantasised = Posterior.of(kernel, all_x, all_t, nothing, noise=all_noise)
     beta = BETA[0] + max(0.0, math.log(BETA[1] * len(known)))
-    # Within what is known: a policy that is better than all before would else be far from all data,
-    # and nothing learnt would count for it.
+    # The rating stays within what is known: a policy that is better than all before would else be
+    # far from all data, and nothing learnt would count for it.
     begin = min(max((rating - lowest) / span, 0.0), 1.0)
 
     def upper_bound(points: FloatArray) -> FloatArray:
@@ -193,13 +194,13 @@ def _standardized(known: Sequence[Improvement]) -> tuple[FloatArray, FloatArray]
     best = int(np.argmax(reliability))
     k = float(reliability[best])
     scale = float(variances[best]) * (k / (1.0 - k) if 0.0 < k < 1.0 else 1.0)
-    # Without noise the unit is the variance of the rates themselves.
+    # The unit is the variance of the rates themselves if there is no noise.
     scale = scale or float(np.var(believed)) or 1.0
     return (measured - believed.mean()) / math.sqrt(scale), np.maximum(variances / scale, MIN_NOISE)
 
 
 def _rating_now(
-    hyperparameters: Mapping[str, float],
+    hyperparameters: Hyperparameters,
     history: Sequence[GenerationRow],
     known: Sequence[Improvement],
 ) -> float:

@@ -41,7 +41,7 @@ class Ranking:
         """Take in the members as they are now; an object that was there before has not changed."""
         old, new = self._members, tuple(members)
         self._members = new
-        # By identity, not equality: members are frozen, so the same object has not changed.
+        # Members are compared by identity: they are frozen, so the same object has not changed.
         changed = list(compress(count(), map(is_not, old, new)))
         # Positions are part of the keys, so another number of members makes all keys stale.
         if len(old) != len(new) or len(changed) > MAX_MOVED:

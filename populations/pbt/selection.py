@@ -150,11 +150,12 @@ class Selection:
         """
         evidence = evidence_about(policy, members)
         ranking = self._ranking(members)
-        # Without bounds: the order of the ratings, which evidence tells and draws rely on.
+        # The ranking has no bounds here: it is the order of the ratings, which evidence tells and
+        # draws rely on.
         ranked = ranking.order()
         evidence = replace(evidence, num_ranked=len(ranked))
         rank = next((rank for rank, member in enumerate(ranked) if member.policy == policy), None)
-        # Not ranked is not bad: it trains on and is asked about again.
+        # A policy that is not ranked is not bad: it trains on and is looked at again.
         if rank is None:
             return NotReady(reason=self._why_unranked(evidence), evidence=evidence)
         if len(ranked) < 2:
@@ -189,7 +190,7 @@ class Selection:
         ranking = self._rankings.get(first)
         if ranking is None:
             ranking = self._rankings[first] = Ranking(min_matches=self.min_matches)
-        # Before every use: the ranking is that of the members just given.
+        # The ranking is updated before every use, so that it is that of the members just given.
         ranking.update(members)
         return ranking
 

@@ -40,7 +40,8 @@ def welch_test(first: Member, second: Member) -> Comparison:
     if deviation == 0.0:
         return _without_variance(first.policy, difference, measure="return")
     share = v1 / (v1 + v2)  # the same formula, but squares of tiny variances do not vanish
-    # With c = v_1 / (v_1 + v_2): 1 / (c^2 / (n_1 - 1) + (1 - c)^2 / (n_2 - 1))
+    # The degrees of freedom are 1 / (c^2 / (n_1 - 1) + (1 - c)^2 / (n_2 - 1)), c = v_1 / (v_1 +
+    # v_2).
     freedom = 1.0 / (share**2 / (n1 - 1) + (1.0 - share) ** 2 / (n2 - 1))
     t = difference / deviation
     return Comparison(
@@ -50,7 +51,7 @@ def welch_test(first: Member, second: Member) -> Comparison:
         deviation=deviation,
         statistic=t,
         degrees_of_freedom=freedom,
-        # Both tails.
+        # The test has two tails.
         p_value=min(2.0 * float(stdtr(freedom, -abs(t))), 1.0),
     )
 
@@ -111,7 +112,7 @@ def on_common_opponents(
         other = second.get(opponent)
         if other is None or min(one.matches, other.matches) <= 0:
             continue
-        # Scaled down, never up: no match counts more than once.
+        # Points are scaled down, never up: no match counts more than once.
         num_counted = min(one.matches, other.matches)
         points_first += one.points * (num_counted / one.matches)
         points_second += other.points * (num_counted / other.matches)

@@ -65,13 +65,13 @@ def bootstrap(
     posterior = estimated.posterior
     counts = posterior.counts
     total = round(float(counts.sum()))
-    # No match is drawn from an empty table; any distribution will do.
+    # Any distribution will do for an empty table, from which no match is drawn.
     seen = counts.ravel() if total else np.ones(counts.size)
     shares = seen / seen.sum()
     ratings = np.empty((num_resamples, len(posterior.entrants)))
     for b in range(num_resamples):
-        # Over all matches at once: drawn within a pair, a single match could only come back as it
-        # was, with an interval of width 0.
+        # Draws are from all matches at once: drawn within a pair, a single match could only come
+        # back as it was, with an interval of width 0.
         drawn = rng.multinomial(total, shares).reshape(counts.shape) if total else counts
         # The components of variance stay as they were estimated from all results: a resample of few
         # matches would move them more than chance does.
@@ -119,7 +119,8 @@ def intervals(
     is_ahead = np.zeros((len(ratings), len(ratings)), dtype=np.int64)
     for row in resampled:
         rows.append(row)
-        # Counted within each resample, so that errors common to both ratings cancel.
+        # Comparisons are counted within each resample, so that errors common to both ratings
+        # cancel.
         is_ahead += row[:, None] - row[None, :] > tie
     low, high = np.quantile(np.stack(rows), [TAIL, 1.0 - TAIL], axis=0)
     is_better = is_ahead >= (1.0 - TAIL) * len(rows)

@@ -303,7 +303,7 @@ class Posterior(Generic[E]):
         )
         prior = num_rows + self.design.recency
         lead = abs(summed[prior]) / math.sqrt(term_variances[prior]) if self._has_recency else 0.0
-        # Below the threshold chance explains the errors, and intervals stay as they are.
+        # Chance explains errors below the threshold, and intervals stay as they are.
         anchor = anchor if estranged >= DOUBT else 0.0
         entrants, signs = self._free_of_pairs()
         # A pair with an anchor deviates by no less than others far apart do.
@@ -461,7 +461,7 @@ class Posterior(Generic[E]):
 
         Without anchors the mean over the entrants is 0.
         """
-        # Only differences are known then. A spread is shifted alike, column by column.
+        # Only differences are known without anchors. A spread is shifted alike, column by column.
         if 0 < len(self.design.free) == len(self.entrants):
             rows = rows - rows.mean(axis=0)
         return ELO_PER_UNIT * rows
@@ -491,7 +491,7 @@ class Posterior(Generic[E]):
             rows = np.concatenate([rows, unsure * column], axis=1)
             # It grows with the square of the bend, whose mean square is b^2 + its variance.
             scatter = scatter_of(strengths, met, bend=math.hypot(bend, unsure))
-        # What the seats are worth beside ratings, by parameter.
+        # `worth` is what the seats are worth beside ratings, by parameter.
         worth = np.append(parameters, 0.0)
         for (_, _, place), one in zip(self.meetings.tolist(), met, strict=True):
             if place < len(parameters) and not adds_up(met, bend=bend):
@@ -540,7 +540,7 @@ def _posterior(
         stage_deviation=model.stage_deviation,
         recency_deviation=model.recency_deviation if model.bends else 0.0,
     )
-    # Of n matches between equals.
+    # A link counts as n matches between equals: its information is n / 4.
     information = 0.25 * links.matches
     known = (links.scores - 0.5 * links.matches) / information
     size = len(design.deviations)
@@ -561,7 +561,7 @@ def _posterior(
     scale = np.array([places[name] for name in names], dtype=np.int64)
     worth = design.index[: len(results), 2]
     meetings = np.stack((scale[results.first], scale[results.second], worth), axis=1)
-    # Without a worth the order of two does not matter.
+    # The order of two does not matter where their seats have no worth.
     meetings[worth == size, :2] = np.sort(meetings[worth == size, :2], axis=1)
     # Whoever met nobody yet is compared with its own scale.
     alone = np.setdiff1d(scale, meetings[:, :2])

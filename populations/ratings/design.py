@@ -135,7 +135,7 @@ def make_design(
     deviation = np.full(size, root_deviation)
     position = {entrant: i for i, entrant in enumerate(entrants)}
     children: dict[int, float] = {}
-    # Without a time a root keeps its fixed deviation: rho is about distances within a time.
+    # A root without a time keeps its fixed deviation: rho is about distances within a time.
     is_root = places.stage < size
     for child, parent in parents.items():
         p, q = places.entrant[position[child]], places.entrant[position[parent]]
@@ -163,7 +163,7 @@ def make_design(
         groups=np.concatenate([groups, np.full(size - len(free), -1)]),
         free=free,
         seats=places.seats,
-        # Sorted, so that sums do not depend on the order in which parents were given.
+        # Children are sorted, so that sums do not depend on the order in which parents were given.
         children=len(results) + np.array(sorted(children), dtype=np.int64),
         doublings=np.array([children[p] for p in sorted(children)], dtype=np.float64),
         roots=len(results) + np.flatnonzero(is_root),

@@ -133,9 +133,9 @@ def project_to_simplex(values: FloatArray, *, floor: float = 0.0) -> FloatArray:
     room = 1.0 - size * floor
     if room <= 0.0:
         return uniform(size)
-    # With the floor subtracted, the remainder is projected on a simplex of size ``room``.
+    # The floor is subtracted, and the remainder is projected on a simplex of size ``room``.
     above = values - floor
-    # In the interior all values shift by the same amount, and no sort is needed.
+    # All values shift by the same amount in the interior, and no sort is needed.
     if above.min() >= 0.0:
         shifted = above + (room - above.sum()) / size
         if shifted.min() >= 0.0:

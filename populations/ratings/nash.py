@@ -43,7 +43,8 @@ def zero_sum_nash(payoff: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]
 
     game = _matrix(payoff)
     num_rows, num_columns = game.shape
-    # Shifted and scaled, so that the solver's absolute tolerances fit games of any size.
+    # The game is shifted and scaled, so that the solver's absolute tolerances fit games of any
+    # size.
     centre, scale = float(game.mean()), _scale(game - game.mean())
     scaled = (game - centre) / scale
     # Maximize v subject to (p A)_j >= v for every column j.
@@ -90,7 +91,7 @@ def max_entropy_nash(advantages: npt.ArrayLike) -> FloatArray:
     if found is None:
         return zero_sum_nash(game)[0]
     inside, has_mass = found
-    # On the face p > 0 inside, A p = 0 inside, A p <= 0 outside; the value of the game is 0.
+    # The face has p > 0 inside, A p = 0 inside, A p <= 0 outside; the value of the game is 0.
     outside_game = game[np.ix_(~has_mass, has_mass)]
     inside_game = game[np.ix_(has_mass, has_mass)]
     size = len(inside_game)
@@ -102,7 +103,7 @@ def max_entropy_nash(advantages: npt.ArrayLike) -> FloatArray:
     error = equations @ inside[has_mass] - np.append(np.zeros(size), 1.0)
     start = inside[has_mass] - right[:rank].T @ ((left[:, :rank].T @ error) / singular[:rank])
     slack = -outside_game @ start
-    # No strictly inner point: float64 cannot tell the face, so any equilibrium has to do.
+    # There is no strictly inner point: float64 cannot tell the face, so any equilibrium has to do.
     if np.any(start <= 0.0) or np.any(slack <= 0.0) or np.abs(inside_game @ start).max() > 1e-9:
         return zero_sum_nash(game)[0]
     mixture = np.zeros(len(game))
@@ -194,7 +195,7 @@ def _relative_interior(game: FloatArray) -> tuple[FloatArray, npt.NDArray[np.boo
     if solution.status != 0 or solution.x is None:
         return None
     z, w, r = solution.x.reshape(3, size)
-    # At the optimum one of z_i and w_i is 1 and the other 0, up to the solver's tolerance.
+    # One of z_i and w_i is 1 at the optimum and the other 0, up to the solver's tolerance.
     has_mass = z > w
     mass = np.where(has_mass, z + r, 0.0)
     return normalized(mass), has_mass
@@ -234,7 +235,7 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
         pull = directions.T @ np.log(p) + bounds.T @ (target / slack)
         step = -np.linalg.solve(factor, np.linalg.solve(factor.T, pull))
         change, slack_change = directions @ step, -bounds @ step
-        # From slack_i multiplier_i = target, to first order.
+        # The change follows from slack_i multiplier_i = target, to first order.
         multiplier_change = (target - multipliers * slack_change) / slack - multipliers
         length = _step_length((p, slack, multipliers), (change, slack_change, multiplier_change))
         before = _residual(p, slack, multipliers, directions, bounds, target)
@@ -248,7 +249,7 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
             if _residual(*candidate, directions, bounds, target) <= (1 - 0.01 * length) * before:
                 break
             length *= 0.5
-        # After all halvings the shortest step is taken: it keeps every value positive.
+        # The shortest step is taken after all halvings, because it keeps every value positive.
         p, slack, multipliers = candidate
         if gap <= SETTLED_GAP and np.abs(change).max() <= SETTLED_STEP:
             break

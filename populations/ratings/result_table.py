@@ -60,11 +60,12 @@ class ResultSnapshot(Generic[E]):
             # The owner may have filled more rows of the last chunk since.
             own = chunk.keys[: self.num_rows - index * CHUNK]
             rows = np.flatnonzero(is_chosen[own[:, 0]] & is_chosen[own[:, 1]])
-            # Without those that were deleted.
+            # Rows that were deleted are NaN and are left out.
             rows = rows[~np.isnan(chunk.counts[rows, 0])]
             keys.append(own[rows])
             counts.append(chunk.counts[rows])
-        # Only names that are chosen, so that what is handed on does not grow with the run.
+        # Only names that are chosen get a place, so that what is handed on does not grow with the
+        # run.
         renamed = np.zeros(self.num_names, dtype=np.int64)
         renamed[positions] = np.arange(len(positions))
         chosen, found_counts = np.concatenate(keys), np.concatenate(counts)

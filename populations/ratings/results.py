@@ -231,7 +231,7 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
     numbers = np.concatenate([columns.counts, columns.sums], axis=1)
     numbers = np.where(turned[:, None], _seen_by_second(numbers), numbers)
     order = np.lexsort((seats[:, 1], seats[:, 0], second, first))
-    # Sorted, so that equal keys are neighbours.
+    # Keys are sorted, so that equal ones are neighbours.
     key = np.stack([first, second, seats[:, 0], seats[:, 1]], axis=1)[order]
     # The first row of each key; cut to the rows, because without any there is no first.
     starts = np.flatnonzero(np.r_[True, (key[1:] != key[:-1]).any(axis=1)][: len(key)])
@@ -280,7 +280,7 @@ def over_seats(columns: ResultColumns[E]) -> ResultColumns[E]:
     size = np.where(is_both, 4.0 / (1.0 / safe).sum(axis=0), played.sum(axis=0))
     pooled = (orders * np.where(is_both, 0.5 * size / safe, 1.0)[:, :, None]).sum(axis=0)
     score, square = orders[:, :, 3] / safe, orders[:, :, 4] / safe
-    # Of n p (1 - p), the orders' own means take n / 4 (p_0 - p_1)^2; by chance they seem to differ
+    # The orders' own means take n / 4 (p_0 - p_1)^2 of n p (1 - p); by chance they seem to differ
     # by the variance of a match.
     apart = 0.25 * size * (score[0] - score[1]) ** 2 - (square - score**2).mean(axis=0)
     pooled[:, 4] -= np.where(is_both, apart, 0.0)

@@ -332,7 +332,7 @@ def _resampled(
         for done in range(0, total, chunk):
             progress(done, total)
             shape = (min(chunk, total - done), size)
-            # Sorted: the matches are drawn, their order stays as played.
+            # Orders are sorted: the matches are drawn, their order stays as played.
             orders = np.sort(rng.integers(size, size=shape, dtype=np.int32), axis=1)
             yield from _elo(table, orders, settings=settings)
         return
@@ -365,8 +365,8 @@ def _of_totals(
     totals: FloatArray, *, model: Model, settings: Settings, players: tuple[str, ...]
 ) -> FloatArray:
     if model == "alpha_rank":
-        # Expected score with a Jeffreys prior of half a win each, so that pairs that never met are
-        # even.
+        # The score is expected with a Jeffreys prior of half a win each, so that pairs that never
+        # met are even.
         return alpha_rank((totals + 0.5) / (totals + totals.T + 1.0) - 0.5)
     skills = ELO_PER_UNIT * nash_averaging(_log_odds(totals))[0]
     if settings.anchor is not None:

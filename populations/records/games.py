@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
-from arena.types import Digest, Entrant, Player, PlayerId, Seat, is_external
+from arena.types import Digest, Entrant, Player, PlayerId, PolicyId, Seat, ghost_id, is_external
 from populations.records.rows import CheckpointRow, GameRow
 
 MAX_HELD = 20
@@ -34,7 +34,7 @@ def margin(game: GameRow, place: int, *, seats: Sequence[Seat]) -> float:
     return game.points[own] - max(game.points[:own] + game.points[own + 1 :])
 
 
-def line_of(player: PlayerId) -> str:
+def line_of(player: str) -> str:
     """Return the policy of a player of the run, whichever weights play; a player from outside."""
     return player if is_external(player) else player.partition("@")[0]
 
@@ -49,7 +49,7 @@ def played_as(player: Player, made: Mapping[Digest, CheckpointRow]) -> PlayerId:
     origin = None if player.weights is None else made.get(player.weights.digest)
     if origin is None or "@" in player.player or is_external(player.player):
         return player.player
-    return PlayerId(f"{player.player}@{origin.agent_steps:012d}")
+    return ghost_id(PolicyId(player.player), agent_steps=origin.agent_steps)
 
 
 def worst_games(
@@ -92,7 +92,7 @@ def places(game: GameRow, names: set[str]) -> list[int]:
     return [
         place
         for place, (player, entrant) in enumerate(zip(game.players, game.entrants, strict=True))
-        if not names.isdisjoint((player, entrant, line_of(PlayerId(player))))
+        if not names.isdisjoint((player, entrant, line_of(player)))
     ]
 
 
@@ -132,13 +132,10 @@ def kept_games(
     """
     claims: dict[str, int] = dict.fromkeys((game.game for game in games), 0)
     pairs: dict[tuple[str, ...], list[GameRow]] = {}
-    for game in games:
-        pairs.setdefault(
-            tuple(sorted(line_of(PlayerId(player)) for player in game.players)), []
-        ).append(game)
-    for played in pairs.values():
+    for game in reversed(games):
+        pairs.setdefault(tuple(sorted(map(line_of, game.players))), []).append(game)
+    for newest_first in pairs.values():
         # Of equals the newest: max takes the first one.
-        newest_first = played[::-1]
         longest = max(newest_first, key=lambda one: one.steps)
         closest = min(newest_first, key=lambda one: abs(margin(one, 0, seats=seats)))
         claims[longest.game] = claims[closest.game] = 1
@@ -147,8 +144,8 @@ def kept_games(
         lost = defeats(games, champion, seats=seats)[-((keep + 1) // 2) :]
         # All of them would leave nothing of other pairs where a champion stays for long.
         claims.update(dict.fromkeys((one.game for one in lost), 3))
-    age = {game.game: place for place, game in enumerate(games)}
-    ranked = sorted(claims, key=lambda one: (claims[one], age[one]), reverse=True)
+    # A stable sort of the newest first.
+    ranked = sorted(reversed(claims), key=lambda one: claims[one], reverse=True)
     return set(ranked[:keep])
 
 

@@ -24,6 +24,7 @@ from arena.types import (
     PlayerId,
     PolicyId,
     Tally,
+    Value,
     WeightsRef,
 )
 from arena.wire.messages import Evaluate, Train
@@ -145,7 +146,7 @@ class PolicyRow(Row, frozen=True, kw_only=True):
     checkpoint: str | None = None
     initial_weights: str | None = None
     parent: PolicyId | None = None
-    hyperparameters: Mapping[str, Number]
+    hyperparameters: Mapping[str, Value]
     factors: Mapping[str, Number] = field(default_factory=dict)
     # Durable: the question is asked again after a crash and has the same answer.
     pending: Mapping[str, Json] = field(default_factory=dict)
@@ -308,7 +309,7 @@ class GenerationRow(Row, frozen=True, kw_only=True):
     ]
     parent: Entrant | None
     parent_agent_steps: int | None = None
-    hyperparameters: Mapping[str, Number]
+    hyperparameters: Mapping[str, Value]
     factors: Mapping[str, Number] = field(default_factory=dict)
     agent_steps_begin: int
     agent_steps_end: int | None = None
@@ -350,6 +351,13 @@ class AssignmentRow(Row, frozen=True, kw_only=True):
     duration_s: float = 0.0
     metrics: Mapping[str, Number]
     reason: str = ""
+
+    @property
+    def trained(self) -> tuple[PolicyId, ...]:
+        """Return the policies that it trains."""
+        if not isinstance(self.message, Train):
+            return ()
+        return tuple(trainee.policy for trainee in self.message.trainees)
 
 
 class TallyRow(Row, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""Mapping of frozen rows to SQLite tables, one for all kinds of rows.
+"""Tables of frozen rows, in memory and in SQLite, one mapping for all kinds of rows.
 
 A field of a row is a column: numbers and text natively, a tuple of floats as packed float64 (a fit
 has many), everything else as JSON text. Rows are returned in the order in which their keys were
-first written, the order of the controller's dictionaries.
+first written, the order of the tables in memory.
 
 Each stored row has a seal, a checksum of its values: a flipped bit in a number or a name would be
 as believable as the true one. A row is read only if its seal fits.
@@ -13,8 +13,9 @@ from __future__ import annotations
 import sqlite3
 import typing
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from typing import Any, TypeVar
 import msgpack
 import msgspec
 
-from arena.types import AssignmentId, Entrant, PlayerId, PolicyId
+from arena.types import AssignmentId, Entrant, PlayerId, PolicyId, is_trainee
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow, Row
 from populations.records.columns import Column, Value, column_of
 from populations.records.rows import (
@@ -44,50 +45,6 @@ KeyT = TypeVar("KeyT")
 RowT = TypeVar("RowT", bound=Row)
 
 
-@dataclass(slots=True, kw_only=True)
-class Tables:
-    """Rows in memory, by key.
-
-    Attributes:
-        run: The run itself.
-        policies: All policies.
-        checkpoints: All recorded checkpoints; deleted ones while something refers to them.
-        ghosts: All ghosts.
-        generations: All generations, by entrant.
-        assignments: Open (queued) assignments.
-        records: Evaluation matches of each entrant, by population and entrant.
-        pairs: Results of all pairs of entrants, by kind, entrants and seats.
-        ratings: Last fit of each population.
-        games: Games that are kept, by id.
-        num_events: Number of events; the last one's sequence.
-        num_tallies: Number of tallies; the last one's sequence.
-        last_evaluation_sequence: Sequence of the last evaluation tally; 0 without one.
-    """
-
-    run: RunRow
-    policies: dict[PolicyId, PolicyRow]
-    checkpoints: dict[str, CheckpointRow]
-    ghosts: dict[PlayerId, GhostRow]
-    generations: dict[Entrant, GenerationRow]
-    assignments: dict[AssignmentId, AssignmentRow]
-    records: dict[RecordKey, RecordRow] = field(default_factory=dict)
-    pairs: dict[PairKey, PairRow] = field(default_factory=dict)
-    ratings: dict[str, RatingsRow]
-    games: dict[str, GameRow] = field(default_factory=dict)
-    num_events: int
-    num_tallies: int = 0
-    last_evaluation_sequence: int = 0
-
-
-def put_after(rows: dict[KeyT, RowT], count: int) -> list[RowT]:
-    """Return the rows of a table after the first ``count``, in order, without iterating
-    over those.
-    """
-    # A dictionary keeps the place of a key whose row is replaced, so new keys are at the end.
-    newest = list(islice(reversed(rows.values()), len(rows) - count))
-    return newest[::-1]
-
-
 SEAL = "seal"
 """Column of a row's seal, the last one of every table."""
 
@@ -107,7 +64,7 @@ def _listed(names: Sequence[str]) -> str:
 _SEAL_COLUMN = Column(name=SEAL, declaration="INTEGER NOT NULL", encode=int)
 
 
-class Table(typing.Generic[RowT]):
+class SqlTable(typing.Generic[RowT]):
     """One kind of rows and its SQL. Immutable."""
 
     def __init__(
@@ -116,6 +73,8 @@ class Table(typing.Generic[RowT]):
         row_type: type[RowT],
         *,
         key: str | tuple[str, ...] | None,
+        by: Mapping[str, Callable[[RowT], Collection[Hashable]]] | None = None,
+        first: Mapping[str, Callable[[RowT], Hashable]] | None = None,
     ) -> None:
         """Derive the SQL of a row type.
 
@@ -123,7 +82,11 @@ class Table(typing.Generic[RowT]):
             name: Name of the SQL table.
             row_type: Row type, whose fields are the columns.
             key: Columns of the primary key; None for a table of at most one row.
+            by: Secondary keys of rows in memory: functions from a row to its values.
+            first: Secondary keys of which only the first row of each value is asked for.
         """
+        self.by = by or {}
+        self.first = first or {}
         self.name = name
         self.row_type = row_type
         self.key = key if isinstance(key, str) else ""
@@ -234,21 +197,164 @@ class Table(typing.Generic[RowT]):
         return self.row_type(**dict(zip(self.names, decoded, strict=True)))
 
 
-RUN = Table("run", RunRow, key=None)
-POLICIES = Table("policies", PolicyRow, key="policy")
-CHECKPOINTS = Table("checkpoints", CheckpointRow, key="key")
-GHOSTS = Table("ghosts", GhostRow, key="player")
-GENERATIONS = Table("generations", GenerationRow, key="entrant")
-ASSIGNMENTS = Table("assignments", AssignmentRow, key="assignment_id")
-TALLIES = Table("tallies", TallyRow, key="sequence")
-RECORDS = Table("records", RecordRow, key=("population", "entrant"))
-PAIRS = Table("pairs", PairRow, key=("kind", "first", "second", "first_seat", "second_seat"))
-RATINGS = Table("ratings", RatingsRow, key="population")
-EVENTS = Table("events", EventRow, key="sequence")
-ARCHIVES = Table("archives", ArchiveRow, key="number")
-GAMES = Table("games", GameRow, key="game")
+class Table(dict[KeyT, RowT]):
+    """Rows of one kind in memory, by key, in the order of first writing. Owned by one thread.
 
-_BY_TYPE: dict[type, Table[Any]] = {
+    Rows are put and deleted by item, and in no other way: secondary keys follow. One is kept from
+    the first question on, so those that nobody asks for cost nothing.
+    """
+
+    __slots__ = ("_firsts", "_groups", "kind")
+
+    def __init__(self, kind: SqlTable[RowT], rows: Collection[RowT] = ()) -> None:
+        super().__init__(zip(map(kind.key_of, rows), rows, strict=True))
+        self.kind = kind
+        self._groups: dict[str, dict[Hashable, dict[KeyT, RowT]]] = {}
+        self._firsts: dict[str, dict[Hashable, RowT]] = {}
+
+    def __setitem__(self, key: KeyT, row: RowT) -> None:
+        if self._groups or self._firsts:
+            self._file(key, self.get(key), row)
+        super().__setitem__(key, row)
+
+    def __delitem__(self, key: KeyT) -> None:
+        self._file(key, self[key], None)
+        super().__delitem__(key)
+
+    def copy(self) -> Table[KeyT, RowT]:
+        """Return another table of the same rows."""
+        return Table(self.kind, self.values())
+
+    def by(self, name: str) -> dict[Any, dict[KeyT, RowT]]:
+        """Return the rows that have each value of a secondary key, by key, in the table's order.
+
+        No value is without rows. Not to be changed, and valid until a row is put or deleted.
+        """
+        groups = self._groups.get(name)
+        if groups is None:
+            groups, values_of = self._groups.setdefault(name, {}), self.kind.by[name]
+            for key, row in self.items():
+                for value in values_of(row):
+                    groups.setdefault(value, {})[key] = row
+        return groups
+
+    def first(self, name: str) -> Mapping[Any, RowT]:
+        """Return the first row in the table's order for each value of a secondary key.
+
+        What is returned grows with the table, until a row is deleted or has another value; another
+        thread may read it.
+        """
+        firsts = self._firsts.get(name)
+        if firsts is None:
+            firsts, value_of = self._firsts.setdefault(name, {}), self.kind.first[name]
+            for row in self.values():
+                firsts.setdefault(value_of(row), row)
+        return firsts
+
+    def _file(self, key: KeyT, old: RowT | None, new: RowT | None) -> None:
+        for name, groups in list(self._groups.items()):
+            values_of = self.kind.by[name]
+            before = () if old is None else values_of(old)
+            after = () if new is None else values_of(new)
+            for value in before:
+                if value not in after:
+                    del groups[value][key]
+                    if not groups[value]:
+                        del groups[value]
+            if old is not None and not set(before).issuperset(after):
+                # Its place among those that had the value before is found at the next question.
+                del self._groups[name]
+            elif new is not None:
+                for value in after:
+                    groups.setdefault(value, {})[key] = new
+        for name, firsts in list(self._firsts.items()):
+            value_of = self.kind.first[name]
+            if new is None or (old is not None and value_of(old) != value_of(new)):
+                # Which row is the first one now is found at the next question.
+                del self._firsts[name]
+            elif firsts.setdefault(value_of(new), new) is old:
+                firsts[value_of(new)] = new
+
+    def restore(self, former: Mapping[KeyT, RowT | None], order: Iterable[KeyT] | None) -> None:
+        """Take back changes of some rows.
+
+        Args:
+            former: Rows as they were; None: they were not there.
+            order: All keys that were there, in order, where some were deleted; None: none was.
+        """
+        rows = {**self, **former}
+        super().clear()
+        super().update((key, row) for key in order or rows if (row := rows[key]) is not None)
+        self._groups.clear()
+        self._firsts.clear()
+
+
+def put_after(rows: dict[KeyT, RowT], count: int) -> list[RowT]:
+    """Return the rows of a table after the first ``count``, in order, without iterating
+    over those.
+    """
+    # A dictionary keeps the place of a key whose row is replaced, so new keys are at the end.
+    newest = list(islice(reversed(rows.values()), len(rows) - count))
+    return newest[::-1]
+
+
+RUN = SqlTable("run", RunRow, key=None)
+POLICIES = SqlTable(
+    "policies",
+    PolicyRow,
+    key="policy",
+    by={
+        "inactive": lambda row: () if row.state == "active" else (row.state,),
+        "role": lambda row: ((row.population, row.role),),
+    },
+)
+CHECKPOINTS = SqlTable(
+    "checkpoints",
+    CheckpointRow,
+    key="key",
+    by={"present": lambda row: (row.policy,) if row.state == "present" else ()},
+    first={
+        "weights": lambda row: row.weights_digest,
+        "generation": lambda row: (row.policy, row.generation),
+    },
+)
+GHOSTS = SqlTable(
+    "ghosts",
+    GhostRow,
+    key="player",
+    by={
+        "kept": lambda row: () if row.doomed else (row.policy,),
+        # Entrants of their population, as those that were evaluated are named.
+        "weights": lambda row: () if row.doomed else ((row.population, row.weights_digest),),
+    },
+)
+GENERATIONS = SqlTable(
+    "generations",
+    GenerationRow,
+    key="entrant",
+    by={"policy": lambda row: (row.policy,), "population": lambda row: (row.population,)},
+)
+ASSIGNMENTS = SqlTable(
+    "assignments",
+    AssignmentRow,
+    key="assignment_id",
+    by={"trained": lambda row: row.trained},
+)
+TALLIES = SqlTable("tallies", TallyRow, key="sequence")
+RECORDS = SqlTable(
+    "records",
+    RecordRow,
+    key=("population", "entrant"),
+    # Sums of weights that are gone are rated no more.
+    by={"rated": lambda row: () if is_trainee(row.entrant) else (True,)},
+)
+PAIRS = SqlTable("pairs", PairRow, key=("kind", "first", "second", "first_seat", "second_seat"))
+RATINGS = SqlTable("ratings", RatingsRow, key="population")
+EVENTS = SqlTable("events", EventRow, key="sequence")
+ARCHIVES = SqlTable("archives", ArchiveRow, key="number")
+GAMES = SqlTable("games", GameRow, key="game")
+
+_BY_TYPE: dict[type, SqlTable[Any]] = {
     table.row_type: table
     for table in (
         RUN,
@@ -267,14 +373,111 @@ _BY_TYPE: dict[type, Table[Any]] = {
     )
 }
 
-TABLES: tuple[Table[Any], ...] = tuple(_BY_TYPE.values())
+TABLES: tuple[SqlTable[Any], ...] = tuple(_BY_TYPE.values())
 
-ARCHIVED: tuple[Table[EventRow] | Table[AssignmentRow] | Table[TallyRow], ...] = (
+ARCHIVED: tuple[SqlTable[EventRow] | SqlTable[AssignmentRow] | SqlTable[TallyRow], ...] = (
     EVENTS,
     ASSIGNMENTS,
     TALLIES,
 )
 """Details, which leave the journal when they are old; `ArchiveRow` has fields of these names."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tables:
+    """Rows in memory, by key.
+
+    Attributes:
+        run: The run itself.
+        policies: All policies.
+        checkpoints: All recorded checkpoints; deleted ones while something refers to them.
+        ghosts: All ghosts.
+        generations: All generations, by entrant.
+        assignments: Open (queued) assignments.
+        records: Evaluation matches of each entrant, by population and entrant.
+        pairs: Results of all pairs of entrants, by kind, entrants and seats.
+        ratings: Last fit of each population.
+        games: Games that are kept, by id.
+        num_events: Number of events; the last one's sequence.
+        num_tallies: Number of tallies; the last one's sequence.
+        last_evaluation_sequence: Sequence of the last evaluation tally; 0 without one.
+    """
+
+    run: RunRow
+    policies: Table[PolicyId, PolicyRow] = field(default_factory=partial(Table, POLICIES))
+    checkpoints: Table[str, CheckpointRow] = field(default_factory=partial(Table, CHECKPOINTS))
+    ghosts: Table[PlayerId, GhostRow] = field(default_factory=partial(Table, GHOSTS))
+    generations: Table[Entrant, GenerationRow] = field(default_factory=partial(Table, GENERATIONS))
+    assignments: Table[AssignmentId, AssignmentRow] = field(
+        default_factory=partial(Table, ASSIGNMENTS)
+    )
+    records: Table[RecordKey, RecordRow] = field(default_factory=partial(Table, RECORDS))
+    pairs: Table[PairKey, PairRow] = field(default_factory=partial(Table, PAIRS))
+    ratings: Table[str, RatingsRow] = field(default_factory=partial(Table, RATINGS))
+    games: Table[str, GameRow] = field(default_factory=partial(Table, GAMES))
+    num_events: int = 0
+    num_tallies: int = 0
+    last_evaluation_sequence: int = 0
+    _former: dict[str, dict[Any, Row | None]] = field(init=False, repr=False, compare=False)
+    """Rows by table and key as they were before the first change since `begin`; None: none was."""
+    _orders: dict[str, list[Any]] = field(init=False, repr=False, compare=False)
+    """Keys of each table from which something was deleted since then, before the first deletion."""
+    _counts: tuple[RunRow, int, int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin the changes that `undo` takes back: those of one event."""
+        self._former, self._orders = {}, {}
+        counts = self.num_events, self.num_tallies, self.last_evaluation_sequence
+        self._counts = (self.run, *counts)
+
+    def undo(self) -> None:
+        """Take back what was put since `begin`: rows, their order and counts are as they were."""
+        self.run, self.num_events, self.num_tallies, self.last_evaluation_sequence = self._counts
+        for name, former in self._former.items():
+            getattr(self, name).restore(former, self._orders.get(name))
+        self.begin()
+
+    def had(self, row: Row) -> bool:
+        """Return whether a row that was changed since `begin` was there before, by its key."""
+        kind = table_of(row)
+        return self._former[kind.name][kind.key_of(row)] is not None
+
+    def put(self, row: Row) -> None:
+        """Take in a row that is written to the journal."""
+        match row:
+            case RunRow():
+                self.run = row
+            case EventRow():
+                self.num_events = row.sequence
+            case TallyRow():
+                # Of a tally memory keeps only what it is folded into.
+                self.num_tallies = row.sequence
+                if row.kind == "evaluate":
+                    self.last_evaluation_sequence = row.sequence
+            case Deletion(row=gone):
+                self._change(gone, None)
+            case AssignmentRow() if row.status != "queued":
+                # Only open ones stay in memory.
+                if row.assignment_id in self.assignments:
+                    self._change(row, None)
+            case _:
+                self._change(row, row)
+
+    def _change(self, row: Row, new: Row | None) -> None:
+        kind = table_of(row)
+        name, key = kind.name, kind.key_of(row)
+        table: Table[Any, Row] = getattr(self, name)
+        self._former.setdefault(name, {}).setdefault(key, table.get(key))
+        if new is not None:
+            table[key] = new
+            return
+        if name not in self._orders:
+            self._orders[name] = list(table)
+        del table[key]
+
 
 SCHEMA = (
     *(table.create for table in TABLES),
@@ -283,7 +486,7 @@ SCHEMA = (
 )
 
 
-def table_of(row: RowT) -> Table[RowT]:
+def table_of(row: RowT) -> SqlTable[RowT]:
     """Return the table of a row."""
     return _BY_TYPE[type(row)]
 

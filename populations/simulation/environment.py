@@ -78,7 +78,7 @@ def simulated_spec(config: RunConfig) -> EnvironmentSpec:
     agents = tuple(
         agent for population in config.populations.values() for agent in population.agents or ()
     )
-    # No learner reads it; a specification needs spaces of some kind.
+    # The space is read by no learner; a specification needs spaces of some kind.
     box = {"kind": "Box", "shape": [1], "dtype": "float32", "low": None, "high": None}
     discrete = {"kind": "Discrete", "n": 2, "start": 0}
     agent_spec = AgentSpec(observation=box, action=discrete, mask=None)

@@ -117,7 +117,7 @@ class Observer:
                     self.num_decisions += row.kind in DECISIONS
                     if row.kind == "exploited":
                         self._note_exploit(row)
-        # Before the first checkpoint no policy has a skill.
+        # No policy has a skill before the first checkpoint.
         if self.current and self.world.state.tables.run.agent_steps >= self._next_mark:
             self.note_best()
 
@@ -137,7 +137,7 @@ class Observer:
         true_gap = self.world.learner.weights[donor].skill - self.skill(row.subject)
         known = float(gap) if isinstance(gap, (int, float)) else None
         self.exploits.append((known, true_gap))
-        # After the gap, which is about the weights that the copy replaces.
+        # The copy is entered after the gap, which is about the weights that it replaces.
         self.current[row.subject] = donor
 
 
@@ -171,7 +171,7 @@ def simulate(
     )
     world.clock = clock
     state = world.state
-    # Of policies that leave (``pbt.share``) the steps are not done.
+    # Policies that leave (``pbt.share``) do not do the rest of their steps.
     every = max(min(goal for goal, _ in agent_steps_left(state)) // NUM_MARKS, 1)
     observer = Observer(world, every)
     world.watch = observer.watch
@@ -179,10 +179,10 @@ def simulate(
     told_at, share = 0, 0.0
     while world.advance():
         is_trained = state.phase != "training"
-        # Not each time, because it looks at all policies.
+        # The share is not computed each time, because it looks at all policies.
         if state.tables.run.agent_steps >= told_at + every or (is_trained and share < 1.0):
             told_at = state.tables.run.agent_steps
-            # Where the one that leaves was ahead the others have done less.
+            # The others have done less where the one that leaves was ahead.
             share = max(share, *(1.0 - n / max(goal, 1) for goal, n in agent_steps_left(state)))
             progress(min(share, 1.0))
         # Training is over, and only the final matches are left.
@@ -237,7 +237,7 @@ def _outcome(world: World, observer: Observer) -> Outcome:
         num_round_robin_matches=sum(len(p) * (len(p) - 1) for p in by_population.values()),
         num_training_matches=tables.run.matches - num_matches,
         num_ghosts=len(tables.ghosts),
-        num_retired=len(world.state.retired),
+        num_retired=len(tables.policies.by("inactive").get("retired", ())),
         spearman=float(np.mean(correlations)) if correlations else None,
         exploits=tuple(observer.exploits),
         best_skill=tuple(observer.best_skill),
@@ -261,7 +261,7 @@ def _correlation(
     rated = []
     for policy in policies:
         # The rating is of the last evaluated weights, the skill of the last ones.
-        standing = world.state.league.standing_weights(tables.policies[PolicyId(policy)], tables)
+        standing = world.state.league.standing_weights(tables.policies[PolicyId(policy)])
         if standing is not None and Entrant(standing) in ratings:
             rated.append((ratings[Entrant(standing)], observer.skill(policy)))
     return spearman(*np.array(rated).T) if len(rated) > 1 else None

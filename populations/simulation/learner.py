@@ -122,7 +122,7 @@ class SimulatedLearner:
     ) -> tuple[Finished, dict[str, Manifest]]:
         manifests: dict[str, Manifest] = {}
         published = []
-        # Of all trainees first: they meet each other as they were at the start.
+        # All trainees are read first: they meet each other as they were at the start.
         before: dict[str, Weights] = {
             trainee.policy: self._start(trainee, rng) for trainee in message.trainees
         }
@@ -182,7 +182,7 @@ class SimulatedLearner:
             # Rivals that learn at once have seatings of their own.
             if Player(player=PlayerId(trainee.policy)) not in seating.players:
                 continue
-            # Without rivals the trainee has all seats: self-play.
+            # A trainee without rivals has all seats: self-play.
             rivals = [
                 player for player in seating.players if player.player != PlayerId(trainee.policy)
             ]
@@ -262,7 +262,7 @@ class SimulatedLearner:
         seats, players = self.setup.seats, seating.players
         skills = [self._weights(player, before) for player in players]
         entrants = seating.entrants(trainees)
-        # Of each side the seats whose names are in the tally.
+        # The seats of each side are those whose names are in the tally.
         sides, seated = tuple(range(index, index + 1) for index in range(len(seats))), seats
         if trainees and self.setup.agent_seats:
             sides, seated = members(seats), self.setup.training_seats
@@ -274,11 +274,11 @@ class SimulatedLearner:
         at = {side.start: index for index, side in enumerate(sides)}
         pairs, returns = [], [0.0] * len(seats)
         result = None
-        # In cooperation two teams are compared, unless trainees have all agents.
+        # Two teams are compared in cooperation, unless trainees have all agents.
         is_alone = bool(is_cooperation and trainees)
         for one in () if is_alone else comparisons(seated, entrants=entrants):
             own, others = [at[seat] for seat in one.first], [at[seat] for seat in one.second]
-            # In cooperation it is drawn once for all pairs.
+            # The result is drawn once for all pairs in cooperation.
             if result is None or not is_cooperation:
                 result = self.model.play(
                     skills[own[0]], skills[others[0]], num_matches=num_matches, rng=rng

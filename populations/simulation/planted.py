@@ -1,4 +1,4 @@
-"""The planted truth: the strength of weights, their learning, and results of matches (README.md).
+"""The planted truth: the strength of weights, their learning, and results of matches.
 
 Skills and advantages are in Elo (400 points: odds of 10:1 between win and loss); ``bot:random`` has
 skill 0. The truth is known exactly, so decisions made from matches can be judged by it.
@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from arena.types import RANDOM_BOT
+from arena.types import RANDOM_BOT, Hyperparameters, Value
+from populations.choices import is_known
 from populations.core import SearchSpace
 from populations.search_space import Dimension, parse_search_space
 
@@ -162,8 +163,8 @@ class PlantedModel:
         ahead = self._ahead(first, second)
         turn = (first.kind - second.kind) % NUM_KINDS
         if self.cyclic_share > 0.0 and turn:
-            # Between random kinds Var(a r) = 2/3 a^2, with r in {-1, 0, 1}; Var(z_i - z_j) = 2
-            # spread^2. a = spread sqrt(3 share) makes the ratio `cyclic_share`.
+            # The ratio is `cyclic_share` with a = spread sqrt(3 share): Var(a r) = 2/3 a^2 between
+            # random kinds, with r in {-1, 0, 1}, and Var(z_i - z_j) = 2 spread^2.
             height = self.spread * math.sqrt(3.0 * self.cyclic_share)
             ahead += height if turn == 1 else -height
         if self.pair_deviation > 0.0:
@@ -232,7 +233,7 @@ def pair_effect(first: float, second: float) -> float:
     """Return a standard normal number that depends on two potentials; swapping them negates it."""
     if first == second:
         return 0.0
-    # In one order for both sides, so that (j, i) draws the number of (i, j).
+    # The order is one for both sides, so that (j, i) draws the number of (i, j).
     low, high = sorted((first, second))
     digest = hashlib.sha256(f"{low!r} {high!r}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8]))
@@ -248,7 +249,7 @@ class Landscape:
     dimensions: Mapping[str, Dimension]
     width: float
 
-    def speed(self, hyperparameters: Mapping[str, float]) -> float:
+    def speed(self, hyperparameters: Hyperparameters) -> float:
         """Return the speed of learning, in (0, 1]."""
         # v = exp(-mean(((u - u*) / width)^2) / 2), with u the place in the range, from 0 to 1
         if not self.dimensions:
@@ -256,15 +257,11 @@ class Landscape:
         total = 0.0
         for name, dimension in self.dimensions.items():
             best = BEST_LEARNING_RATE if name == "learning_rate" else place(name)
-            total += (
-                (unit(dimension, hyperparameters.get(name, math.nan)) - best) / self.width
-            ) ** 2
+            total += ((unit(dimension, hyperparameters.get(name)) - best) / self.width) ** 2
         return math.exp(-0.5 * total / len(self.dimensions))
 
 
-def make_landscape(
-    search_space: SearchSpace, *, start: Mapping[str, float], width: float
-) -> Landscape:
+def make_landscape(search_space: SearchSpace, *, start: Hyperparameters, width: float) -> Landscape:
     """Make the landscape of a population's search space.
 
     Raises:
@@ -273,11 +270,11 @@ def make_landscape(
     return Landscape(parse_search_space(search_space, start=start), width)
 
 
-def unit(dimension: Dimension, value: float) -> float:
+def unit(dimension: Dimension, value: Value | None) -> float:
     """Return the place of a value in its range, from 0 to 1, on the scale on which it is drawn.
 
     0.5 for a value that is unknown.
     """
-    if not math.isfinite(value):
+    if not is_known(value):
         return 0.5
     return min(max(dimension.to_unit(value), 0.0), 1.0)

@@ -56,7 +56,7 @@ from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.records.aggregates import Row
 from populations.records.rows import RunRow
-from populations.records.tables import Tables
+from populations.records.tables import GENERATIONS, POLICIES, Table, Tables
 from populations.simulation.learner import UTC, SimulatedLearner
 from populations.simulation.planted import PlantedModel, make_landscape
 
@@ -124,7 +124,8 @@ class World:
         """Let the controller handle an event, and carry out its commands."""
         started_s = self.clock()
         tx = handle(self.state, event, Now(monotonic_s=self.now_s, utc=UTC))
-        # Before the commands: learners and fits run elsewhere in a real run.
+        # The time is taken before the commands, because learners and fits run elsewhere in a real
+        # run.
         self.handling_s += self.clock() - started_s
         self.watch(tx.rows)
         for command in tx.commands:
@@ -141,7 +142,8 @@ class World:
                 if len(queue) == 1:
                     self._begin(learner)
             case SendMessage(learner=learner, message=Stop()):
-                # On the agenda, because the other commands of this transaction come first.
+                # The end goes on the agenda, because the other commands of this transaction come
+                # first.
                 self._plan(0.0, lambda: self._leave(learner))
             case StartLearner(slot=slot, populations=populations):
                 self._plan(START_S, lambda: self._join(slot, populations))
@@ -238,7 +240,8 @@ class World:
             failed = fault if isinstance(fault, Failed) else _planted(message, kind=fault)
             self._plan(self.fails_after_s, lambda: self._fail(learner, slot, message, failed))
             return
-        # Carried out now, though it ends later: the result follows from the message alone.
+        # The assignment is carried out now, though it ends later: the result follows from the
+        # message alone.
         own = self.speeds.get(slot)
         simulated = self.learner if own is None else replace(self.learner, **own)
         finished, manifests = simulated.carry_out(message)
@@ -251,7 +254,8 @@ class World:
         queue = self.given[event.learner]
         message = queue.pop(0)
         self._evaluations += isinstance(message, Evaluate)
-        # Before the event: what its handling appends to an empty queue begins in `carry_out`.
+        # The next assignment begins before the event: what its handling appends to an empty queue
+        # begins in `carry_out`.
         if queue:
             self._begin(event.learner)
         self.handle(event)
@@ -302,13 +306,8 @@ def make_tables(run_file: RunFile) -> Tables:
     policies = initial_policies(run_file.config)
     return Tables(
         run=RunRow(run=run_file.run),
-        policies={row.policy: row for row in policies},
-        checkpoints={},
-        ghosts={},
-        generations={row.entrant: row for row in first_generations(policies)},
-        assignments={},
-        ratings={},
-        num_events=0,
+        policies=Table(POLICIES, policies),
+        generations=Table(GENERATIONS, first_generations(policies)),
     )
 
 

@@ -31,7 +31,7 @@ from arena.files import open_regular
 from populations.errors import StorageError
 from populations.records.columns import Value
 from populations.records.rows import ArchiveRow, EventRow
-from populations.records.tables import ARCHIVED, EVENTS, RowT, Table
+from populations.records.tables import ARCHIVED, EVENTS, RowT, SqlTable
 from populations.storage.database import connect_reader, rename_durably, storage_errors
 from populations.storage.loading import last_archive, load_archives, read_rows, row_errors
 
@@ -154,7 +154,7 @@ def remove_unnamed(run_dir: Path, archives: Sequence[ArchiveRow]) -> None:
 def select_rows(
     connection: sqlite3.Connection,
     path: Path,
-    table: Table[RowT],
+    table: SqlTable[RowT],
     *,
     after: int,
     filters: Filters,
@@ -194,7 +194,7 @@ def select_rows(
 def _in_journal(
     connection: sqlite3.Connection,
     path: Path,
-    table: Table[RowT],
+    table: SqlTable[RowT],
     after: int,
     filters: Filters,
     limit: int | None,
@@ -216,7 +216,7 @@ def _in_journal(
 def archived_rows(
     connection: sqlite3.Connection,
     path: Path,
-    table: Table[RowT],
+    table: SqlTable[RowT],
     *,
     after: int = 0,
     filters: Filters | None = None,
@@ -238,7 +238,7 @@ def archived_rows(
         yield from reversed(list(decoded)) if newest else decoded
 
 
-def _decoded(rows: Iterator[dict[str, Any]], path: Path, table: Table[RowT]) -> Iterator[RowT]:
+def _decoded(rows: Iterator[dict[str, Any]], path: Path, table: SqlTable[RowT]) -> Iterator[RowT]:
     for row in rows:
         try:
             yield table.decode(table.values_of(row))

@@ -115,7 +115,7 @@ def backup_problem(backup: Path) -> str | None:
             require_sound(connection, backup, check="integrity_check")
             require_sealed(connection, backup)
     except JournalForeign:
-        # Of another release: a repair brings an older one up to date.
+        # A backup of another release is not damaged: a repair brings an older one up to date.
         return None
     except StorageError as error:
         return str(error).removesuffix(repair_hint(backup))
@@ -140,7 +140,7 @@ def _follow(journal: Path, backup: Path) -> int | None:
         # A single file at rest; FULL: a commit is on disk when it returns.
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("PRAGMA synchronous = FULL")
-        # Changed pages wait there: what does not fit is written several times.
+        # Changed pages wait there: those that do not fit are written several times.
         connection.execute(f"PRAGMA main.cache_size = {-CACHE_KIB}")
         connection.execute("ATTACH ? AS journal", (database_uri(journal, mode="ro"),))
         # Closing without COMMIT undoes all of it.
@@ -156,9 +156,9 @@ def _follow(journal: Path, backup: Path) -> int | None:
         num_filled = sum(_copy_changes(connection, table, damaged) for (table,) in tables)
         if damaged:
             raise JournalCorrupt(f"{journal}: rows of {', '.join(sorted(damaged))} are damaged")
-        # Of both: rows of a damaged journal must not replace good ones.
+        # Both files are checked: rows of a damaged journal must not replace good ones.
         require_sound(connection, journal, check="quick_check")
-        # What a changed page was is written there first; a new or an empty page is written once.
+        # SQLite first writes there what a changed page was; a new or an empty page is written once.
         undo = backup.with_name(f"{backup.name}-journal")
         undo_bytes = undo.stat().st_size if undo.exists() else 0
         num_filled += max(_count(connection, "page_count") - num_pages, 0)
@@ -216,7 +216,8 @@ def _copy_changes(connection: sqlite3.Connection, table: str, damaged: set[str])
         f"WHERE j.rowid <= ? AND (b.rowid IS NULL OR ({new}) IS NOT ({old}))",
         (last,),
     )
-    # On their own, without a temporary table of all of them: nearly all changes are new rows.
+    # New rows are copied on their own, without a temporary table of all changes: nearly all of them
+    # are new rows.
     connection.execute(
         f"INSERT INTO main.{table} ({into}) SELECT {listed} FROM journal.{table} AS j "
         "WHERE j.rowid > ? ORDER BY j.rowid",

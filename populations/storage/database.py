@@ -53,7 +53,8 @@ _NO_UTF8 = "Could not decode to UTF-8"
 # fsync is not among them: the kernel may have dropped the pages that it could not write, and a
 # second fsync would not report that.
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS}) | NO_DESCRIPTORS
-# Compared whole: the primary code of a failed fsync is SQLITE_IOERR, like that of a failed write.
+# Codes are compared whole: the primary code of a failed fsync is SQLITE_IOERR, like that of a
+# failed write.
 _PASSING_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
 
 
@@ -93,8 +94,8 @@ def connect_reader(path: Path, *, is_alone: bool = False) -> sqlite3.Connection:
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError:
         connection.close()
-        # Without a WAL there is no writer, so SQLite need not create the files that coordinate with
-        # one. What is beside it has to be read, too.
+        # There is no writer without a WAL, so SQLite need not create the files that coordinate with
+        # one. Files beside the journal have to be read, too.
         beside = [s for s in ("-wal", "-journal") if path.with_name(path.name + s).exists()]
         if beside and not os.access(path.parent, os.W_OK):
             raise StorageError(
@@ -196,7 +197,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("COMMIT")
         failpoint("journal.committed")
     except BaseException:
-        # After a full disk or an I/O error SQLite may have rolled back by itself.
+        # SQLite may have rolled back by itself after a full disk or an I/O error.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise

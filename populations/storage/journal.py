@@ -36,7 +36,7 @@ from populations.records.tables import (
     SCHEMA,
     TALLIES,
     RowT,
-    Table,
+    SqlTable,
     Tables,
     encode_row,
 )
@@ -137,7 +137,7 @@ class DetailReader:
         """Yield every event in order of commit, without holding all in memory."""
         return self._all(EVENTS, after)
 
-    def _all(self, table: Table[RowT], after: int) -> Iterator[RowT]:
+    def _all(self, table: SqlTable[RowT], after: int) -> Iterator[RowT]:
         for row in archived_rows(self._connection, self._path, table, after=after):
             yield row
             after = getattr(row, table.key)
@@ -163,7 +163,7 @@ class DetailReader:
 
     def _select(
         self,
-        table: Table[RowT],
+        table: SqlTable[RowT],
         after: int,
         filters: Filters,
         *,
@@ -224,7 +224,7 @@ class Journal:
         """
         if path.exists():
             raise StorageError(f"{path}: there is a journal already")
-        # Before the file: a row that must not be stored makes none.
+        # Rows are encoded before the file is made: a row that must not be stored makes none.
         statements = [encode_row(row) for row in rows]
         temporary = path.with_name(f".tmp-{uuid.uuid4().hex}")
         try:
@@ -235,7 +235,7 @@ class Journal:
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
                 with contextlib.closing(connect(temporary, mode="rwc")) as connection:
                     connection.execute("PRAGMA synchronous = FULL")
-                    # Before the first table; see `shrink`.
+                    # This is set before the first table; see `shrink`.
                     connection.execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
                     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -286,7 +286,8 @@ class Journal:
             StorageError: If it refuses otherwise, or the journal was moved or replaced.
             ValueError: If a row holds a non-finite number.
         """
-        # Before the transaction: a row that must not be stored leaves nothing to roll back.
+        # Rows are encoded before the transaction: one that must not be stored leaves nothing to
+        # roll back.
         statements = [encode_row(row) for row in rows]
         self.require_place()
         with storage_errors(self._path):
@@ -300,7 +301,7 @@ class Journal:
             for value in values
         )
 
-    def mend(self, rowids: Mapping[Table[Any], Sequence[int]], rows: Iterable[Row]) -> None:
+    def mend(self, rowids: Mapping[SqlTable[Any], Sequence[int]], rows: Iterable[Row]) -> None:
         """Remove damaged rows and write others: all of it or, on error, nothing.
 
         Args:
@@ -415,7 +416,7 @@ class Journal:
         """
         with storage_errors(self._path):
             try:
-                # Without a WAL the journal is one file, which can be read in a read-only directory.
+                # The journal is one file without a WAL, which can be read in a read-only directory.
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             except sqlite3.ProgrammingError:
                 return  # closed before
@@ -468,7 +469,7 @@ class JournalReader(DetailReader):
             pairs: Kinds of the results of pairs that are read, by far the most rows. None: all.
         """
         with contextlib.ExitStack() as stack:
-            # Within `snapshot` its transaction goes on; SQLite nests none.
+            # The transaction of `snapshot` goes on within it; SQLite nests none.
             if not self._connection.in_transaction:
                 stack.enter_context(self.snapshot())
             with storage_errors(self._path):

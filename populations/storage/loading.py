@@ -29,6 +29,7 @@ from populations.records.tables import (
     RUN,
     TABLES,
     RowT,
+    SqlTable,
     Table,
     Tables,
 )
@@ -50,12 +51,12 @@ def load_tables(
         JournalCorrupt: If a row is damaged.
     """
 
-    def rows(table: Table[RowT], where: str = "", given: Sequence[Value] = ()) -> list[RowT]:
-        # rowid is the order of first writing, as in the controller's dictionaries (`Table.upsert`).
+    def rows(table: SqlTable[RowT], where: str = "", given: Sequence[Value] = ()) -> list[RowT]:
+        # rowid is the order of first writing, as in the controller's tables (`SqlTable.upsert`).
         return read_rows(connection, path, table, f"{where} ORDER BY rowid", given)
 
     def last(table: str, where: str = "") -> int:
-        # Read from the end: an aggregate with a filter would scan the whole table.
+        # Sequences are read from the end: an aggregate with a filter would scan the whole table.
         query = f"SELECT sequence FROM {table} {where} ORDER BY sequence DESC LIMIT 1"
         found = connection.execute(query).fetchone()
         return 0 if found is None else int(found[0])
@@ -70,18 +71,16 @@ def load_tables(
     chosen = "" if pairs is None else f"WHERE +kind IN ({', '.join('?' * len(pairs))})"
     return Tables(
         run=runs[0],
-        policies={row.policy: row for row in rows(POLICIES)},
-        checkpoints={row.key: row for row in rows(CHECKPOINTS)},
-        ghosts={row.player: row for row in rows(GHOSTS)},
-        generations={row.entrant: row for row in rows(GENERATIONS)},
+        policies=Table(POLICIES, rows(POLICIES)),
+        checkpoints=Table(CHECKPOINTS, rows(CHECKPOINTS)),
+        ghosts=Table(GHOSTS, rows(GHOSTS)),
+        generations=Table(GENERATIONS, rows(GENERATIONS)),
         # Closed ones are most of the table; the controller needs none of them.
-        assignments={
-            row.assignment_id: row for row in rows(ASSIGNMENTS, "WHERE status = 'queued'")
-        },
-        records={row.key: row for row in rows(RECORDS)},
-        pairs={row.key: row for row in rows(PAIRS, chosen, pairs or ())},
-        ratings={row.population: row for row in rows(RATINGS)},
-        games={row.game: row for row in rows(GAMES)},
+        assignments=Table(ASSIGNMENTS, rows(ASSIGNMENTS, "WHERE status = 'queued'")),
+        records=Table(RECORDS, rows(RECORDS)),
+        pairs=Table(PAIRS, rows(PAIRS, chosen, pairs or ())),
+        ratings=Table(RATINGS, rows(RATINGS)),
+        games=Table(GAMES, rows(GAMES)),
         # All details may have left the journal.
         num_events=max(last("events"), archive.events),
         num_tallies=max(last("tallies"), archive.tallies),
@@ -92,7 +91,7 @@ def load_tables(
 def read_rows(
     connection: sqlite3.Connection,
     path: Path,
-    table: Table[RowT],
+    table: SqlTable[RowT],
     suffix: str,
     parameters: Sequence[Value] = (),
 ) -> list[RowT]:
@@ -102,13 +101,13 @@ def read_rows(
         JournalCorrupt: If a row is damaged.
     """
     selected = connection.execute(f"{table.select} {suffix}", parameters)
-    # Closed at a damaged row, too: a writer with an open one could not be closed.
+    # The cursor is closed at a damaged row, too: a writer with an open one could not be closed.
     with row_errors(path, table), contextlib.closing(selected) as cursor:
         return [table.decode(table.unsealed(stored)) for stored in cursor]
 
 
 @contextlib.contextmanager
-def row_errors(path: Path, table: Table[Any]) -> Iterator[None]:
+def row_errors(path: Path, table: SqlTable[Any]) -> Iterator[None]:
     """Translate errors of a row's content."""
     try:
         yield
@@ -120,7 +119,7 @@ def row_errors(path: Path, table: Table[Any]) -> Iterator[None]:
 
 
 def split_rows(
-    connection: sqlite3.Connection, table: Table[RowT]
+    connection: sqlite3.Connection, table: SqlTable[RowT]
 ) -> tuple[dict[int, RowT], list[int]]:
     """Return a table's rows by rowid, and the rowids of those that cannot be read, in order."""
     sound: dict[int, RowT] = {}

@@ -55,7 +55,7 @@ class RunLock:
             content: Content of the file from now on; empty after an orderly end.
         """
         descriptor, self._descriptor = self._descriptor, -1
-        # While the lock is held: later the file may be its next holder's.
+        # The file is written while the lock is held: later it may be its next holder's.
         if descriptor >= 0:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, content, 0)
@@ -84,7 +84,7 @@ def lock_holder(run_dir: Path) -> int | None:
     except OSError as error:
         raise StorageError(f"{run_dir / LOCK}: {error.strerror}") from error
     try:
-        # Shared: two that look at the same time do not take each other for the holder.
+        # The lock is shared: two that look at the same time do not take each other for the holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _pid(descriptor)
@@ -118,8 +118,8 @@ def _acquire(run_dir: Path) -> tuple[int, bytes]:
         try:
             # flock belongs to the open file: a second lock of this very process is refused, too.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between opening and locking, the file may have been deleted with its directory and
-            # made anew.
+            # The file may have been deleted with its directory and made anew between opening and
+            # locking.
             if _is_still_there(path, descriptor):
                 found = os.pread(descriptor, _MAX_BYTES, 0)
                 os.ftruncate(descriptor, 0)

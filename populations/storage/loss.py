@@ -95,10 +95,10 @@ def find_loss(run_dir: Path) -> Loss | None:
     Raises:
         StorageError: If the journal cannot be read.
     """
-    # Without a journal there is nothing to compare; whoever opens it says so.
+    # There is nothing to compare without a journal; whoever opens it says so.
     if not (run_dir / JOURNAL).exists():
         return None
-    # First: a status is never ahead of the journal that is read after it.
+    # The status is read first: it is never ahead of the journal that is read after it.
     status = read_status(run_dir) or {}
     try:
         with JournalReader(run_dir / JOURNAL, is_alone=True) as reader:

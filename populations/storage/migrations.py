@@ -58,7 +58,7 @@ def migrate(path: Path) -> None:
     if header == SCHEMA_VERSION:
         return
     with storage_errors(path):
-        # With a WAL the header may be outdated, and only SQLite knows the version.
+        # The header may be outdated with a WAL, and only SQLite knows the version.
         if not path.with_name(path.name + "-wal").exists():
             _steps(header, path)
         with contextlib.closing(connect_reader(path)) as checker:

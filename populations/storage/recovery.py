@@ -71,7 +71,8 @@ def recover(
         rows: list[Row] = [*_redo_links(root, tables), *_redo_removals(root, tables)]
         # Several policies may share a checkpoint; each is read once.
         damage = cache(lambda row: _damage(root, row))
-        # Also where only what policies go on from is read: nobody else may be given these.
+        # Missing directories count even if only those are read that policies go on from: nobody
+        # else may be given these.
         missing = missing_directories(root, tables)
         others = [
             row
@@ -231,7 +232,7 @@ def _fall_back(
             }
             # The counters stay: they count committed work and never fall.
             return replace(policy, checkpoint=row.key), ("fell_back", policy.policy, data)
-    # Not `checkpoint=None`: that means before the first one, and would begin with random weights.
+    # `checkpoint=None` would mean "before the first one", and begin with random weights.
     reason = "no checkpoint of it is left that verifies"
     return (
         replace(policy, state="quarantined"),
@@ -259,13 +260,13 @@ def _redo_links(root: Path, tables: Tables) -> list[GhostRow]:
 
 
 def _redo_removals(root: Path, tables: Tables) -> list[CheckpointRow | Deletion]:
-    doomed = [row.key for row in tables.checkpoints.values() if row.state == "doomed"]
+    marked = [row.key for row in tables.checkpoints.values() if row.state == "doomed"]
     thinned = {row.key: row for row in tables.ghosts.values() if row.doomed}
     return [
         Deletion(row=thinned[key])
         if key in thinned
         else replace(tables.checkpoints[key], state="deleted")
-        for key in remove_doomed(root, [*doomed, *thinned])
+        for key in remove_doomed(root, [*marked, *thinned])
     ]
 
 

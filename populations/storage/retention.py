@@ -76,8 +76,7 @@ class Retention:
             (milestones_every_agent_steps, None),
             (export_every_agent_steps, exported_to_keep),
         )
-        self._present: dict[PolicyId, dict[str, CheckpointRow]] = {}
-        self._owners: dict[str, PolicyId] = {}
+        self._checkpoints = tables.checkpoints
         self._needs: dict[Holder, tuple[str, ...]] = {}
         self._needed: Counter[str] = Counter()
         self._standing: dict[PolicyId, str | None] = {}
@@ -101,7 +100,7 @@ class Retention:
         """Take in a row that was put."""
         match row:
             case CheckpointRow():
-                self._place(row)
+                self._to_look_at.add(row.policy)
             case PolicyRow():
                 self._moved.add(row.policy)
                 self._hold(("policy", row.policy), tuple(named_by(row)))
@@ -147,7 +146,8 @@ class Retention:
         """
         if self._keep is None:
             return []
-        # Before the checkpoints are looked at: a standing that moves on releases one.
+        # Standings are updated before the checkpoints are looked at: one that moves on releases
+        # one.
         for policy in tables.policies if self._evaluated else self._moved:
             key = standing(tables.policies[policy])
             # "" is no key: the first decision always differs.
@@ -162,7 +162,7 @@ class Retention:
         return sorted(keys)
 
     def _unneeded_of(self, policy: PolicyId) -> list[str]:
-        rows = sorted(self._present.get(policy, {}).values(), key=newest_last)
+        rows = sorted(self._checkpoints.by("present").get(policy, {}).values(), key=newest_last)
         # keep is at least 1; rows[-0:] would be all of them.
         kept = {row.key for row in rows[-self._keep :]} if self._keep is not None else set()
         for every, newest in self._marks:
@@ -170,17 +170,6 @@ class Retention:
                 kept.update(milestones(rows, every_agent_steps=every, newest=newest))
         kept.update(row.key for row in rows if row.pinned)
         return [row.key for row in rows if row.key not in kept and row.key not in self._needed]
-
-    def _place(self, row: CheckpointRow) -> None:
-        own = self._present.setdefault(row.policy, {})
-        if row.state == "present":
-            own[row.key] = row
-            self._owners[row.key] = row.policy
-        else:
-            # Doomed, deleted or corrupt: nothing is decided about it again.
-            own.pop(row.key, None)
-            self._owners.pop(row.key, None)
-        self._to_look_at.add(row.policy)
 
     def _hold(self, holder: Holder, keys: tuple[str, ...]) -> None:
         if self._needs.get(holder, ()) == keys:
@@ -195,5 +184,6 @@ class Retention:
             if self._needed[key] == 0:
                 del self._needed[key]
                 # The checkpoint's own policy decides about it, whichever row released it.
-                if key in self._owners:
-                    self._to_look_at.add(self._owners[key])
+                owner = self._checkpoints.get(key)
+                if owner is not None:
+                    self._to_look_at.add(owner.policy)

@@ -53,7 +53,7 @@ def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:
         failpoint("status.begin")
         write_own(temporary, text)
         failpoint("status.written")
-        # No fsync: after a crash the file is outdated anyway.
+        # No fsync is needed, as the file is outdated after a crash anyway.
         os.replace(temporary, run_dir / STATUS)
         failpoint("status.replaced")
 

@@ -60,7 +60,7 @@ def unreadable_commits(journal: Path, *, page_bytes: int) -> int:
     # A header is written and synced before its frames: only damage makes it wrong.
     salts = _HEADER.unpack(found)[4:6] if _is_sound(found) else frames[0][2:4]
     num_commits = sum(1 for frame in frames if frame[1] and frame[2:4] == salts)
-    # As long as the machine runs, a commit's mark is never there without what it commits. A power
+    # A commit's mark is never there without what it commits as long as the machine runs. A power
     # failure may leave the mark of the last one alone, which nobody was told of then.
     began = time.time() - time.clock_gettime(_SINCE_BOOT)
     is_torn = wal.stat().st_mtime < began

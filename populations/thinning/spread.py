@@ -52,12 +52,14 @@ class Spread(Model):
         best = np.argsort(-request.lows, kind="stable")[: int(self.strongest_ratio * num_staying)]
         stays[best[np.isfinite(request.lows[best])]] = True
         neighbours = _Neighbours(request)
-        # Smallest first. An area that has changed since has another entry, and this one is skipped.
+        # The smallest area is first. One that has changed since has another entry, and this one is
+        # skipped.
         areas = {place: neighbours.area(place) for place in np.flatnonzero(~stays).tolist()}
         waiting = [(area, place) for place, area in areas.items()]
         heapq.heapify(waiting)
         going: list[int] = []
-        # Where it gets empty, all others are needed, among the newest or among the strongest.
+        # All others are needed once it is empty, as they are among the newest or among the
+        # strongest.
         while waiting and len(going) < request.num_to_go:
             area, place = heapq.heappop(waiting)
             if areas.get(place) != area:

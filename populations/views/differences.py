@@ -24,7 +24,8 @@ from populations.views.parts import (
     hidden,
     said,
 )
-from populations.views.run import status_document, title_of
+from populations.views.run import COUNTS, status_document, title_of
+from populations.views.run import KINDS as KINDS_OF_STATUS
 from populations.views.texts import plain
 from populations.views.view import Operand, View
 
@@ -38,13 +39,9 @@ PLACES = 5
 """Policies of each run that are shown."""
 
 KINDS: Mapping[str, Kind] = {
-    "elapsed_s": "duration",
+    **{key: KINDS_OF_STATUS[key] for key in ("elapsed_s", *COUNTS[:3])},
+    **dict.fromkeys(("mean_agent_steps_per_s", "agent_steps_per_training_s"), "count"),
     "environment_digest": "digest",
-    "mean_agent_steps_per_s": "count",
-    "agent_steps_per_training_s": "count",
-    "agent_steps": "count",
-    "matches": "count",
-    "assignments_finished": "count",
 }
 """Kinds of figures, by key."""
 
@@ -141,7 +138,7 @@ def diff(document: Document, room: Room) -> Iterator[Section]:
             ),
         )
     for name, own in _by_population(document, "evolution").items():
-        # Of what never happened nothing is said.
+        # Nothing is said of what never happened.
         counts: list[Pair] = [
             (str(entry["key"]), "value", *_values(entry))
             for entry in own

@@ -53,7 +53,7 @@ def standings_document(run: Inspection, population: str | None) -> Document:
     measured = read_exploitability(run.run_dir)
     return {
         "populations": {
-            name: [_standing_json(line, measured, run=run, population=name) for line in lines]
+            name: [_standing_json(line, measured) for line in lines]
             for name, lines in run.standings(population).items()
         },
         "cyclicity": run.cyclicity(population),
@@ -63,11 +63,8 @@ def standings_document(run: Inspection, population: str | None) -> Document:
     }
 
 
-def _standing_json(
-    line: Standing, measured: Mapping[str, float], *, run: Inspection, population: str
-) -> Document:
+def _standing_json(line: Standing, measured: Mapping[str, float]) -> Document:
     document = line._asdict()
-    document["hyperparameters"] = run.named(line.hyperparameters, population)
     # A path within the run, for commands that play; documents name weights by digest.
     del document["key"]
     document["exploitability"] = measured.get(line.weights or "")
@@ -87,7 +84,7 @@ STANDINGS = (
     Column("agent_steps", "count", "steps"),
     player("parent", drop=1),
     Column("state", "word", drop=2),
-    # Only where somebody is no main policy; what a rating means depends on it then.
+    # Roles are shown only where somebody is no main policy; what a rating means depends on it then.
     Column("role", "word"),
     Column("exploitability", drop=3),
     Column("wins", "count", drop=5),
@@ -163,7 +160,7 @@ def is_map(document: Document, room: Room) -> bool:
     rows = document["payoff"]
     if room.limit is not None or room.is_wide or any("seat" in row for row in rows):
         return False
-    # By the players, of which a limit cuts off none.
+    # The players decide, of which a limit cuts off none.
     return room.width >= MAP_WIDTH and 1 < len(_living(rank_of(document))) <= MAP_PLAYERS
 
 
@@ -190,12 +187,12 @@ def payoff_document(run: Inspection, population: str | None, *, by_seats: bool =
     shown = [cell for cell in cells if population in (None, cell["population"])]
     merged = sum(
         record.matches
-        for (name, entrant), record in run.league.records.items()
+        for (name, entrant), record in run.league.tables.records.items()
         if is_trainee(entrant) and population in (None, name)
     )
     players = [
         {"population": name, **picked(line, "player", *RATING)}
-        # Also of other populations: cells name them as opponents.
+        # Players of other populations are listed, too: cells name them as opponents.
         for name, lines in run.standings().items()
         for line in lines
     ]
@@ -274,7 +271,7 @@ def _map(document: Document, room: Room) -> Section:
     scores = {sides_of(row): row["score"] for row in document["payoff"]}
     everybody = {one for one, _ in scores}
     living = _living(sorted(everybody))
-    # What room is left is for the best ghosts.
+    # The best ghosts have the rest of the room.
     ghosts = sorted(everybody - set(living), key=rank)[: MAP_PLAYERS - len(living)]
     players = sorted([*living, *ghosts], key=rank)
     ratings = _ratings(document)
@@ -316,7 +313,7 @@ def ratings_document(run: Inspection, population: str | None) -> Document:
     from populations.views.questions.inspection import ASSIGNED, rating_points
 
     tables, fit = run.rated
-    # Later than the rows: the events of all their assignments are among them.
+    # Events are read later than the rows, so that those of all their assignments are among them.
     assigned = run.reader.events(kinds=ASSIGNED)
     points = rating_points(tables, fit.intervals(), assigned=assigned)
     return {
@@ -501,9 +498,7 @@ def calibration_document(run: Inspection, population: str | None) -> Document:
     from populations.views.questions.results import calibrations
 
     names = run.names()
-    pairs = calibrations(
-        run.reader.pairs(kind="evaluate"), ratings=run.tables.ratings, seats=run.league.seats
-    )
+    pairs = calibrations(run.met, ratings=run.tables.ratings, seats=run.league.seats)
     shown = [
         (first, second, one)
         for (first, second), one in pairs.items()

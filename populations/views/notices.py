@@ -44,7 +44,7 @@ def misfit_warnings(fits: Mapping[str, Document], *, run: Path) -> Iterator[str]
                 "a pair": fit["pair_deviation"],
                 f"against {RANDOM_BOT}": fit["anchor_deviation"],
             }
-            # Below half an Elo the rounded number would be 0.
+            # The rounded number would be 0 below half an Elo.
             parts = [f"{elo:.0f} Elo {where}" for where, elo in deviations.items() if elo >= 0.5]
             off = (
                 f"are {' and '.join(parts)} off its ratings"

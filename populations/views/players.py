@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
@@ -24,7 +25,7 @@ from populations.views.parts import (
 )
 from populations.views.questions.lives import KINDS, entries, generations_of, is_about
 from populations.views.sentences import event_document
-from populations.views.view import Operand, View
+from populations.views.view import Operand, View, listed
 
 if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
@@ -174,16 +175,10 @@ WHY = (
 )
 
 
-def why(document: Document, room: Room) -> Iterator[Section]:
-    """Yield what a player is, and what happened to it, oldest first."""
-    yield Section(
-        title=Line(
-            "{player:player}: {kind}, role {role}, {state}, generation {generation}, "
-            "{agent_steps:count} agent steps",
-            document,
-        ),
-        body=Table(WHY, document["entries"]),
-    )
+LIFE = (
+    "{player:player}: {kind}, role {role}, {state}, generation {generation}, {agent_steps:count} "
+    "agent steps"
+)
 
 
 VIEWS: dict[str, View] = {
@@ -192,7 +187,7 @@ VIEWS: dict[str, View] = {
     ),
     "why": View(
         document=why_document,
-        sections=why,
+        sections=listed(LIFE, WHY, itemgetter("entries")),
         limits="entries",
         keeps_last=True,
         lines=2,

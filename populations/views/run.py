@@ -212,7 +212,7 @@ LEARNERS = (
     Column("restarts", drop=1),
     Column("host", "word", drop=2),
     Column("device", "word", drop=3),
-    # Only learners of a run that others can join have one.
+    # Learners have a group only in a run that others can join.
     Column("group", drop=3),
     Column("assignments", "count", drop=4),
     Column("matches", "count", drop=5),

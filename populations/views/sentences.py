@@ -201,7 +201,7 @@ def event_document(row: EventRow) -> Document:
         "subject": row.subject,
         **row.data,
     }
-    # Of the row's own kind and subject: data may have such keys, too.
+    # The sentence has the row's own kind and subject: data may have such keys, too.
     about = {**document, "kind": row.kind, "subject": row.subject}
     return {**document, "sentence": sentence(about)}
 
@@ -213,7 +213,7 @@ def _rivals(event: Data, _: Name) -> Json:
     seatings = event.get("opponents")
     for seating in seatings if isinstance(seatings, list) else ():
         others = [one for one in texts(seating) if one not in policies]
-        # In every seat it plays itself; beside others its own seats are no opponents.
+        # A policy in every seat plays itself; beside others its own seats are no opponents.
         opponents += others or ["itself"] * (len(policies) == 1)
     return list(dict.fromkeys(opponents))
 

@@ -181,23 +181,14 @@ def hyperparameters_document(run: Inspection, population: str | None) -> Documen
     ``factors`` are those of hyperparameters that have a schedule; ``search_space`` is what PBT may
     change, by population.
     """
-    now: Document = {
-        row.policy: run.named(row.hyperparameters, row.population)
-        for row in run.tables.policies.values()
-        if population in (None, row.population)
-    }
+    policies = [row for row in run.tables.policies.values() if population in (None, row.population)]
     kinds = (
         *("policy_created", "exploited", "explored", "immigrated", "replayed"),
         *("learning_rate_halved", "rewound", "hyperparameters_changed"),
     )
-    factors: Document = {
-        row.policy: dict(row.factors)
-        for row in run.tables.policies.values()
-        if population in (None, row.population) and row.factors
-    }
     return {
-        "policies": now,
-        "factors": factors,
+        "policies": {row.policy: dict(row.hyperparameters) for row in policies},
+        "factors": {row.policy: dict(row.factors) for row in policies if row.factors},
         "search_space": {
             name: {key: dict(entry) for key, entry in run.space(name).items()}
             for name in run.run_file.config.populations
@@ -323,7 +314,7 @@ def matches_document(run: Inspection, population: str | None) -> Document:
             **picked(row.tally, "matches", "distinct"),
             "pairs": [structs.asdict(pair) for pair in row.tally.pairs],
             "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
-            # Not per match: in cooperation a match is two episodes.
+            # The length is not per match, as a match is two episodes in cooperation.
             "mean_length": row.tally.length_sum / num_episodes(row.tally, seats=seats),
         }
         for row in run.reader.all_tallies()
@@ -401,7 +392,7 @@ def openings_document(run: Inspection, population: str | None) -> Document:
     by_seats = is_by_seats(seats)
     said: set[str] = set()
     for index, seat in enumerate(seats):
-        # Of many seats none is counted; one stands for its population.
+        # No seat of many is counted by itself; one stands for its population.
         is_said = not by_seats and seat.population in said
         if population not in (None, seat.population) or is_said:
             continue

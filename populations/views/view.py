@@ -16,9 +16,9 @@ Order = Callable[[Sequence[Row], Document], list[Row]]
 def listed(
     title: str, columns: Sequence[Column], rows: Callable[[Document], Sequence[Row]]
 ) -> Sections:
-    """Return a function that yields one table of a document's rows under a title."""
+    """Return a function that yields one table of a document's rows under a title about it."""
     return lambda document, room: iter(
-        [Section(title=Line(title), body=Table(columns, rows(document)))]
+        [Section(title=Line(title, document), body=Table(columns, rows(document)))]
     )
 
 

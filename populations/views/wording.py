@@ -39,7 +39,7 @@ Parsed = tuple[tuple[str, str | None, str], ...]
 @functools.cache
 def _parsed(template: str) -> tuple[tuple[bool, Parsed], ...]:
     """Return the pieces of a sentence, each with whether it replaces the one before."""
-    # Kept, because a run has very many events of few kinds.
+    # The parts are kept, because a run has very many events of few kinds.
     return tuple(
         (
             piece.startswith(OTHERWISE),
@@ -152,7 +152,7 @@ def _number(pattern: str) -> Callable[[Json, Name], str | None]:
         if not is_number(value):
             return None
         shown = pattern.format(value)
-        # Of a small negative number rounding leaves a sign and no digit.
+        # Rounding leaves a sign and no digit of a small negative number.
         return shown[1:] if shown.startswith("-") and not shown.strip("-0.") else shown
 
     return render

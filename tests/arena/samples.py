@@ -16,13 +16,13 @@ from arena.envs.describe import environment_facts
 from arena.envs.make import OnFault, make_batched_env
 from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import populations_of
-from arena.envs.spaces.actions import ActionLayout
 from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.learning.ppo import Ppo
 from arena.matches.seating import make_seats
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import SeatedPlayer
+from arena.spaces import ActionLayout
 from arena.types import Entrant
 from tests.layouts import flat_observation
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.bot_ids import MAX_LENGTH, BotId, canonical_bot, parse_bot
+from arena.bots.ids import MAX_LENGTH, BotId, canonical_bot, parse_bot
 from arena.codec import from_msgpack, to_msgpack
 from arena.errors import ConfigError, DecodeError
 from arena.types import Entrant, Player, PlayerId, Tally

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.bot_ids import canonical_bot, check_options, split_options
 from arena.bots.asking import make_object
+from arena.bots.ids import canonical_bot, check_options, split_options
 from arena.errors import ConfigError
 
 
@@ -43,11 +43,6 @@ def test_an_option_has_one_value(player: str) -> None:
         split_options(player)
 
 
-def test_an_unknown_option_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="a has no option depth; it has level, temperature"):
-        check_options("a", {"depth": "3"}, ("level", "temperature"))
-
-
 @pytest.mark.parametrize(
     ("options", "arguments"),
     [
@@ -64,9 +59,11 @@ def test_a_bot_has_one_name_however_its_arguments_are_written(options: str, argu
     assert canonical_bot(f"bot:my.module:Bot:{options}") == f"bot:my.module:Bot{arguments}"
 
 
-def test_a_bot_takes_the_options_of_its_class() -> None:
+def test_a_bot_takes_the_options_of_its_class_and_others_are_refused() -> None:
     made = make_object("bot:arena.bots.connect_four:Tactical", launch_directory=".")
     assert type(made).__name__ == "Tactical"
+    with pytest.raises(ConfigError, match="a has no option depth; it has level, temperature"):
+        check_options("a", {"depth": "3"}, ("level", "temperature"))
     with pytest.raises(ConfigError, match="bot:random has no option depth; it has no options"):
         make_object("bot:random:depth=3", launch_directory=".")
     with pytest.raises(ConfigError, match="Tactical has no option depth; it has "):

@@ -22,8 +22,6 @@ from torch.nn import functional
 
 from arena.config import Model, NetworkConfig
 from arena.core import ActorInput, Algorithm, AlgorithmOutput
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, NonFiniteError
 from arena.experience import Rollout
 from arena.learning.optimizer import NamedAdam
@@ -31,6 +29,7 @@ from arena.learning.ppo import AveragedNetwork, with_prefix, without_prefix
 from arena.networks.actor_critic import make_actor_critic
 from arena.networks.distributions import mask_logits
 from arena.networks.weights import copy_tensors, load_tensors
+from arena.spaces import ActionLayout, ObservationLayout
 
 TARGET = "target."
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from trouble import afoot  # type: ignore[import-not-found]  # this directory is the launch one
 
-from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.ppo import Ppo
+from arena.spaces import ObservationLayout
 
 
 class Encoder(torch.nn.Module):

@@ -34,7 +34,7 @@ from tests.support import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 240.0
 NUM_CPUS = 2
 
 INLINE: dict[str, object] = {"launcher": "inline"}

@@ -83,5 +83,6 @@ def test_a_tracker_is_no_sink() -> None:
         check_sink("wandb")
 
 
+@pytest.mark.xdist_group("exports")
 def test_an_encoder() -> None:
     check_encoder("tests.contracts.broken_players:OneLayer", environment="classic/rps-v2")

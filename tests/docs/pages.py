@@ -43,6 +43,7 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
+@cache
 def pages() -> list[Path]:
     """All documents: those of Sphinx, and the READMEs and other pages of the repository."""
     found = [*ROOT.glob("*.md"), *(ROOT / "benchmarks").glob("*.md")]
@@ -90,8 +91,12 @@ def blocks(page: Path) -> Iterator[Block]:
                     )
 
 
-def all_blocks(*languages: str) -> list[Block]:
-    return [one for page in pages() for one in blocks(page) if one.language in languages]
+def all_blocks(language: str) -> list[Block]:
+    """Return the blocks of all pages that say their language."""
+    # Every worker collects all tests, and parsing pages takes long: those without one are left out.
+    says = re.compile(rf"```(\{{code-block\}} )?{language}\b")
+    found = (page for page in pages() if says.search(page.read_text(encoding="utf8")))
+    return [one for page in found for one in blocks(page) if one.language == language]
 
 
 def links(page: Path) -> Iterator[str]:

@@ -70,25 +70,30 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
 
 # Commands.
 
-COMMANDS: dict[Path, list[tuple[Block, str]]] = {}
-for found in all_blocks("console", "sh", "", MENTION):
-    for line in commands(found):
-        if re.search(r"(^|/| )arena ", line) and "CONFIG" not in line:
-            COMMANDS.setdefault(found.page, []).append((found, line))
+
+def commands_of(page: Path) -> list[tuple[Block, str]]:
+    """Return the commands of a page, each with its block."""
+    return [
+        (block, line)
+        for block in blocks(page)
+        if block.language in ("console", "sh", "", MENTION)
+        for line in commands(block)
+        if re.search(r"(^|/| )arena ", line) and "CONFIG" not in line
+    ]
 
 
-@pytest.mark.parametrize("page", COMMANDS, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_commands_are_those_that_there_are(page: Path) -> None:
     problems = [
         f"{block}: {command}: {problem}"
-        for block, command in COMMANDS[page]
+        for block, command in commands_of(page)
         if (problem := problem_of(command, is_complete=block.language != MENTION))
     ]
     assert problems == []
 
 
 def test_many_commands_are_found() -> None:
-    assert sum(map(len, COMMANDS.values())) > 100
+    assert sum(len(commands_of(page)) for page in PAGES) > 100
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import importlib.util
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,23 +48,17 @@ ROWS = (
 )
 
 
-class Retold(Retelling):
-    """Tells games of random play, about which nobody has thoughts."""
-
-    def _onlookers(self, *_: object) -> Iterator[Any]:
-        return iter(())
-
-
 def documents(row: Row, tmp_path: Path) -> list[dict[str, Any]]:
     """What is told of games of random play."""
     game = Game.of_setup(make_setup(row, root=tmp_path))
     recorder, _ = play(game, num_envs=NUM_GAMES)
     assert len(recorder.games) == NUM_GAMES
-    telling = Retold(cast("Any", None), game)
-    return [
-        telling.tell(row_of(f"{row.name}.{number}", one, [RANDOM] * len(one.seats)))
+    rows = (
+        row_of(f"{row.name}.{number}", one, [RANDOM] * len(one.seats))
         for number, one in enumerate(recorder.games)
-    ]
+    )
+    # Nobody has thoughts about random play.
+    return [Retelling(game, one, lambda *_: None, {}).tell() for one in rows]
 
 
 def in_kaggles_environments(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,12 +9,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import compose_spec
 import kubernetes_validate
 import pytest
 import yaml
 
-from experiments.faults.container import instructions
 from tests.docs.command_lines import problem_of
 
 ROOT = Path(__file__).parents[2]
@@ -41,6 +39,15 @@ PODS = {
     )
 }  # fmt: skip
 COMPOSE: Document = yaml.safe_load((CLUSTER / "compose" / "compose.yaml").read_text())
+
+
+def instructions(text: str) -> list[tuple[str, str]]:
+    """Return a container file's instructions, each with its arguments, in order."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in joined.splitlines())]
+
+
 STEPS = instructions((CLUSTER / "container" / "Containerfile").read_text())
 
 
@@ -184,6 +191,9 @@ def test_commands_of_kubernetes_are_arenas() -> None:
 
 def validate_services(document: Document) -> None:
     """Check a document as the specification has it; what YAML merges is merged already."""
+    # Here: every worker collects this, and the package takes long to import.
+    import compose_spec
+
     compose_spec.PyCompose.from_yaml(yaml.safe_dump(document)).validate()
 
 

@@ -60,6 +60,21 @@ class Plain(Exception):
     pass
 """
 BASE = "import pydantic\n\n\nclass Base(pydantic.BaseModel):\n    pass\n"
+# A base of the name of a type elsewhere, and a type by way of the module that imports it.
+FOUR = """from populations import three
+
+
+class Base:
+    pass
+
+
+class Named(Base):
+    pass
+
+
+class Fourth(three.Base[int]):
+    pass
+"""
 
 BUDGETS = """[product]
 code = 100
@@ -103,6 +118,7 @@ def test_rooms_of_a_small_checkout(tmp_path: Path) -> None:
         "populations/league/two.py": TWO,
         "populations/three.py": THREE,
         "populations/base.py": BASE,
+        "populations/four.py": FOUR,
     }
     write(tmp_path, sources)
     places = tomllib.loads(BUDGETS)["rooms"]
@@ -110,8 +126,9 @@ def test_rooms_of_a_small_checkout(tmp_path: Path) -> None:
     # ONE: an import, a def and its return. TWO: likewise.
     assert found["one, two"] == Size(code=6, modules=2, types=0, module=3, function=2)
     # THREE: 3 imports, 3 of First, 2 of Second, 4 of Third, whose text has three lines, 2 of Plain.
-    assert found["the rest"] == Size(code=17, modules=2, types=4, module=14, function=0)
-    assert found[PRODUCT_ROOM].code == 23
+    # FOUR: an import and 2 of each class.
+    assert found["the rest"] == Size(code=24, modules=3, types=5, module=14, function=0)
+    assert found[PRODUCT_ROOM].code == 30
     write(tmp_path, {"tools/four.py": ""})
     with pytest.raises(ValueError, match=r"tools/four\.py is in no room of budgets\.toml"):
         rooms(tmp_path, places)

@@ -20,6 +20,7 @@ from msgspec import structs
 from arena.types import Entrant, LearnerId
 from arena.wire.messages import Failed, Finished, Heartbeat, Train
 from populations.audit.tally_checks import differences, refold
+from populations.choices import is_known
 from populations.controller.assignments.learner_lifecycle import place_of
 from populations.controller.state.events import (
     AssignmentFailed,
@@ -250,7 +251,7 @@ class Faulty(Controller):
         for ratings in tables.ratings.values():
             assert all(math.isfinite(value) for value in ratings.ratings)
         for generation in tables.generations.values():
-            assert all(math.isfinite(value) for value in generation.hyperparameters.values())
+            assert all(is_known(value) for value in generation.hyperparameters.values())
 
     @invariant()
     def an_exploit_is_whole(self) -> None:

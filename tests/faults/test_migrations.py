@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from populations.errors import JournalCorrupt, JournalForeign
-from populations.records.tables import Tables
+from populations.records.tables import GENERATIONS, Table, Tables
 from populations.storage import migrations
 from populations.storage.database import BACKUP, JOURNAL, SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
@@ -53,7 +53,7 @@ def test_an_older_journal_is_brought_up_to_date_and_a_copy_stays(
         tables.num_events += 1
         # Each run has a name of its own, and the older schema no generations.
         tables.run = replace(tables.run, configuration=before.run.configuration)
-        tables.generations.clear()
+        tables.generations = Table(GENERATIONS)
         assert before == tables
         with JournalReader(run_dir / JOURNAL) as reader:
             (event,) = reader.events(kinds=["journal_migrated"])

@@ -32,6 +32,7 @@ from arena.types import Digest, PolicyId
 from populations.audit.adoption import ADOPTED
 from populations.audit.repair import Repair, repair_run
 from populations.audit.verify import verify_run
+from populations.choices import kinds
 from populations.controller.server.run_directory import has_run
 from populations.errors import JournalCorrupt, RunInUse, StorageError
 from populations.records.rows import EventRow
@@ -410,6 +411,20 @@ def test_what_does_not_fit_the_run_is_not_adopted(
     assert list(directory.parent.glob(f"corrupt-{directory.name}-*"))
     assert is_clean(run.run_dir)
     assert repair_run(run.run_dir).events == []
+
+
+@pytest.mark.parametrize(("value", "is_adopted"), [(0.5, True), ("fast", False)])
+def test_text_in_the_place_of_a_number_is_not_adopted(
+    run: SmallRun, value: float | str, is_adopted: bool
+) -> None:
+    values = run.tables.policies[P1].hyperparameters
+    number = next(name for name, kind in kinds(values).items() if kind is float)
+    changed = {**values, number: value}
+    key = planted(run, policy=P1, agent_steps=500, hyperparameters=changed)
+    with_speed(run)
+    damaged(run)
+    repair_run(run.run_dir)
+    assert (key in tables_of(run.run_dir).checkpoints) == is_adopted
 
 
 def with_speed(run: SmallRun) -> None:

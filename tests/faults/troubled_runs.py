@@ -187,17 +187,23 @@ def suffer(run: Run, trouble: Trouble) -> None:
         assert run.process is not None
         assert run.process.wait(2 * WAIT_S) == 3, run.log.read_text()
     else:
-        run.wait_for(lambda: run.events("paused"))
+        # A learner that is out of descriptors may die of it: then one pause names that, and
+        # another one, before it or after a further try, the trouble itself.
+        run.wait_for(lambda: _pauses_name(run, trouble))
     assert re.search(trouble.sentence, run.text), run.text
-    if trouble.comes != "trains":
-        # A learner that is out of descriptors may die of it, and the pause names that next.
-        said = [json.dumps(event.data) for event in run.events("paused")]
-        assert any(re.search(trouble.sentence, text) for text in said), said
+    if trouble.comes == "ends":
+        assert _pauses_name(run, trouble), run.text
     run.flag.unlink()
     if trouble.comes == "resumes":
         run.wait_for(run.have_trained(since=len(run.trained())))
     if run.is_running():
         run.stop()
+
+
+def _pauses_name(run: Run, trouble: Trouble) -> bool:
+    """Return whether a pause of the run names the trouble."""
+    said = (json.dumps(event.data) for event in run.events("paused"))
+    return any(re.search(trouble.sentence, text) for text in said)
 
 
 def resume(run: Run) -> None:

@@ -36,7 +36,7 @@ _PLAYER = re.compile(r"\b(\w+/)?p\d{3}(@[\d.]+\w?|@best)?|bot:random\b")
 _OF_ONE_RUN = re.compile(r"(?<=-)[0-9a-f]{8}\b|\b\d{8}T\d+Z")
 """Digests of weights, and moments."""
 
-_NUMBER = re.compile(r"[-+]?\b\d[\d,.:]*(e-?\d+)?\b")
+_NUMBER = re.compile(r"[-+]?\b\d[\d,.:]*(e[-+]?\d+)?\b")
 
 
 def said() -> str:

@@ -22,10 +22,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import yaml
 
+from arena.config import Model
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.config.run_config import RunConfig, load_config, validate_config
@@ -54,6 +55,24 @@ CHUNK_S = 0.1
 
 TOLERANCE = 1e-6
 """Relative difference of numbers, which come from fits."""
+
+
+class Painter:
+    """An algorithm with choices that are text, true and false, as far as a controller knows it."""
+
+    class Hyperparameters(Model):
+        """Those of the worlds with choices."""
+
+        learning_rate: float = 1e-3
+        greedy: bool = False
+
+    class Settings(Model):
+        """Settings, which PBT changes there."""
+
+        CHANGEABLE: ClassVar[tuple[str, ...]] = ("colour", "is_fast", "depth")
+        colour: Literal["red", "green", "blue"] = "red"
+        is_fast: bool = True
+        depth: int = 2
 
 
 @cache

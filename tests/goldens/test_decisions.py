@@ -8,6 +8,8 @@ from tests.goldens.forms import Document
 
 def test_worlds_reach_what_they_are_about() -> None:
     about = {
+        "choices": "immigrated",
+        "choices_by_model": "explored",
         "curriculum": "lesson_began",
         "deterministic": "immigrated",
         "exploiters_reset": "reset",

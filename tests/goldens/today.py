@@ -18,7 +18,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from arena.envs.batched.batch import GameBatch
-from arena.envs.pettingzoo.batch import PettingZooBatch
+from arena.envs.stepped import PettingZooBatch
 from arena.wire.codec import decode
 from arena.wire.session import ControllerSession
 from populations.config.run_config import validate_config
@@ -67,12 +67,12 @@ class Door:
         """Return which message is taken, what is noted, and what the peer is answered."""
         opened = self._session.open(identity, frames, now_s=now_s)
         found: Document = {}
-        if opened.message is not None:
-            found["taken"] = type(opened.message).__name__
+        if opened is not None and not isinstance(opened, list):
+            found["taken"] = type(opened).__name__
         for bad in self._session.take_bad_messages():
             found["noted"] = {"peer": bad.peer, "kind": bad.kind, "reason": bad.reason}
-        if opened.answer is not None:
-            header, answer = decode(opened.answer)
+        if isinstance(opened, list):
+            header, answer = decode(opened)
             found["answered"] = {
                 type(answer).__name__: structs.asdict(answer),
                 "to": str(header.learner),

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from experiments.leagues.teammates import document
 from populations.records.rows import TallyRow
 from populations.storage.journal import JournalReader
+from tests.assets.teammates import document
 from tests.integration.conftest import ARENA, Command
 from tests.support import wait_until
 

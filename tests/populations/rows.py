@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
@@ -25,7 +26,7 @@ from populations.records.rows import (
     RunRow,
     TallyRow,
 )
-from populations.records.tables import Tables
+from populations.records.tables import Table, Tables
 
 PLAYER = PolicyId("player/p000")
 BOX: dict[str, object] = {
@@ -48,10 +49,12 @@ def make_spec(
 
 
 def tables_with(**more: Any) -> Tables:
-    names = ("policies", "checkpoints", "ghosts", "generations", "assignments", "ratings")
-    return Tables(
-        **{"run": RunRow(run="r"), "num_events": 0, **{name: {} for name in names}, **more}
-    )
+    tables = Tables(run=more.pop("run", RunRow(run="r")))
+    for name, value in more.items():
+        is_rows = isinstance(value, Mapping)
+        known = getattr(tables, name)
+        setattr(tables, name, Table(known.kind, value.values()) if is_rows else value)
+    return tables
 
 
 def make_policy(policy: str = PLAYER, **more: Any) -> PolicyRow:

@@ -214,7 +214,7 @@ class SmallRun:
         row = make_tally_row(tally, tables.num_tallies + 1, kind=kind, assignment_id=assignment_id)
         setup = learner_setup(self.run_file, root=self.run_dir)
         half_life = self.run_file.config.payoffs.half_life_matches
-        league = League.fold(tables, seats=setup.seats, half_life_matches=half_life)
+        league = League(tables, seats=setup.seats, half_life_matches=half_life)
         return [row, *league.add_tally(row)]
 
     def evaluate(self, first: str, second: str) -> None:

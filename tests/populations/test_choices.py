@@ -1,4 +1,4 @@
-"""Choices: numbers with neighbours, and names that numbers stand for."""
+"""Choices: numbers with neighbours, and text, true and false without."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 
 from arena.errors import ConfigError
-from populations.choices import Categories, Choices, code_of, parse_categories, with_names
+from arena.types import Hyperparameters
+from populations.choices import Categories, Choices, figures, kinds, parse_categories
 from populations.search_space import parse_search_space
 
 RNG = np.random.default_rng(0)
-COLOURS = Categories(choices=(0, 1, 2), names=("red", "green", "blue"))
+COLOURS = Categories(choices=("red", "green", "blue"))
+
+
+def test_true_is_of_another_kind_than_one() -> None:
+    found = kinds({"one": 1, "half": 0.5, "flag": True, "colour": "red"})
+    assert found == {"one": float, "half": float, "flag": bool, "colour": str}
 
 
 def test_numbers_move_to_a_neighbour() -> None:
@@ -22,28 +28,36 @@ def test_numbers_move_to_a_neighbour() -> None:
 
 
 def test_a_name_stays_or_becomes_any_of_the_others() -> None:
-    found = Counter(COLOURS.perturb(1, factor=1.2, rng=RNG) for _ in range(2000))
-    assert [found[code] for code in range(3)] == pytest.approx([500, 1000, 500], abs=100)
-    assert {COLOURS.perturb(1, factor=1.0, rng=RNG) for _ in range(20)} == {1}
-    assert {COLOURS.perturb(7, factor=1.0, rng=RNG) for _ in range(50)} == {0, 1, 2}
-    assert Categories(choices=(0,), names=("red",)).perturb(0, factor=1.2, rng=RNG) == 0
+    found = Counter(COLOURS.perturb("green", factor=1.2, rng=RNG) for _ in range(2000))
+    assert [found[one] for one in COLOURS.choices] == pytest.approx([500, 1000, 500], abs=100)
+    assert {COLOURS.perturb("green", factor=1.0, rng=RNG) for _ in range(20)} == {"green"}
+    drawn = {COLOURS.perturb("pink", factor=1.0, rng=RNG) for _ in range(50)}
+    assert drawn == {"red", "green", "blue"}
+    assert Categories(choices=("red",)).perturb("red", factor=1.2, rng=RNG) == "red"
 
 
-def test_numbers_stand_for_names_in_the_order_of_the_list() -> None:
+def test_choices_have_their_order_and_keep_their_types() -> None:
     space: dict[str, dict[str, object]] = {
         "colour": {"choices": ["red", "green", "blue"]},
         "flag": {"choices": [True, False]},
         "size": {"choices": [3, 1]},
     }
     found = parse_search_space(space, start={})
-    assert found["colour"] == COLOURS
-    assert found["flag"] == Categories(choices=(1, 0), names=(True, False))
-    assert found["size"] == Choices(choices=(3, 1))
-    values = {"colour": 2, "flag": 0, "size": 3, "gamma": 1.0}
-    assert with_names(values, space) == {"colour": "blue", "flag": False, "size": 3, "gamma": 1.0}
-    codes = [code_of(v, space[n]) for n, v in (("colour", "blue"), ("flag", True), ("size", 3))]
-    assert codes == [2, 1, 3]
-    assert [code_of(v, space["colour"]) for v in ("pink", None, 1, True)] == [None] * 4
+    flag = Categories(choices=(True, False))
+    assert found == {"colour": COLOURS, "flag": flag, "size": Choices(choices=(3, 1))}
+    assert [COLOURS.place(one) for one in ("blue", "pink", None, 1, True)] == [2, *[None] * 4]
+    # 1 equals True, and is another value.
+    assert [flag.place(one) for one in (False, True, 0, 1)] == [1, 0, None, None]
+    assert [COLOURS.fit(one) for one in ("blue", "pink")] == ["blue", "red"]
+    assert [COLOURS.to_unit(one) for one in COLOURS.choices] == [0.0, 0.5, 1.0]
+
+
+def test_curves_have_the_place_of_text_and_one_for_true() -> None:
+    space: dict[str, dict[str, object]] = {"colour": {"choices": ["red", "green", "blue"]}}
+    values: Hyperparameters = {"colour": "blue", "flag": True, "size": 3, "name": "unknown"}
+    assert figures(values, space) == {"colour": 2, "flag": 1, "size": 3}
+    assert type(figures(values, space)["flag"]) is int
+    assert figures({"colour": "pink"}, space) == {}
 
 
 @pytest.mark.parametrize("choices", [["red", "red"], [True, True]])

@@ -12,6 +12,7 @@ from scipy import stats
 
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import PpoHyperparameters, coerce_hyperparameters
+from populations.choices import number_of
 from populations.core import SearchSpace
 from populations.search_space import (
     Choices,
@@ -43,7 +44,7 @@ def test_what_is_integral_is_decided_by_the_hyperparameter() -> None:
     assert integral == {"num_epochs", "num_minibatches", "rollout_length"}
     # 1 as a bound of entropy_coef does not make it a coin.
     rng = np.random.default_rng(0)
-    assert 0.0 < dimensions["entropy_coef"].sample(rng) < 1.0
+    assert 0.0 < number_of(dimensions["entropy_coef"].sample(rng)) < 1.0
     # Where there is no value, the way the bounds are written decides.
     unknown = parse_search_space(
         {"a": {"low": 1, "high": 3}, "b": {"low": 1.0, "high": 3}}, start={}
@@ -66,7 +67,7 @@ def test_bounds_end_where_the_steps_do() -> None:
 
 
 def test_distributions_are_optunas() -> None:
-    distributions = optuna_distributions(SPACE, start=START)
+    distributions = optuna_distributions(parse_search_space(SPACE, start=START))
     assert distributions == {
         "learning_rate": FloatDistribution(1e-5, 3e-3, log=True),
         "entropy_coef": FloatDistribution(0.0, 1.0),
@@ -90,7 +91,7 @@ def test_samples_are_distributed_as_optunas(name: str) -> None:
         warnings.simplefilter("ignore")
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=6))
-        distributions = {name: optuna_distributions(SPACE, start=START)[name]}
+        distributions = {name: optuna_distributions(parse_search_space(SPACE, start=START))[name]}
         theirs = np.array([study.ask(distributions).params[name] for _ in range(size)])
     if isinstance(dimension, Range) and dimension.complement:
         theirs = 1.0 - theirs

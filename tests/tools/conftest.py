@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -15,9 +15,9 @@ from arena.checkpoints.publish import link_ghost
 from arena.checkpoints.tensors import publish_policy
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
-from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
 from arena.networks.actor_critic import make_actor_critic
+from arena.spaces import ActionLayout
 from arena.types import (
     RANDOM_BOT,
     AssignmentId,
@@ -44,9 +44,6 @@ from populations.records.rows import (
     TallyRow,
 )
 from populations.storage.journal import Journal
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
 
 CODE = Path(__file__).parents[2]
 """Directory of the code that a configuration may name: this repository's."""
@@ -384,12 +381,3 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
         return document
 
     return run
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    # Here: the browser's package takes long to import.
-    from tests.tools.web.browsing import launched
-
-    with launched(tmp_path_factory.mktemp("chromium")) as browser:
-        yield browser

@@ -23,6 +23,8 @@ from populations.config.trust import DATA
 from tests.assets.planting import dotted, fields, forms, replaced
 from tests.support import record_run_file
 
+pytestmark = pytest.mark.xdist_group("exports")
+
 Command = Callable[..., dict[str, Any]]
 
 EVIL = """

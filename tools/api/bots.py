@@ -12,11 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.errors import NoValue
-from arena.export.champion import Actions, Inputs, continuous_of, leaves_of, nested
+from arena.export.champion import Actions, Inputs, continuous_of
+from arena.spaces import ObservationLayout, nested
 
 if TYPE_CHECKING:
     from arena.bots.asking import AskedBot
-    from arena.envs.spaces.actions import ActionLayout
+    from arena.spaces import ActionLayout
 
 
 class BotPlayer:
@@ -42,7 +43,7 @@ class BotPlayer:
         self._name = name
         self._bot = bot
         self._inputs = Inputs(facts)
-        self._observation = facts["observation"]["space"]
+        self._observation = ObservationLayout.from_json(facts["observation"]["space"])
         self._actions = Actions(facts["action"]["space"], continuous=continuous_of(facts))
         self._layout = actions
         self._rng = np.random.default_rng()
@@ -98,9 +99,9 @@ class BotPlayer:
 
     def _in_units(self, inputs: Mapping[str, npt.NDArray[Any]]) -> Any:  # noqa: ANN401
         """Return the environment's own form of observations, with a leading axis."""
-        leaves = leaves_of(self._observation)
-        parts = (inputs[f"observation{leaf.name}"].astype(leaf.dtype) for leaf in leaves)
-        return nested(self._observation, parts)
+        layout = self._observation
+        parts = [inputs[leaf.name_in("observation")].astype(leaf.dtype) for leaf in layout.leaves]
+        return nested(layout.nest, parts)
 
     def _masks(self, inputs: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.bool_]:
         num_rows = len(next(iter(inputs.values())))

@@ -86,7 +86,7 @@ def _as_it_was() -> Iterator[None]:
 
     threads, drawn = torch.get_num_threads(), (random.getstate(), np.random.get_state())
     try:
-        # Of the CPU alone: matches use no other device.
+        # Only the CPU's generator is kept, because matches use no other device.
         with torch.random.fork_rng(devices=[]):
             yield
     finally:

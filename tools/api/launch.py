@@ -46,7 +46,7 @@ _STOPPED = (0, 130, 143)
 """Exit codes of runs that ended with everything saved."""
 
 _SWITCHES = frozenset({"resume", "force", "with_hyperparameters", "accept_loss"})
-# Not in commands, which are typed as they are, and not where the argument is named already.
+# Commands are left alone, which are typed as they are, and texts that name the argument already.
 _OPTION = re.compile(r"`[^`]*`|--([a-z]+(?:-[a-z]+)*)(?![-a-z]| \(from Python)")
 _RENAMED = {"schedule-of": "replay"}
 """Arguments whose options have another name."""
@@ -83,7 +83,7 @@ class LaunchedRun(Run):
 
     @property
     def is_running(self) -> bool:
-        """Whether the process goes on."""
+        """Return whether the process goes on."""
         return self._process.poll() is None
 
     def wait(self, timeout_s: float | None = None) -> None:
@@ -135,7 +135,7 @@ class LaunchedRun(Run):
         self.stop()
 
     def _ask_to_stop(self) -> None:
-        # Once, for a second signal ends the run without saving.
+        # The signal is sent once, for a second one ends the run without saving.
         if not self._is_asked:
             self._is_asked = True
             self._process.terminate()
@@ -147,7 +147,7 @@ class LaunchedRun(Run):
 
     def _bury(self) -> None:
         """Read the rest of the output, and let go of the pipe."""
-        # Not for ever: a hook's own processes may hold the pipe for longer than the run.
+        # The wait has an end: a hook's own processes may hold the pipe for longer than the run.
         self._reader.join(AT_ONCE_S)
         if not self._reader.is_alive():
             self._process.close()
@@ -294,7 +294,7 @@ def launch(
             config, data = Path(str(directory)) / "config.yaml", config
             config.write_text(_as_json("config", data))
         positional = [] if config is None else [os.fspath(config)]
-        # Behind "--" nothing is taken for an option.
+        # Nothing behind "--" is taken for an option.
         run = LaunchedRun(run_dir, [*options, "--", *positional, *texts])
         try:
             if wait:

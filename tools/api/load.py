@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from arena.export.champion import Champion
+    from arena.export.champion import Champion, GraphPlayer
     from arena.networks.actor_critic import ActorCritic
 
     from ..players.game import Game
@@ -74,9 +74,9 @@ def load(
 
 
 def _bot(name: str, *, environment: str, seed: int | None) -> Player:
-    from arena.bot_ids import canonical_bot
     from arena.bots.asking import AskedBot, make_object
-    from arena.envs.spaces.actions import ActionLayout
+    from arena.bots.ids import canonical_bot
+    from arena.spaces import ActionLayout
 
     from ..players.game import Game
     from .bots import BotPlayer
@@ -139,12 +139,7 @@ def _exported(
         weights = _member(resolved.policies[population], champions[population].member)
         return weights.make_policy(resolved.game).network
 
-    why_no_value = {
-        population: _of_centralized(name)
-        for population, champion in champions.items()
-        if not champion.has_value
-    }
-    return Player(name, champions, why_no_value=why_no_value, modules=module)
+    return Player(name, champions, why_no_value=_why_no_value(name, champions), modules=module)
 
 
 def _champion(directory: Path, options: Mapping[str, Any]) -> Champion:
@@ -161,13 +156,6 @@ def _champion(directory: Path, options: Mapping[str, Any]) -> Champion:
         ) from error
 
 
-def _of_centralized(name: str) -> str:
-    return (
-        f"{name} has no value function: its critic is centralized and reads more than an "
-        "observation"
-    )
-
-
 def _of_run(name: str, *, seed: int | None, trust: bool) -> Player:
     from ..players.resolve import resolve_player
 
@@ -175,28 +163,30 @@ def _of_run(name: str, *, seed: int | None, trust: bool) -> Player:
     game = resolved.game
     assert game is not None, "only bots have no game"
     networks: dict[str, ActorCritic] = {}
-    parts: dict[str, Part] = {}
+    parts: dict[str, GraphPlayer] = {}
     for population, weights in resolved.policies.items():
         policy = _member(weights, 0)
         networks[population] = policy.make_policy(game).network
         parts[population] = _torch_player(policy, networks[population], game=game, seed=seed)
-    why_no_value = {
-        population: _of_centralized(name)
-        for population, network in networks.items()
-        if not network.has_value
-    }
     return Player(
         name,
         parts,
-        why_no_value=why_no_value,
+        why_no_value=_why_no_value(name, parts),
         # A copy: to change it changes nothing in the player.
         modules=lambda population: deepcopy(networks[population]),
     )
 
 
+def _why_no_value(name: str, parts: Mapping[str, GraphPlayer]) -> dict[str, str]:
+    """Return a sentence on each population whose player has no value."""
+    why = "its critic is centralized and reads more than an observation"
+    without = [population for population, part in parts.items() if not part.has_value]
+    return dict.fromkeys(without, f"{name} has no value function: {why}")
+
+
 def _torch_player(
     policy: PolicyWeights, network: ActorCritic, *, game: Game, seed: int | None
-) -> Part:
+) -> GraphPlayer:
     from arena.export.champion import GraphPlayer
     from arena.export.graph import TorchSession
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from arena.errors import ConfigError
 
-from ..league.documents import inspected, view_document, view_named
+from ..league.documents import inspected, require_run, view_document, view_named
 
 
 class Records(list[dict[str, Any]]):
@@ -28,7 +28,7 @@ class Records(list[dict[str, Any]]):
             ConfigError: If pandas is not installed.
         """
         try:
-            # By name: pandas is no dependency of Arena's.
+            # pandas is imported by name, because it is no dependency of Arena's.
             pandas = importlib.import_module("pandas")
         except ModuleNotFoundError as error:
             raise ConfigError(
@@ -212,6 +212,5 @@ def open(run_dir: str | os.PathLike[str]) -> Run:
         ConfigError: If there is no run in it.
     """
     run = Run(run_dir)
-    if not (run.run_dir / "run.yaml").is_file():
-        raise ConfigError(f"{run.run_dir} is no run directory: it has no run.yaml")
+    require_run(run.run_dir)
     return run

@@ -27,6 +27,11 @@ def wait_for_go() -> None:
         sys.exit(1)  # the parent is gone
 
 
+def report(agent_steps: int, duration_s: float) -> None:
+    """Print what this process did."""
+    sys.stdout.write(f"{json.dumps({'agent_steps': agent_steps, 'duration_s': duration_s})}\n")
+
+
 def rate_of_children(module: str, arguments: Sequence[Sequence[str]]) -> float:
     """Run a module several times side by side, one thread each.
 

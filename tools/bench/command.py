@@ -14,7 +14,9 @@ from ..terminal.output import console, log_console, print_json, tell
 
 if TYPE_CHECKING:
     from .guard import Table
-    from .measure import Effort, Measurement
+    from .measure import Effort, Measurement, Stage
+    from .stages import Stages
+    from .whole_run import WholeRuns
 
 STAGES = ("environment", "inference", "update", "learner")
 RUNS = ("run", "orchestration", "policies", "cores")
@@ -134,10 +136,9 @@ def _names(only: Sequence[str], *, whole_run: bool) -> list[str]:
     for name in only:
         if name not in known:
             raise ConfigError(f"--only {name}: must be one of {', '.join(known)}")
-    if only:
-        # Known order, not the user's: stages come before whole runs.
-        return [name for name in known if name in only]
-    return list(known if whole_run else STAGES)
+    wanted = only or (known if whole_run else STAGES)
+    # Known order, not the user's: stages come before whole runs.
+    return [name for name in known if name in wanted]
 
 
 def _measure(
@@ -154,6 +155,7 @@ def _measure(
     from contextlib import closing
 
     from .guard import Table
+    from .measure import compare
     from .stages import Stages, one_thread
     from .subject import load_subject, machine_facts
     from .whole_run import WholeRuns, number_of_learners
@@ -163,14 +165,19 @@ def _measure(
     # Stages need no learners, and not every configuration has one number of them.
     num_learners = number_of_learners(subject, learners) if set(names) & set(RUNS) else 1
     found: list[Measurement] = []
+
+    def measure(owner: Stages | WholeRuns, known: Sequence[str]) -> None:
+        for name in names:
+            if name in known:
+                say(name)
+                # A measurement's name is its method's; a stage is made when its turn has come.
+                stages: Iterator[Stage] = getattr(owner, name)()
+                found.extend(compare(stage, rounds=effort.rounds) for stage in stages)
+
     stages = Stages(subject, effort=effort)
     # Environments are closed before whole runs, which need the memory and the cores.
     with one_thread(), closing(stages):
-        for name in names:
-            if name in STAGES:
-                say(name)
-                # A measurement's name is its method's.
-                found += getattr(stages, name)()
+        measure(stages, STAGES)
     with tempfile.TemporaryDirectory(prefix="arena-bench-") as directory:
         runs = WholeRuns(
             subject,
@@ -179,10 +186,7 @@ def _measure(
             directory=Path(directory),
             say=say,
         )
-        for name in names:
-            if name in RUNS:
-                say(name)
-                found += getattr(runs, name)()
+        measure(runs, RUNS)
     return Table(
         machine=machine_facts(subject.device),
         settings=subject.settings,

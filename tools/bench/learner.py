@@ -17,6 +17,7 @@ from arena.core import Actor, Algorithm
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
 from arena.experience import Rollout
 from arena.learners.loop import NoProgress
+from arena.learners.work.players import Players
 from arena.learners.work.training import seatings_that_fit
 from arena.matches.seeds import environment_seeds
 from arena.matches.teammates import Cast, training_seatings
@@ -45,9 +46,10 @@ class LearnerWork:
         self.algorithm: Algorithm = subject.make_policy()
         learning = Learning(policy=PolicyId(f"{subject.population}/p000"), algorithm=self.algorithm)
         self._collector = make_collector(
-            subject,
+            subject.setup,
             env,
             blocks=training_blocks(subject, learning=learning, num_frozen=num_frozen),
+            players=subject.players,
             generator=self._generator,
         )
 
@@ -60,9 +62,18 @@ class LearnerWork:
     def __call__(self) -> int:
         """Play and learn, and return the decisions of the policy that learns."""
         # The difference, because the collector counts from its beginning.
-        before = sum(self._collector.agent_steps.values())
-        self.algorithm.update(self.collect(), generator=self._generator)
-        return sum(self._collector.agent_steps.values()) - before
+        return play_and_learn(self._collector, generator=self._generator)
+
+
+def play_and_learn(collector: Collector, *, generator: torch.Generator) -> int:
+    """Play one rollout of each policy that learns, update them on theirs, and return their
+    decisions.
+    """
+    # The difference, because the collector counts from its beginning.
+    before = sum(collector.agent_steps.values())
+    for learning, rollout in collector.collect():
+        learning.algorithm.update(rollout, generator=generator)
+    return sum(collector.agent_steps.values()) - before
 
 
 class _CountingEnv(TurnWrapper):
@@ -90,25 +101,27 @@ def decisions_per_trained(subject: Subject, *, num_frozen: int) -> float:
 
 
 def make_collector(
-    subject: Subject,
+    setup: LearnerSetup,
     env: BatchedEnv,
     *,
     blocks: Sequence[TrainingBlock],
+    players: Players,
     generator: torch.Generator,
+    seed: int = SEED,
 ) -> Collector:
     """Make a collector as a learner has it."""
-    setup = subject.setup
     return Collector(
         env,
-        seeds=environment_seeds(SEED, num_envs=env.num_envs),
+        seeds=environment_seeds(seed, num_envs=env.num_envs),
         blocks=blocks,
         seats=setup.training_seats,
         sides=tuple(setup.sides),
-        populations=subject.setup.agents_of,
-        actions=subject.actions,
+        populations=setup.agents_of,
+        actions=players.actions,
         openings=setup.environment.random_openings,
         generator=generator,
         progress=NoProgress(),
+        critics=players.critics,
     )
 
 

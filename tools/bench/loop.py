@@ -13,11 +13,9 @@ cells, 7 columns.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -25,7 +23,8 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from .children import wait_for_go
+from .children import report, wait_for_go
+from .measure import timed
 
 NUM_COLUMNS, NUM_ROWS = 7, 6
 NUM_CELLS = NUM_COLUMNS * NUM_ROWS
@@ -108,6 +107,14 @@ class LoopSettings:
     num_minibatches: int = 4
     hidden_sizes: tuple[int, ...] = (128, 128)
     seed: int = 1
+
+    def as_options(self) -> list[str]:
+        """Return the options with which the command has these settings."""
+        given: list[str] = []
+        for name, value in asdict(self).items():
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            given += [f"--{name.replace('_', '-')}", text]
+        return given
 
 
 class _Network(nn.Module):
@@ -241,42 +248,30 @@ class HandWrittenLoop:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the loop and print its agent steps per second."""
-    defaults = LoopSettings()
     parser = argparse.ArgumentParser(prog="loop", allow_abbrev=False, description=__doc__)
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--num-games", type=int, default=defaults.num_games)
-    parser.add_argument("--rollout-length", type=int, default=defaults.rollout_length)
-    parser.add_argument("--num-epochs", type=int, default=defaults.num_epochs)
-    parser.add_argument("--num-minibatches", type=int, default=defaults.num_minibatches)
-    parser.add_argument("--hidden-sizes", default=",".join(map(str, defaults.hidden_sizes)))
-    parser.add_argument("--seed", type=int, default=defaults.seed)
+    for name, value in asdict(LoopSettings()).items():
+        kind = int if isinstance(value, int) else _sizes
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=value)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--wait", action="store_true", help="wait for a line on standard input")
-    options = parser.parse_args(argv)
+    options = vars(parser.parse_args(argv))
+    seconds, as_json, waits = (options.pop(name) for name in ("seconds", "json", "wait"))
     torch.set_num_threads(1)
-    loop = HandWrittenLoop(
-        LoopSettings(
-            num_games=options.num_games,
-            rollout_length=options.rollout_length,
-            num_epochs=options.num_epochs,
-            num_minibatches=options.num_minibatches,
-            hidden_sizes=tuple(int(size) for size in options.hidden_sizes.split(",") if size),
-            seed=options.seed,
-        )
-    )
+    loop = HandWrittenLoop(LoopSettings(**options))
     # The first call allocates; it is not measured.
     loop.iterate()
-    if options.wait:
+    if waits:
         wait_for_go()
-    agent_steps, started = 0, time.perf_counter()
-    # At least one rollout, however short the time.
-    while (duration_s := time.perf_counter() - started) < options.seconds or agent_steps == 0:
-        agent_steps += loop.iterate()
-    if options.json:
-        document = {"agent_steps": agent_steps, "duration_s": duration_s}
-        sys.stdout.write(f"{json.dumps(document)}\n")
+    agent_steps, duration_s = timed(loop.iterate, seconds=seconds)
+    if as_json:
+        report(agent_steps, duration_s)
     else:
         sys.stdout.write(f"{agent_steps / duration_s:,.0f} agent steps/s\n")
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.split(",") if size)
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ Statistics are pure functions of rates; functions that read a clock stand apart.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from statistics import median
 
 from arena.types import Count, Document, Finite
@@ -66,47 +65,59 @@ class Measurement(Document, frozen=True, kw_only=True):
     rounds: Count
 
 
-def summarize(
-    name: str,
-    *,
-    unit: str,
-    bound_name: str,
-    rates: Sequence[float],
-    bound_rates: Sequence[float],
-) -> Measurement:
-    """Compare rates with those of a bound, round by round.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """Something that is measured, and its bound.
+
+    Attributes:
+        name: Name of the measurement.
+        rate: Measures it once.
+        bound_name: Name of the bound.
+        bound: Measures the bound once; it counts the same items.
+        unit: Unit of the values: ``.../s``, or ``us/...`` for the time of one item.
+    """
+
+    name: str
+    rate: Rate
+    bound_name: str
+    bound: Rate
+    unit: str = "agent steps/s"
+
+
+def compare(stage: Stage, *, rounds: int) -> Measurement:
+    """Measure something and its bound in turn; every other round the bound goes first.
 
     Args:
-        name: Name of the measurement.
-        unit: Unit of the values: ``.../s``, or ``us/...`` for the time of one item.
-        bound_name: Name of the bound.
-        rates: Items per second, one for each round.
-        bound_rates: Items per second of the bound in the same rounds.
+        stage: Both of them.
+        rounds: Number of measurements of each, at least 1.
 
     Raises:
-        ValueError: If there is no round, the numbers of rounds differ, or a rate is not positive.
+        ValueError: If a rate is not positive.
     """
-    if not rates or len(rates) != len(bound_rates):
-        raise ValueError(
-            f"a comparison needs as many rates as bounds, at least one, got {len(rates)} and "
-            f"{len(bound_rates)}"
-        )
+    rates: list[float] = []
+    bound_rates: list[float] = []
+    sides = [(rates, stage.rate), (bound_rates, stage.bound)]
+    for _ in range(rounds):
+        for found, measure in sides:
+            found.append(measure())
+        # With a fixed order a machine that steadily slows down would favour the first.
+        sides.reverse()
     for rate in (*rates, *bound_rates):
         # Not `<=`, so that NaN is refused, too.
         if not rate > 0.0:
-            raise ValueError(f"a rate must be greater than 0, got {rate!r} in {name}")
+            raise ValueError(f"a rate must be greater than 0, got {rate!r} in {stage.name}")
     # Ratios of rounds, not of medians: both sides of a round saw the same machine.
     ratios = [rate / bound for rate, bound in zip(rates, bound_rates, strict=True)]
     return Measurement(
-        name=name,
-        value=_in_unit(median(rates), unit=unit),
-        unit=unit,
-        bound_name=bound_name,
-        bound_value=_in_unit(median(bound_rates), unit=unit),
+        name=stage.name,
+        value=_in_unit(median(rates), unit=stage.unit),
+        unit=stage.unit,
+        bound_name=stage.bound_name,
+        bound_value=_in_unit(median(bound_rates), unit=stage.unit),
         ratio=median(ratios),
         ratio_low=min(ratios),
         ratio_high=max(ratios),
-        rounds=len(ratios),
+        rounds=rounds,
     )
 
 
@@ -121,8 +132,8 @@ def harmonic(*rates: float) -> float:
     return 1.0 / sum(1.0 / rate for rate in rates)
 
 
-def timed_rate(work: Work, *, seconds: float, clock: Clock = time.perf_counter) -> float:
-    """Repeat a work for at least so long, at least once, and return its items per second."""
+def timed(work: Work, *, seconds: float, clock: Clock = time.perf_counter) -> tuple[int, float]:
+    """Repeat a work for at least so long, at least once: its items, and the seconds they took."""
     items = 0
     started = clock()
     while True:
@@ -130,43 +141,18 @@ def timed_rate(work: Work, *, seconds: float, clock: Clock = time.perf_counter) 
         # Looked at after the work, so that a work that takes longer is counted whole.
         elapsed = clock() - started
         if elapsed >= seconds:
-            return items / elapsed
-
-
-def alternate(first: Rate, second: Rate, *, rounds: int) -> tuple[list[float], list[float]]:
-    """Measure two things in turn; every other round the second one goes first."""
-    firsts: list[float] = []
-    seconds: list[float] = []
-    for index in range(rounds):
-        # With a fixed order a machine that steadily slows down would favour the first.
-        if index % 2 == 0:
-            firsts.append(first())
-            seconds.append(second())
-        else:
-            seconds.append(second())
-            firsts.append(first())
-    return firsts, seconds
+            return items, elapsed
 
 
 def warm_rate(work: Work, *, seconds: float, clock: Clock = time.perf_counter) -> Rate:
-    """Return a measurement by `timed_rate`, after one call of the work that does not count."""
+    """Return a measurement of the items per second, after one call of the work that does not
+    count.
+    """
     # First calls allocate and import.
     work()
-    return partial(timed_rate, work, seconds=seconds, clock=clock)
 
+    def rate() -> float:
+        items, elapsed = timed(work, seconds=seconds, clock=clock)
+        return items / elapsed
 
-def compare(
-    name: str, *, unit: str, rate: Rate, bound_name: str, bound: Rate, rounds: int
-) -> Measurement:
-    """Measure something and its bound in turn.
-
-    Args:
-        name: Name of the measurement.
-        unit: Unit of its items, see `Measurement`.
-        rate: Measures once.
-        bound_name: Name of the bound.
-        bound: Measures the bound once; it counts the same items.
-        rounds: Number of measurements of each.
-    """
-    rates, bound_rates = alternate(rate, bound, rounds=rounds)
-    return summarize(name, unit=unit, bound_name=bound_name, rates=rates, bound_rates=bound_rates)
+    return rate

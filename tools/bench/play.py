@@ -12,42 +12,32 @@ import numpy as np
 import torch
 
 from arena.environment_spec import AgentSpec, EnvironmentSpec
-from arena.envs.base import BatchedEnv, Group, Turn
+from arena.envs.base import BatchedEnv, Group
 from arena.envs.batched.game import BatchedGame
 from arena.envs.pettingzoo.cycle_to_parallel import holder_of_state, strip_checking_wrappers
-from arena.envs.random_play import random_answers, random_legal_actions
+from arena.envs.random_play import random_answers, random_turns
 from arena.envs.registry import make_environment
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import first_action, num_actions
+from arena.envs.spaces.observations import discrete_actions
+from arena.spaces import ActionLayout
+
+from .measure import Work
 
 MAX_KEY = 2**31
 
 
-class RandomPlay:
-    """Random play: one call is one step of a `BatchedEnv`, uniform over legal actions.
+def random_play(
+    env: BatchedEnv, *, actions: Mapping[str, ActionLayout], generator: torch.Generator
+) -> Work:
+    """Return random play: one call is one step of a `BatchedEnv`, uniform over legal actions, and
+    returns the number of decisions.
 
     Args:
         env: Batch of environments, which is reset.
         actions: Layouts by population.
         generator: Generator of the actions, on the environments' device.
     """
-
-    def __init__(
-        self, env: BatchedEnv, *, actions: Mapping[str, ActionLayout], generator: torch.Generator
-    ) -> None:
-        self._env = env
-        self._actions = actions
-        self._generator = generator
-        self._turn: Turn = env.reset(range(env.num_envs))
-
-    def __call__(self) -> int:
-        """Step, and return the number of decisions."""
-        groups = self._turn.groups
-        # Before the step, which overwrites the groups' tensors.
-        decisions = count_decisions(groups)
-        actions = random_legal_actions(self._turn, actions=self._actions, generator=self._generator)
-        self._turn = self._env.step(actions)
-        return decisions
+    turns = random_turns(env, seeds=range(env.num_envs), actions=actions, generator=generator)
+    return lambda: count_decisions(next(turns)[0].groups)
 
 
 class RandomGame:
@@ -177,14 +167,14 @@ def _random_action(
     draw: float,
 ) -> int:
     """Return a legal action, uniform where ``draw`` is uniform in [0, 1)."""
-    first = first_action(spec.action)
+    actions = discrete_actions(spec.action)
     if spec.mask is None:
-        return first + int(draw * num_actions(spec.action))
+        return actions[int(draw * len(actions))]
     holder = observation if spec.mask == "observation" else info
     assert holder is not None
     legal = np.flatnonzero(holder["action_mask"])
     # floor(u n) is uniform over 0 to n - 1 for u in [0, 1).
-    return first + int(legal[int(draw * len(legal))])
+    return actions[int(legal[int(draw * len(legal))])]
 
 
 def count_decisions(groups: Mapping[str, Group]) -> int:

@@ -17,7 +17,7 @@ from arena.networks.frozen import FrozenPolicy
 from arena.networks.stack import PolicyStack
 from arena.rollout.buffer import RolloutBuffer
 
-from .measure import Clock, Work
+from .measure import Clock, Work, timed
 
 OTHER = "other"
 STAGES = ("environment", "inference", "opponents", "storing", "advantages", "update", OTHER)
@@ -37,16 +37,17 @@ class Stopwatch:
         self._since = clock()
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
-    def enter(self, stage: str) -> None:
-        """Begin a stage."""
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a block as a stage; the stage that it interrupts goes on afterwards."""
         self._account()
-        self._stages.append(stage)
-
-    def leave(self) -> None:
-        """End the stage; the stage that it interrupted goes on."""
-        # To the stage that is interrupted, before the next one is on top.
-        self._account()
-        self._stages.pop()
+        self._stages.append(name)
+        try:
+            yield
+        finally:
+            # To the stage that ends, before the one below is on top.
+            self._account()
+            self._stages.pop()
 
     def start(self) -> None:
         """Forget what was before."""
@@ -89,11 +90,8 @@ def _timing(
 ) -> Callable[..., object]:
     @wraps(function)
     def call(*arguments: object, **options: object) -> object:
-        stopwatch.enter(stage)
-        try:
+        with stopwatch.stage(stage):
             return function(*arguments, **options)
-        finally:
-            stopwatch.leave()
 
     return call
 
@@ -125,8 +123,5 @@ def stage_shares(
     with timed_calls(stopwatch, methods):
         # After the patching, which is no stage.
         stopwatch.start()
-        started = clock()
-        while True:
-            work()
-            if clock() - started >= seconds:
-                return stopwatch.shares()
+        timed(work, seconds=seconds, clock=clock)
+        return stopwatch.shares()

@@ -7,20 +7,21 @@ Tests: `tests/tools/bench/test_command.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 
 import torch
 
-from arena.core import ActorInput, Algorithm
+from arena.core import ActorInput
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import find_game
 
 from .learner import NUM_FROZEN, LearnerWork, decisions_per_trained
 from .loop import HandWrittenLoop
-from .measure import Effort, Measurement, Rate, Work, compare, harmonic, warm_rate
-from .play import PlainLoop, RandomGame, RandomPlay
+from .measure import Effort, Rate, Stage, Work, harmonic, warm_rate
+from .play import PlainLoop, RandomGame, random_play
 from .profile import learner_methods, stage_shares
 from .subject import SEED, Subject, has_bfloat16
 
@@ -63,11 +64,6 @@ class Products:
             # x_{i+1} = x_i W_i^T
             torch.mm(self._rows[i], weight.t(), out=self._rows[i + 1])
 
-    def forward_rows(self) -> int:
-        """Compute the same, and return the number of rows."""
-        self.forward()
-        return len(self._rows[0])
-
     def backward(self) -> None:
         """Compute dW[i] = dx[i + 1]^T x[i], and dx[i] = dx[i + 1] W[i] but for the observation."""
         for i in reversed(range(len(self._weights))):
@@ -78,44 +74,11 @@ class Products:
             if i > 0:
                 torch.mm(gradient, self._weights[i], out=self._row_gradients[i])
 
-
-class UpdateProducts:
-    """The products of all epochs and minibatches of one update.
-
-    Args:
-        sizes: Widths of layers, as for `Products`.
-        num_decisions: Number of decisions in the rollout.
-        num_epochs: Passes over it.
-        num_minibatches: Equal parts of a pass, their rest left out.
-        dtype: Precision of all products.
-        device: Device of all products.
-    """
-
-    def __init__(
-        self,
-        sizes: Sequence[int],
-        *,
-        num_decisions: int,
-        num_epochs: int,
-        num_minibatches: int,
-        dtype: torch.dtype,
-        device: torch.device | None = None,
-    ) -> None:
-        num_rows = max(1, num_decisions // num_minibatches)
-        self._products = Products(sizes, num_rows=num_rows, dtype=dtype, device=device)
-        # A pass is one minibatch of one epoch.
-        self._num_passes = num_epochs * num_minibatches
-        self._num_decisions = num_rows * num_minibatches
-
-    def __call__(self) -> int:
-        """Multiply, and return the number of decisions."""
-        for _ in range(self._num_passes):
-            self._products.forward()
-            self._products.backward()
-        return self._num_decisions
-
-
-AGENT_STEPS = "agent steps/s"
+    def update(self, num_passes: int) -> None:
+        """Compute both for each of so many minibatches."""
+        for _ in range(num_passes):
+            self.forward()
+            self.backward()
 
 
 @contextmanager
@@ -159,107 +122,91 @@ class Stages:
             self._env = self._subject.make_env()
         return self._env
 
-    def environment(self) -> list[Measurement]:
+    def environment(self) -> Iterator[Stage]:
         """Measure the batched view against the bare game, or a plain loop over environments."""
+        play = self._random_play(self.env)
         # A batch of PettingZoo environments has no bare game beneath it.
-        if not isinstance(self.env, GameBatch):
-            setup = self._subject.setup
-            plain = PlainLoop(
-                setup.spec,
-                num_envs=self._subject.num_envs,
-                launch_directory=setup.launch_directory,
-            )
-            with closing(plain):
-                return [self._environment("environments stepped one by one", plain)]
-        return [self._environment("the bare game", self._random_game())]
-
-    def _environment(self, bound_name: str, bound: Work) -> Measurement:
-        return self._compare(
-            "environment", AGENT_STEPS, self._random_play(), bound_name=bound_name, bound=bound
+        if isinstance(self.env, GameBatch):
+            yield self._stage("environment", play, "the bare game", self._random_game())
+            return
+        setup = self._subject.setup
+        plain = PlainLoop(
+            setup.spec,
+            num_envs=self._subject.num_envs,
+            launch_directory=setup.launch_directory,
         )
+        with closing(plain):
+            yield self._stage("environment", play, "environments stepped one by one", plain)
 
-    def inference(self) -> list[Measurement]:
+    def inference(self) -> Iterator[Stage]:
         """Measure one policy that decides for the whole batch: frozen, and while it learns."""
         subject = self._subject
         rows = self._first_rows(self.env)
-        generator = self._generator()
+        number, generator = len(rows.observation), self._generator()
         frozen = subject.make_frozen(subject.population, seed=SEED)
         policy = subject.make_policy()
-
-        def play() -> int:
-            frozen.act(rows, agent="", generator=generator)
-            return len(rows.observation)
-
-        def explore() -> int:
-            policy.act(rows, generator=generator)
-            return len(rows.observation)
-
-        # Frozen policies always play in float32.
-        dtypes = {"inference/frozen": torch.float32, "inference/learning": subject.product_dtype}
-        found = []
-        for name, work in {"inference/frozen": play, "inference/learning": explore}.items():
+        learning = subject.players.product_dtypes[subject.population]
+        works = {
+            # Frozen policies always play in float32.
+            ("frozen", torch.float32): lambda: frozen.act(rows, agent="", generator=generator),
+            ("learning", learning): lambda: policy.act(rows, generator=generator),
+        }
+        for (name, dtype), act in works.items():
             products = Products(
-                subject.layer_sizes,
-                num_rows=len(rows.observation),
-                dtype=dtypes[name],
-                device=subject.device,
+                subject.layer_sizes, num_rows=number, dtype=dtype, device=subject.device
             )
-            bound_name = f"products alone, {str(dtypes[name]).removeprefix('torch.')}"
-            found.append(
-                self._compare(
-                    name, "rows/s", work, bound_name=bound_name, bound=products.forward_rows
-                )
+            yield self._stage(
+                f"inference/{name}",
+                _counted(act, number),
+                f"products alone, {str(dtype).removeprefix('torch.')}",
+                _counted(products.forward, number),
+                unit="rows/s",
             )
-        return found
 
-    def update(self) -> list[Measurement]:
+    def update(self) -> Iterator[Stage]:
         """Measure the update on one rollout, in the precisions that the hardware has."""
         dtypes = {"float32": torch.float32}
         if has_bfloat16(self._subject.device):
             dtypes["bfloat16"] = torch.bfloat16
         # One rollout for both precisions: an update does not change it.
         rollout = LearnerWork(self._subject, self.env).collect()
-        generator = self._generator()
-        found = []
+        num_epochs, num_minibatches = (
+            int(self._subject.hyperparameters.get(name, 1))
+            for name in ("num_epochs", "num_minibatches")
+        )
+        # Equal minibatches, the rest of the rollout left out.
+        num_rows = max(1, len(rollout) // num_minibatches)
         for precision, dtype in dtypes.items():
             # Standing still: the same rollout stays on-policy through all rounds.
             policy = self._subject.make_policy(precision=precision, stands_still=True)
-
-            def update(policy: Algorithm = policy) -> int:
-                policy.update(rollout, generator=generator)
-                return len(rollout)
-
-            hyperparameters = self._subject.hyperparameters
-            bound = UpdateProducts(
+            products = Products(
                 self._subject.layer_sizes,
-                num_decisions=len(rollout),
-                num_epochs=int(hyperparameters.get("num_epochs", 1)),
-                num_minibatches=int(hyperparameters.get("num_minibatches", 1)),
+                num_rows=num_rows,
                 dtype=dtype,
                 device=self._subject.device,
             )
-            found.append(
-                self._compare(
-                    f"update/{precision}",
-                    "us/decision",
-                    update,
-                    bound_name=f"products alone, {precision}",
-                    bound=bound,
-                )
+            # A pass is one minibatch of one epoch.
+            passes = partial(products.update, num_epochs * num_minibatches)
+            yield self._stage(
+                f"update/{precision}",
+                _counted(
+                    partial(policy.update, rollout, generator=self._generator()), len(rollout)
+                ),
+                f"products alone, {precision}",
+                _counted(passes, num_rows * num_minibatches),
+                unit="us/decision",
             )
-        return found
 
-    def learner(self) -> list[Measurement]:
+    def learner(self) -> Iterator[Stage]:
         """Measure a whole learner: in self-play, and with half of the blocks against frozen
         policies.
         """
-        found = [self._learner("learner/self_play", num_frozen=0)]
+        yield from self._learner("learner/self_play", num_frozen=0)
         # In cooperation a policy has no opponents: it trains with itself.
         if len(self._subject.setup.sides) > 1:
-            found.append(self._learner("learner/league", num_frozen=NUM_FROZEN))
-        return found
+            yield from self._learner("learner/league", num_frozen=NUM_FROZEN)
 
-    def _learner(self, name: str, *, num_frozen: int) -> Measurement:
+    def _learner(self, name: str, *, num_frozen: int) -> Iterator[Stage]:
         subject, seconds = self._subject, self._effort.seconds
         # The first call allocates: it is in no stage's share.
         work = LearnerWork(subject, self.env, num_frozen=num_frozen)
@@ -272,19 +219,18 @@ class Stages:
         # Without such a loop the parts alone are the bound.
         if settings is not None:
             loop = HandWrittenLoop(settings)
-            return self._compare(
-                name, AGENT_STEPS, work, bound_name="hand-written float32 loop", bound=loop.iterate
-            )
+            yield self._stage(name, work, "hand-written float32 loop", loop.iterate)
+            return
         per_trained = decisions_per_trained(subject, num_frozen=num_frozen)
         # The learner goes on from where its environments are; what bounds it has its own.
         with closing(subject.make_env()) as env:
-            return compare(
-                name,
-                unit=AGENT_STEPS,
-                rate=self._rate(work),
+            parts = self._parts(env, decisions_per_trained=per_trained)
+            rate = self._rate(work)
+            yield Stage(
+                name=name,
+                rate=rate,
                 bound_name="environment, inference and update alone",
-                bound=self._parts(env, decisions_per_trained=per_trained),
-                rounds=self._effort.rounds,
+                bound=parts,
             )
 
     def _parts(self, env: BatchedEnv, *, decisions_per_trained: float) -> Rate:
@@ -301,16 +247,10 @@ class Stages:
         generator = self._generator()
         policy = subject.make_policy(stands_still=True)
         rows = self._first_rows(env)
-
-        def act() -> int:
-            policy.act(rows, generator=generator)
-            return len(rows.observation)
-
-        def update() -> int:
-            policy.update(rollout, generator=generator)
-            return len(rollout)
-
-        measures = [self._rate(part) for part in (play, act, update)]
+        act = partial(policy.act, rows, generator=generator)
+        update = partial(policy.update, rollout, generator=generator)
+        works = (play, _counted(act, len(rows.observation)), _counted(update, len(rollout)))
+        measures = [self._rate(work) for work in works]
 
         def rate() -> float:
             environment, inference, learning = (measure() for measure in measures)
@@ -322,16 +262,15 @@ class Stages:
 
         return rate
 
-    def _compare(
-        self, name: str, unit: str, work: Work, *, bound_name: str, bound: Work
-    ) -> Measurement:
-        return compare(
-            name,
-            unit=unit,
+    def _stage(
+        self, name: str, work: Work, bound_name: str, bound: Work, *, unit: str = "agent steps/s"
+    ) -> Stage:
+        return Stage(
+            name=name,
             rate=self._rate(work),
             bound_name=bound_name,
             bound=self._rate(bound),
-            rounds=self._effort.rounds,
+            unit=unit,
         )
 
     def _rate(self, work: Work) -> Rate:
@@ -358,13 +297,9 @@ class Stages:
 
         return finish
 
-    def _random_play(self, env: BatchedEnv | None = None) -> RandomPlay:
-        subject = self._subject
-        return RandomPlay(
-            self.env if env is None else env,
-            actions=subject.actions,
-            generator=self._generator(),
-        )
+    def _random_play(self, env: BatchedEnv) -> Work:
+        actions = self._subject.players.actions
+        return random_play(env, actions=actions, generator=self._generator())
 
     def _random_game(self) -> RandomGame:
         subject = self._subject
@@ -376,3 +311,13 @@ class Stages:
 
     def _generator(self) -> torch.Generator:
         return torch.Generator(self._subject.device).manual_seed(SEED)
+
+
+def _counted(call: Callable[[], object], items: int) -> Work:
+    """Return a work of so many items."""
+
+    def work() -> int:
+        call()
+        return items
+
+    return work

@@ -20,10 +20,8 @@ from arena.core import Algorithm
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_and_play, inspect_lessons
 from arena.envs.make import learner_request, make_batched_env
-from arena.envs.random_play import action_layouts
-from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layouts
-from arena.envs.spaces.observations import ObservationLayout
+from arena.learners.work.players import Players
 from arena.learners.work.worker import resolve_device
 from arena.learning.acting import product_dtype
 from arena.learning.algorithms import make_algorithm
@@ -31,8 +29,9 @@ from arena.learning.hyperparameters import hyperparameter_model
 from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
 from arena.resolve import code_directory
+from arena.spaces import ObservationLayout
 from arena.types import Hyperparameters
-from populations.config.overrides import apply_overrides
+from populations.config.overrides import apply_overrides, apply_values
 from populations.config.resolve import usable_cores
 from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.config.run_file import learner_setup, new_run_file, with_config
@@ -96,17 +95,14 @@ class Subject:
         return self.config.populations[self.population].start_values
 
     @cached_property
+    def players(self) -> Players:
+        """Players of a learner: layouts of their actions, and precision of their products."""
+        return Players(self.setup, device=self.device)
+
+    @cached_property
     def observations(self) -> dict[str, ObservationLayout]:
         """Layouts of observations by population."""
         return observation_layouts(self.setup)
-
-    @cached_property
-    def actions(self) -> dict[str, ActionLayout]:
-        """Layouts of actions by population."""
-        continuous = self.setup.environment.continuous_actions
-        return action_layouts(
-            self.setup.spec, populations=self.setup.agents_of, continuous=continuous
-        )
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:
@@ -116,17 +112,7 @@ class Subject:
             self.observations[self.population].size,
             *hidden,
             # One output more for the value: actor and critic as one network, like the loop's.
-            self.actions[self.population].num_logits + 1,
-        )
-
-    @property
-    def product_dtype(self) -> torch.dtype:
-        """Precision of the measured policy's products while it trains."""
-        return product_dtype(
-            self.setup.precision,
-            network=self.setup.populations[self.population].network,
-            device=self.device,
-            observation=self.observations[self.population],
+            self.players.actions[self.population].num_logits + 1,
         )
 
     def make_env(self) -> BatchedEnv:
@@ -152,11 +138,12 @@ class Subject:
             # An algorithm of the user may have no learning rate.
             still = {k: v for k, v in STAND_STILL.items() if k in model.model_fields}
             # target_kl would end updates early.
-            hyperparameters = {k: v for k, v in hyperparameters.items() if k != "target_kl"} | still
+            hyperparameters.pop("target_kl", None)
+            hyperparameters |= still
         return make_algorithm(
             population,
             observation=self.observations[self.population],
-            action=self.actions[self.population],
+            action=self.players.actions[self.population],
             hyperparameters=hyperparameters,
             device=self.device,
             precision=self.setup.precision if precision is None else precision,
@@ -167,7 +154,7 @@ class Subject:
     def make_frozen(self, population: str, *, seed: int) -> FrozenPolicy:
         """Make a frozen policy with random weights; how it plays makes no difference here."""
         network = self.setup.populations[population].network
-        observation, action = self.observations[population], self.actions[population]
+        observation, action = self.observations[population], self.players.actions[population]
         policy = make_actor_critic(network, observation=observation, action=action, seed=seed)
         return FrozenPolicy(policy.to(self.device))
 
@@ -248,17 +235,9 @@ def load_subject(
 
 def with_changes(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
     """Return a configuration with other values at some dotted paths."""
+    values = [(tuple(path.split(".")), value) for path, value in changes.items()]
     # Through plain data, so that the changed configuration is validated as a whole.
-    document: object = config.model_dump(mode="json")
-    for path, value in changes.items():
-        *parents, last = path.split(".")
-        section = document
-        for parent in parents:
-            assert isinstance(section, dict)
-            section = section[parent]
-        assert isinstance(section, dict)
-        section[last] = value
-    return validate_config(document)
+    return validate_config(apply_values(config.model_dump(mode="json"), values))
 
 
 def machine_facts(device: torch.device) -> dict[str, object]:

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
-import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from itertools import cycle
 from pathlib import Path
 
 import torch
@@ -28,12 +26,11 @@ from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.core import Algorithm
 from arena.envs.make import learner_request, make_batched_env
-from arena.learners.loop import NoProgress
 from arena.learners.work.players import Players
 from arena.learners.work.training import seatings_that_fit
 from arena.learners.work.worker import resolve_device
-from arena.matches.seeds import environment_seeds, seed_everything
-from arena.rollout.collector import Collector, TrainingBlock
+from arena.matches.seeds import seed_everything
+from arena.rollout.collector import TrainingBlock
 from arena.rollout.recorder import Learning
 from arena.types import Entrant, PolicyId, Seating
 from arena.wire.messages import Train, Trainee
@@ -42,7 +39,9 @@ from populations.errors import RunFailed
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 
-from .children import wait_for_go
+from .children import report, wait_for_go
+from .learner import make_collector, play_and_learn
+from .measure import timed
 
 
 def recorded_training(run_dir: Path) -> list[Train]:
@@ -96,44 +95,30 @@ class UnmanagedLearner:
             learner_request(self._setup, spec=self._setup.spec.in_lesson(0), device=self._device)
         )
 
+        self._rollouts = self._trained()
+
     def close(self) -> None:
         """Release the environments."""
         self._env.close()
 
-    def train_for(self, seconds: float) -> tuple[int, float]:
-        """Train for at least so long, at least one rollout: agent steps, and the seconds."""
-        total, started = 0, time.perf_counter()
-        while True:
-            for message in self._messages:
-                collector, generator = self._begin(message)
-                done = 0
-                while done < message.agent_steps:
-                    for learning, rollout in collector.collect():
-                        learning.algorithm.update(rollout, generator=generator)
-                    done = sum(collector.agent_steps.values())
-                    elapsed_s = time.perf_counter() - started
-                    # Also within an assignment, which may be longer than the measurement.
-                    if elapsed_s >= seconds:
-                        return total + done, elapsed_s
-                # Rollouts are whole, so `done` may be more than the budget.
-                total += done
+    def __call__(self) -> int:
+        """Play one rollout and learn from it, and return the agent steps."""
+        return next(self._rollouts)
 
-    def _begin(self, message: Train) -> tuple[Collector, torch.Generator]:
-        generator = seed_everything(message.seed, device=self._device)
-        collector = Collector(
-            self._env,
-            seeds=environment_seeds(message.seed, num_envs=self._env.num_envs),
-            blocks=self._blocks(message),
-            seats=self._setup.training_seats,
-            sides=tuple(self._setup.sides),
-            populations=self._agents,
-            actions=self._players.actions,
-            openings=self._setup.environment.random_openings,
-            generator=generator,
-            progress=NoProgress(),
-            critics=self._players.critics,
-        )
-        return collector, generator
+    def _trained(self) -> Iterator[int]:
+        for message in cycle(self._messages):
+            generator = seed_everything(message.seed, device=self._device)
+            collector = make_collector(
+                self._setup,
+                self._env,
+                blocks=self._blocks(message),
+                players=self._players,
+                generator=generator,
+                seed=message.seed,
+            )
+            # Rollouts are whole, so more may be done than the budget.
+            while sum(collector.agent_steps.values()) < message.agent_steps:
+                yield play_and_learn(collector, generator=generator)
 
     def _blocks(self, message: Train) -> list[TrainingBlock]:
         learning = {
@@ -187,11 +172,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     mine = messages[options.learner :: options.learners] or messages
     learner = UnmanagedLearner(options.run_dir, mine)
     # One rollout and update, to allocate and import before the clock starts.
-    learner.train_for(0.0)
+    learner()
     wait_for_go()
-    agent_steps, duration_s = learner.train_for(options.seconds)
+    agent_steps, duration_s = timed(learner, seconds=options.seconds)
     learner.close()
-    sys.stdout.write(f"{json.dumps({'agent_steps': agent_steps, 'duration_s': duration_s})}\n")
+    report(agent_steps, duration_s)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -13,10 +15,9 @@ from populations.config.run_config import RunConfig
 from .children import rate_of_children
 from .launched import launched_rate
 from .loop import LoopSettings
-from .measure import Effort, Measurement, Rate, compare
+from .measure import Effort, Stage
 from .subject import Subject, with_changes
 
-AGENT_STEPS = "agent steps/s"
 MANY_POLICIES, FEW_POLICIES = 32, 2
 
 
@@ -52,76 +53,57 @@ class WholeRuns:
         limits = type(subject.config.stop).model_fields.keys() - {"members"}
         self._changes: dict[str, object] = {"stop": dict.fromkeys(sorted(limits))}
 
-    def run(self) -> list[Measurement]:
+    def run(self) -> Iterator[Stage]:
         """Measure all of Arena against hand-written loops; where there are none, its learners
         unmanaged.
         """
         settings = self._subject.loop_settings
         if settings is None:
-            bound, bound_name = self._unmanaged, self._unmanaged_name
-            # `_unmanaged` trains on the last run's journal, so there must be one before the first
-            # round.
-            self._launch({})
-        else:
-            bound = self._loops(settings)
-            bound_name = f"{self._num_learners} hand-written float32 loops"
-        return [self._compare("run", lambda: self._launch({}), bound, bound_name=bound_name)]
+            yield self._beside_unmanaged("run", {})
+            return
+        yield Stage(
+            name="run",
+            rate=partial(self._launch, {}),
+            bound_name=f"{self._num_learners} hand-written float32 loops",
+            bound=partial(self._loops, settings),
+        )
 
-    def orchestration(self) -> list[Measurement]:
+    def orchestration(self) -> Iterator[Stage]:
         """Measure the league's cost: a run without evaluation against its learners unmanaged."""
-        changes = {"evaluation.share": 0.0}
-        # The run whose opponents the first of the others play against.
-        self._launch(changes)
-        return [
-            self._compare(
-                "orchestration",
-                lambda: self._launch(changes),
-                self._unmanaged,
-                bound_name=self._unmanaged_name,
-            )
-        ]
+        yield self._beside_unmanaged("orchestration", {"evaluation.share": 0.0})
 
-    def policies(self) -> list[Measurement]:
+    def policies(self) -> Iterator[Stage]:
         """Measure the cost of many policies."""
         # With fewer policies than learners, learners would have nothing to do.
         num_few = max(FEW_POLICIES, self._num_learners)
-        size_key = f"populations.{self._subject.population}.size"
-        many, few = ({size_key: size} for size in (MANY_POLICIES, num_few))
-        return [
-            self._compare(
-                f"policies/{MANY_POLICIES}",
-                lambda: self._launch(many),
-                lambda: self._launch(few),
-                bound_name=f"{num_few} policies",
-            )
-        ]
+        many, few = (
+            partial(self._launch, {self._size_key: size}) for size in (MANY_POLICIES, num_few)
+        )
+        name = f"policies/{MANY_POLICIES}"
+        yield Stage(name=name, rate=many, bound_name=f"{num_few} policies", bound=few)
 
-    def cores(self) -> list[Measurement]:
+    def cores(self) -> Iterator[Stage]:
         """Measure what all cores give a lone policy, against one of them."""
         number = usable_cores()
-        lone: dict[str, object] = {f"populations.{self._subject.population}.size": 1}
-        several, one = ({**lone, "learner_cores": cores} for cores in (number, 1))
-        return [
-            self._compare(
-                f"cores/{number}",
-                lambda: self._launch(several, num_learners=1),
-                lambda: self._launch(one, num_learners=1),
-                bound_name="one core of a lone policy",
-            )
-        ]
+        several, one = (
+            partial(self._launch, {self._size_key: 1, "learner_cores": cores}, num_learners=1)
+            for cores in (number, 1)
+        )
+        bound_name = "one core of a lone policy"
+        yield Stage(name=f"cores/{number}", rate=several, bound_name=bound_name, bound=one)
 
     @property
-    def _unmanaged_name(self) -> str:
-        return f"the same {self._num_learners} learners unmanaged"
+    def _size_key(self) -> str:
+        return f"populations.{self._subject.population}.size"
 
-    def _compare(self, name: str, rate: Rate, bound: Rate, *, bound_name: str) -> Measurement:
-        return compare(
-            name,
-            unit=AGENT_STEPS,
-            rate=rate,
-            bound_name=bound_name,
-            bound=bound,
-            rounds=self._effort.rounds,
+    def _beside_unmanaged(self, name: str, changes: Mapping[str, object]) -> Stage:
+        # The bound trains on the last run's journal, so there must be one before the first round.
+        self._launch(changes)
+        return Stage(
+            name=name,
+            rate=partial(self._launch, changes),
+            bound_name=f"the same {self._num_learners} learners unmanaged",
+            bound=self._unmanaged,
         )
 
     def _launch(self, changes: Mapping[str, object], *, num_learners: int | None = None) -> float:
@@ -140,36 +122,33 @@ class WholeRuns:
         return rate
 
     def _unmanaged(self) -> float:
-        assert self._last is not None
-        effort = self._effort
-        self._say(f"{self._num_learners} learners unmanaged for {effort.run_seconds:g} s")
-        given = [
+        return self._children(
+            "unmanaged",
+            f"{self._num_learners} learners unmanaged",
             [
-                *("--run-dir", str(self._last), "--seconds", str(effort.run_seconds)),
-                *("--learner", str(index), "--learners", str(self._num_learners)),
-            ]
-            for index in range(self._num_learners)
-        ]
-        return rate_of_children(f"{__package__}.unmanaged", given)
-
-    def _loops(self, settings: LoopSettings) -> Rate:
-        def rate() -> float:
-            effort = self._effort
-            self._say(f"{self._num_learners} hand-written loops for {effort.run_seconds:g} s")
-            given = [
                 [
-                    *("--json", "--wait", "--seconds", str(effort.run_seconds)),
-                    *("--seed", str(index), "--num-games", str(settings.num_games)),
-                    *("--rollout-length", str(settings.rollout_length)),
-                    *("--num-epochs", str(settings.num_epochs)),
-                    *("--num-minibatches", str(settings.num_minibatches)),
-                    *("--hidden-sizes", ",".join(map(str, settings.hidden_sizes))),
+                    *("--run-dir", str(self._last), "--learner", str(index)),
+                    *("--learners", str(self._num_learners)),
                 ]
                 for index in range(self._num_learners)
-            ]
-            return rate_of_children(f"{__package__}.loop", given)
+            ],
+        )
 
-        return rate
+    def _loops(self, settings: LoopSettings) -> float:
+        return self._children(
+            "loop",
+            f"{self._num_learners} hand-written loops",
+            [
+                ["--json", "--wait", *replace(settings, seed=index).as_options()]
+                for index in range(self._num_learners)
+            ],
+        )
+
+    def _children(self, module: str, what: str, given: Sequence[Sequence[str]]) -> float:
+        seconds = self._effort.run_seconds
+        self._say(f"{what} for {seconds:g} s")
+        options = [[*own, "--seconds", str(seconds)] for own in given]
+        return rate_of_children(f"{__package__}.{module}", options)
 
 
 def number_of_learners(subject: Subject, wanted: int | None) -> int:

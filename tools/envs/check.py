@@ -48,7 +48,7 @@ class Checked:
     @property
     def preset(self) -> str:
         """A configuration, as YAML; where there are problems, as far as it is known."""
-        # What does not train has no speed.
+        # A configuration that does not train has no speed.
         trial = None if self.trial is None or self.trial.problem else self.trial
         return preset_text(self.report, environment=self.given, trial=trial, problems=self.problems)
 
@@ -117,10 +117,10 @@ def check_and_try(
     # The trial trains by the very configuration that is suggested.
     untried = preset_text(report, environment=given)
     setup, hyperparameters = _trial_setup(untried, report)
-    # After `_trial_setup`: what cannot be configured is refused without a trial, too.
+    # This follows `_trial_setup`: what cannot be configured is refused without a trial, too.
     if not agent_steps:
         return Checked(report=report, trial=None, given=given)
-    # Stays None where the time limit leaves the stage (`TimeLimit.stage`).
+    # The trial stays None where the time limit leaves the stage (`TimeLimit.stage`).
     trial = None
     with limit.stage(TRAINING):
         trial = run_smoke_training(
@@ -191,7 +191,7 @@ def _report_lines(checked: Checked) -> Iterator[str]:
     yield f"  turn order: {report.turn_order}"
     if report.never_asked:
         yield f"  never asked at random: {', '.join(report.never_asked)}"
-    # None where the check stopped before playing.
+    # Nothing was measured where the check stopped before playing.
     if measured.calls:
         yield from _measured_lines(measured)
         yield f"  deterministic by seed: {'yes' if report.deterministic else 'no'}"

@@ -123,7 +123,7 @@ def check(
             raise ConfigError("--against compares two ids: no KEY=VALUE, no --write")
         _check_against(environment, against, games=games, num_envs=num_envs, as_json=as_json)
         return
-    # Before minutes of checking.
+    # The file is checked before minutes of work.
     if write is not None and write.exists():
         raise ConfigError(f"--write {write}: there is a file of this name")
     given = _environment_keys(environment, overrides or [])
@@ -171,7 +171,7 @@ def _check_alone(
         print_json(checked.document())
     else:
         print_checked(checked)
-    # After printing, so that programs get the document with any exit code.
+    # The file is written after printing, so that programs get the document with any exit code.
     if write is not None:
         write.write_text(checked.preset, encoding="utf8")
         said = f"written to {write}: arena launch {write}"
@@ -200,7 +200,7 @@ def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, o
     others = [key for key in document if key != "environment"]
     if others:
         raise ConfigError(f"only keys of environment can be checked, got {others[0]}")
-    # For its errors alone: what is checked are the keys as they were written.
+    # The call is made for its errors alone: the keys are checked as they were written.
     validate_config(document)
     keys: dict[str, object] = document["environment"]
     return keys

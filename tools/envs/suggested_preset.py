@@ -39,7 +39,7 @@ MINUTES = 10
 READY_S = 30.0
 """Seconds of one core between two decisions about a policy; twice that until the first one."""
 
-# None larger was measured (`benchmarks/2026-11-27-2-cores-shares.md`).
+# Nothing larger was measured (`benchmarks/2026-11-27-2-cores-shares.md`).
 LEAST_POLICIES, MOST_POLICIES = 2, 8
 MAX_NAME = 28
 NO_STRINGS = ("true", "false", "null")
@@ -91,8 +91,8 @@ def preset_text(
     )
     if problems:
         texts = [
-            # Without the lines of the user's code, which follow the first; an error's text may have
-            # what no file in UTF-8 takes.
+            # The lines of the user's code, which follow the first, are left out; an error's text
+            # may have what no file in UTF-8 takes.
             *(f"problem: {plain(finding.problem.splitlines()[0])}" for finding in problems),
             *(f"left out: {left}" for left in left_out(report)),
         ]
@@ -124,7 +124,7 @@ def _environment(
     yield f"  id: {_yaml(report.spec.id)}", ""
     for key, value in given.items():
         if key not in ("id", "num_envs", "sides") and value:
-            # As written: the user's keys are no guess.
+            # Keys are as the user wrote them, so they are no guess.
             yield f"  {key}: {_yaml(value)}", ""
     speed = (
         f"{measured.env_steps_per_s:,.0f} environment steps/s of one core"
@@ -159,7 +159,7 @@ def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[st
     found: dict[str, tuple[str, ...]] = {}
     reasons = []
     for name, agents in groups.items():
-        # In order of first agents, so that equal reports give equal texts.
+        # Roles are in order of first agents, so that equal reports give equal texts.
         roles = list(dict.fromkeys(role_of[agent] for agent in agents if agent in role_of))
         if len(roles) < 2:
             found[name] = agents
@@ -167,7 +167,7 @@ def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[st
         reasons += [role.why for role in roles if role.why]
         for role in roles:
             members = tuple(agent for agent in agents if role_of.get(agent) is role)
-            # Neither the name of another group nor one given before.
+            # The name is neither that of another group nor one given before.
             found[_population_name(members, taken=({*groups} - {name}) | {*found})] = members
     if not reasons:
         return found, "agents with equal spaces share policies"
@@ -237,7 +237,7 @@ def _globbed(groups: Mapping[str, Sequence[str]], agents: Sequence[str]) -> dict
 
 def _patterns(group: Sequence[str], agents: Sequence[str]) -> list[str]:
     """Return a glob for a group if one matches exactly its agents; else all names."""
-    # Not for one agent: its name says more.
+    # A single agent is not "*", because its name says more.
     if len(group) == len(agents) > 1:
         return ["*"]
     (stem, *_) = kinds_of(group)
@@ -282,8 +282,8 @@ def _population(
 
 def _network(facts: AgentSpec, *, same_view: Sequence[str] = ()) -> Iterator[Line]:
     from arena.config import NetworkConfig
-    from arena.envs.spaces.observations import ObservationLayout
     from arena.networks.planes import convolved_parts
+    from arena.spaces import ObservationLayout
 
     layout = ObservationLayout.from_json(facts.observation)
     convolved = convolved_parts(NetworkConfig(), layout)
@@ -311,7 +311,7 @@ def _decisions_per_episode(report: EnvironmentReport) -> float | None:
     if length is None:
         return None
     in_turns = report.spec.api == "aec"
-    # In AEC a call of step is one agent's decision, otherwise one of each.
+    # A call of step is one agent's decision in AEC, otherwise one of each.
     return length / len(report.spec.agents) if in_turns else length
 
 
@@ -322,7 +322,7 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
         report: Findings about the environment.
         given: ``num_envs`` as the user has set it; None: not.
     """
-    from arena.envs.spaces.observations import ObservationLayout
+    from arena.spaces import ObservationLayout
     from populations.config.sizing import ROLLOUT_BYTES, Load, choose_num_envs
 
     spec = report.spec
@@ -350,7 +350,8 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
             num_learners=1,
             agent_steps=None,
         )
-        # As launch will choose on a machine like this, for the length of the rollout alone.
+        # Launch will choose as many on a machine like this; here they decide the length of the
+        # rollout alone.
         num_envs = choose_num_envs(_pace(report), load)
     # T = decisions / (B * decisions per step)
     steps = max(MIN_ROLLOUT, min(MAX_ROLLOUT, DECISIONS // (num_envs * at_once)))
@@ -370,7 +371,7 @@ def _pace(report: EnvironmentReport) -> Pace:
     return Pace(
         episode_length=measured.mean_length or max(measured.calls, 1),
         is_lower_bound=measured.mean_length is None,
-        # Not 0 where the time ended before a step was measured.
+        # The speed must not be 0 where the time ended before a step was measured.
         step_s=1.0 / max(measured.env_steps_per_s, 1e-3),
         env_bytes=0,
         is_batched=report.twin is not None,

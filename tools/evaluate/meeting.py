@@ -36,7 +36,7 @@ def resolve_players(
     from arena.errors import ConfigError
 
     players = [resolve_player(name, trust=trust) for name in names]
-    # By canonical name: one bot may be written in several ways.
+    # Players are compared by canonical name, because one bot may be written in several ways.
     known = [player.name for player in players]
     for name in known:
         if known.count(name) > 1:
@@ -69,7 +69,7 @@ def resolve_players(
             )
         ours, theirs = (g.environment.continuous_actions for g in (game, other))
         # Without a Box the key has no meaning.
-        if ours != theirs and game.has_numbers:
+        if ours != theirs and game.spec.has_numbers:
             raise ConfigError(
                 f"players must share environment.continuous_actions: {first} has {ours}, "
                 f"{name} has {theirs}"

@@ -61,11 +61,11 @@ def play(
         show(f"{len(players)} players, {num_matches} matches a pair") as progress,
     ):
         result = game.play(env, contenders, num_matches=num_matches, seed=seed, progress=progress)
-    # After bots have got their canonical names, by which tallies know them.
+    # Names are read after bots have got their canonical ones, by which tallies know them.
     names = [player.name for player in resolved]
-    # Only greedy players can: a policy that samples draws anew.
+    # A policy that samples draws anew, so only greedy players can repeat.
     repeating = [player.name for player in resolved if greedy and player.can_repeat]
-    # With chance equal games are samples, too.
+    # Equal games are samples, too, where there is chance.
     if repeating and game.has_chance():
         repeating = []
     keys = ("home", "away", "seats", *(column.key for column in RESULT))
@@ -122,14 +122,14 @@ def ratings_of(
     )
     if met_in_both_orders(results):
         results = over_seats(results)
-    # Without it the mean is 0.
+    # The mean is 0 without random play.
     anchors = {str(RANDOM_BOT)} & set(players)
     fit = BradleyTerry().fit(results, entrants=players, anchors=anchors)
     lines: list[dict[str, object]] = []
     for player in sorted(players, key=fit.rating, reverse=True):
         low, high = fit.interval(player)
         met = [tally for tally in result.tallies if player in tally.entrants]
-        # With one game per seating nothing was drawn that an interval could be about.
+        # An interval has no meaning with one game per seating, because nothing was drawn.
         is_sampled = player in anchors or not all(
             is_repeating(tally, repeating) and tally.distinct == 1 for tally in met
         )
@@ -155,7 +155,7 @@ def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
     share = counted(tally, repeating) / tally.matches
     for pair in tally.pairs:
         weight = weights.get((pair.first, pair.second))
-        # Without a weight a player has met itself.
+        # A player has met itself where there is no weight.
         if weight is not None:
             counts = Counts.from_results(pair, weight=share * weight)
             yield Result(

@@ -161,7 +161,7 @@ class Cards:
 def _seats(game: Game, population: str) -> tuple[CardSeat, ...]:
     from arena.export.card import CardSeat
 
-    # In cooperation two seats have the same agents: for a single player they are one.
+    # Two seats have the same agents in cooperation: for a single player they are one.
     return tuple(
         {
             seat.agents: CardSeat(name=seat.name, agents=seat.agents)
@@ -178,7 +178,7 @@ def lineage(league: League, digest: Digest) -> Iterator[Ancestor]:
     stretch = None
     for weights in league.ancestors(digest):
         row = league.checkpoints.get(weights)
-        # Nearest first, so the first of a generation is its newest.
+        # The nearest is first, so the first of a generation is its newest.
         if row is not None and (row.policy, row.generation) != stretch:
             stretch = (row.policy, row.generation)
             yield Ancestor(
@@ -203,7 +203,7 @@ def environment_of(game: Game) -> CardEnvironment:
         versions=dict(spec.versions),
         sides=dict(game.sides),
         seats=game.seats,
-        # Through JSON, because an outcome is a name or a model.
+        # The value goes through JSON, because an outcome is a name or a model.
         outcome=game.environment.model_dump(mode="json")["outcome"],
         populations=dict(game.populations),
         continuous_actions=game.environment.continuous_actions,

@@ -109,7 +109,7 @@ def export(
 
     from .record import ExportSettings
 
-    # Before the run is read, which takes seconds in a large league.
+    # Options are checked before the run is read, which takes seconds in a large league.
     if mixture and player is not None:
         raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
     if mixture and (levels or engine or html):
@@ -147,7 +147,7 @@ def _begun(inspection: Inspection, settings: ExportSettings) -> Iterator[Export]
     from ..terminal.progress import play_progress
     from .record import Export
 
-    # Before anything of the game is made.
+    # The word is taken before anything of the game is made.
     word = word_for_run(inspection.run_file, inspection.run_dir, trust=settings.trust)
     setup = learner_setup(inspection.run_file, root=inspection.run_dir)
     encoders = (population.network.encoder for population in setup.populations.values())
@@ -181,7 +181,7 @@ def _export_policies(
     from .levels import find_levels
     from .record import play_record
 
-    # Before matches are played, which take minutes.
+    # The names are checked before matches are played, which take minutes.
     if levels is not None and (missing := set(inspection.standings()) - set(chosen)):
         raise ConfigError(
             "--levels plays whole matches, in which every population has a player of the run; "
@@ -228,7 +228,7 @@ def _export_mixtures(
     from .mixture import export_mixture, find_mixtures
 
     names = [name for name in inspection.standings() if population in (None, name)]
-    # Before matches are played, which take minutes.
+    # Directories are checked before matches are played, which take minutes.
     targets = settings.targets(inspection, names)
     mixtures = find_mixtures(inspection)
     with _begun(inspection, settings) as export:
@@ -284,7 +284,7 @@ def _document(written: Written[Card] | Written[MixtureCard]) -> dict[str, Any]:
     card = written.card
     document = {key: value for key, value in plain(card).items() if key in SHOWN} | {
         "directory": str(written.directory),
-        # Over all members of a mixture, of which each has a graph of its own.
+        # The numbers are over all members of a mixture, of which each has a graph of its own.
         "verified_observations": NUM_CHECKED * len(written.differences),
         "max_logit_difference": max(written.differences),
     }

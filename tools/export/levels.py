@@ -124,7 +124,7 @@ def _tempered(upper: Candidate, member: int, meet: Meet, target: float) -> Candi
 
 def _score(upper: Candidate, lower: Candidate, meet: Meet, target: float) -> float:
     score = meet(upper, lower)
-    # Who was near by chance is not chosen: it has to be near twice.
+    # A policy that was near by chance is not chosen: it has to be near twice.
     return meet(upper, lower) if abs(score - target) <= TOLERANCE else score
 
 

@@ -121,7 +121,7 @@ def play_record(
     lines: list[RecordLine] = []
     with closing(game.make_env(num_envs)) as env:
         for mode, count in num_matches.items():
-            # Only the player's own mode differs: opponents sample, or two deterministic players
+            # The player's own mode alone differs: opponents sample, or two deterministic players
             # would repeat one game.
             actor = policy.make_actor(game, greedy=mode == "greedy")
             actors = {**_teammates(export, policy, population), population: actor}
@@ -171,7 +171,7 @@ def record_lines(
     leading = {teams.index(team) for team in teams}
     for tally in tallies:
         mine = [index for index, entrant in enumerate(tally.entrants) if entrant == me]
-        # With more sides than two one player may have several: its result against itself says
+        # One player may have several of more than two sides: its result against itself says
         # nothing.
         if len({teams[index] for index in mine}) != 1:
             continue
@@ -245,7 +245,7 @@ def _bots(export: Export, population: str) -> Iterator[tuple[str, Contender]]:
     # Random play first: ratings are relative to it.
     for bot in dict.fromkeys(("bot:random", *config.rated_players)):
         actors = export.game.make_bots(bot) if is_bot(bot) else _imported(export, bot)
-        # Who has weights for others alone is met by these.
+        # A player with weights for the others alone is met by these.
         if actors.keys() >= set(_rivals(export.game, population)):
             yield bot, actors
 
@@ -270,7 +270,7 @@ def _imported(export: Export, player: str) -> dict[str, Actor]:
 
 def _rivals(game: Game, population: str) -> list[str]:
     """Return the populations of which one can oppose a population's players."""
-    # Within one side nobody is an opponent; in cooperation teams are compared.
+    # Nobody is an opponent within one side; in cooperation teams are compared.
     own_sides = {seat.side for seat in game.seats if seat.population == population}
     can_oppose_itself = len(own_sides) > 1 or len(game.sides) == 1
     names = dict.fromkeys(seat.population for seat in game.seats)

@@ -86,12 +86,12 @@ def launch(
     # for one another would make fits of ratings several times slower.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     changes = list(overrides or ())
-    # With --resume the first argument may be an override: the configuration is the run's then.
+    # The first argument may be an override with --resume: the configuration is the run's then.
     if config is not None and "=" in config:
         changes.insert(0, config)
         config = None
     if learners is not None:
-        # Last, so that the option is stronger than a key.
+        # The number comes last, so that the option is stronger than a key.
         changes.append(f"learners={learners}")
     origin = Origin(
         init_from=tuple(init_from or ()),
@@ -146,7 +146,7 @@ def _start(
     origin.check()
     draft = draft_config(source, overrides, notify=tell)
     target = run_dir if run_dir is not None else default_run_dir(source)
-    # Before the environment is inspected, which takes seconds.
+    # The target is checked before the environment is inspected, which takes seconds.
     _check_target(target, force=force)
     run_file, initial = _new_run_file(draft, source, overrides, target=target, origin=origin)
     # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
@@ -154,7 +154,7 @@ def _start(
     immigrants = find_arrivals(run_file)
     make_run_directory(target)
     with RunLock(target):
-        # Again, because only the lock keeps a second launch out.
+        # Look again, because only the lock keeps a second launch out.
         if has_run(target) and not force:
             raise ConfigError(f"{target} holds a run by now: another launch was faster")
         # Leftovers of a launch that was killed are no run, but in the way.

@@ -62,7 +62,7 @@ class Moment(NamedTuple):
     def of(cls, state: ControllerState, status: Mapping[str, Json]) -> Moment:
         """Return the live figures of a state and its status."""
         elapsed_s = float(str(status["elapsed_s"]))
-        # Uncommitted: by the learners' heartbeats.
+        # These steps are not committed yet: learners' heartbeats report them.
         running = sum(learner.agent_steps for learner in state.learners.values())
         return cls(
             elapsed_s=elapsed_s,
@@ -134,7 +134,7 @@ def training_progress(state: ControllerState, moment: Moment) -> tuple[float, fl
         # Rows are committed work, so steps in flight come off.
         missing -= in_flight
         shares.append(1.0 - missing / goal if goal else 1.0)
-        # Until the first speed is known no time is promised.
+        # No time is promised until the first speed is known.
         if moment.speed > 0.0:
             left.append(missing / moment.speed)
     # Running assignments may take both beyond the limit.
@@ -149,7 +149,7 @@ def finals_after(state: ControllerState, training_left_s: float | None) -> float
         return None
     num_learners = max(len(state.learners), 1)
     share = state.config.evaluation.share
-    # Of the seconds left, evaluation gets its share.
+    # Evaluation gets its share of the seconds left.
     training_s = state.tables.run.training_s + training_left_s * num_learners * (1.0 - share)
     return longest_s(training_s=training_s, num_learners=num_learners)
 
@@ -171,7 +171,7 @@ def shares(state: ControllerState) -> str:
     parts = []
     asked = state.config.evaluation.share
     if asked > 0.0:
-        # After training the share is that at its end: finals would raise it.
+        # The share is that at the end of training, if it is over: finals would raise it.
         share = reached(state) if state.share_reached is None else state.share_reached
         parts.append(f"evaluation has {share or 0.0:.1%} of {asked:.1%}")
     pbt = {name: state.pbt(name) for name in state.setup.populations}
@@ -210,7 +210,7 @@ def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
         # An assignment without steps only publishes weights.
         if row.message.agent_steps == 0:
             return f"publishes the first weights of {policies}, {since}"
-        # Of the last rollout all steps count.
+        # All steps of the last rollout count.
         planned = max(row.message.agent_steps, learner.agent_steps)
         done = f"{count(learner.agent_steps)} of {count(planned)} steps"
         return f"trains {policies}, {done}, {since}"
@@ -274,14 +274,15 @@ TOLD = frozenset(
 def make_display(run: OpenRun) -> Iterator[PlainDisplay]:
     """Make the display that fits standard error."""
     screen = log_console()
-    # Before the first line of progress: other commands need it.
+    # The directory is printed before the first line of progress, as other commands need it.
     screen.print(f"run directory: {run.run_dir}", soft_wrap=True)
     if not screen.is_terminal:
         yield PlainDisplay(screen, run.state, run.run_dir)
         return
     from rich.live import Live
 
-    # No thread of rich's: the state belongs to the controller's thread, which refreshes.
+    # rich has no thread of its own here: the state belongs to the controller's thread, which
+    # refreshes.
     with Live(console=screen, auto_refresh=False, transient=False) as live:
         yield LiveDisplay(screen, live, run.state, run.run_dir)
 
@@ -303,7 +304,7 @@ class PlainDisplay:
 
     @property
     def is_seen(self) -> bool:
-        """Whether its output may still have a reader: neither pipe nor terminal was closed."""
+        """Return whether its output may have a reader: neither pipe nor terminal was closed."""
         return not self._screen.is_gone
 
     def note(self, rows: Sequence[Row]) -> None:
@@ -348,7 +349,7 @@ class LiveDisplay(PlainDisplay):
         super().__init__(screen, state, run_dir)
         self._live = live
         self._trends: dict[str, Trend] = {}
-        # By population: what its table says, and how that is drawn.
+        # `_drawn` has what each population's table says, and how that is drawn.
         self._drawn: dict[str, tuple[object, SegmentLines]] = {}
 
     def refresh(self, status: Mapping[str, Json]) -> None:
@@ -472,7 +473,7 @@ class Trend:
 
 def waiting(name: str, most_s: float) -> str:
     """Say what a run that is over waits for."""
-    # Rounded up: a wait that takes longer than was said looks like a hang.
+    # Seconds are rounded up: a wait that takes longer than was said looks like a hang.
     return f"all is saved; waiting for {name}, for at most {math.ceil(most_s)} s (logs/{name}.log)"
 
 
@@ -496,7 +497,7 @@ def explain(row: EventRow, *, name: Callable[[str], str] = str) -> str:
 
     if row.kind in ("alert", "alert_cleared"):
         return alert_event(row)
-    # Below the first line are tracebacks.
+    # Lines below the first one are tracebacks.
     data = {key: _first_line(value) for key, value in row.data.items()}
     about = {**data, "kind": row.kind, "subject": row.subject}
     return one_line(sentence(about, name=name), max_chars=MAX_CHARS)

@@ -158,13 +158,14 @@ def find_arrivals(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
 
     config = run_file.config
     wanted = {
-        # By position, because a run resumes without the paths it was launched with.
+        # Weights are known by position, because a run resumes without the paths it was launched
+        # with.
         immigrant_key(name, index): (player, name, f"populations.{name}.pbt.immigration.from")
         for name in config.learning
         # A population's own section counts, as when the run looks for immigrants.
         for index, player in enumerate(config.pbt_of(name).immigration.players)
     }
-    # Only exploiters start again, and `roles.reset` may name their own weights.
+    # `roles.reset` concerns exploiters, which alone start again, and may name their own weights.
     if config.roles.is_imported:
         wanted |= {
             reset_key(name): (config.roles.reset, name, "roles.reset")
@@ -226,7 +227,7 @@ def with_networks(config: RunConfig) -> RunConfig:
             found = resolve_player(player).policies.get(name)
         except ConfigError as error:
             raise ConfigError(f"populations.{name}.player: {player}: {error}") from error
-        # What is wrong with others is said when their weights are looked for.
+        # Other faults are reported when the weights are looked for.
         if isinstance(found, PolicyWeights):
             populations[name] = population.model_copy(update={"network": found.network})
     return config.model_copy(update={"populations": populations})
@@ -285,7 +286,7 @@ def _imports(
     imports = {}
     for name, population in run_file.config.populations.items():
         policy = found.policies.get(name)
-        # None of both is a fault here: the callers know whether one population is enough.
+        # A population without a policy is no fault here: the callers know whether one is enough.
         if policy is None or (only is not None and name not in only):
             continue
         # A policy starts from one set of weights.
@@ -328,7 +329,7 @@ def _files(run_file: RunFile, policy: PolicyWeights) -> dict[str, bytes]:
     from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
     from arena.checkpoints.tensors import serialize
 
-    # No optimizer: its moments belong to another run's gradients.
+    # The optimizer is left out, as its moments belong to another run's gradients.
     weights = {WEIGHTS: serialize(policy.tensors)}
     # Counters of this run begin at 0, whatever the player was trained for.
     manifest = Manifest(

@@ -97,7 +97,7 @@ def with_hyperparameters(
     from populations.config.overrides import overridden
 
     given = overridden({}, overrides, notify=lambda _: None)
-    # What the environment decides of populations without a player is decided again.
+    # The environment decides again about populations without a player.
     populations = {**resolved.populations, **config.populations}
     for name, start in imports.items():
         populations[name] = _started(
@@ -192,10 +192,10 @@ def replaying(
         raise ConfigError(
             f"--schedule-of must be RUN:POLICY, as in runs/a:player/p003, got {player!r}"
         )
-    said = f"--schedule-of {player}"
+    said, name = f"--schedule-of {player}", policy.split("/")[0]
     with closing(Inspection.open(Path(run))) as inspection:
         theirs = inspection.run_file
-        recorded = theirs.config.populations.get(policy.split("/")[0])
+        recorded = theirs.config.populations.get(name)
         try:
             scheduled = None if recorded is None else recorded.scheduled
             schedule = schedule_of(
@@ -208,29 +208,27 @@ def replaying(
             f"{said}: its environment is {theirs.spec.id} {dict(theirs.spec.kwargs)}, "
             f"this run's {spec.id} {dict(spec.kwargs)}"
         )
-    name = policy.split("/")[0]
-    # Resolved, so that populations that the configuration leaves out are there by name.
+    # The configuration is resolved, so that populations that it leaves out are there by name.
     populations = dict(resolve_config(config, spec, launch_directory=launch_directory).populations)
     if name not in populations:
         raise ConfigError(
             f"{said}: this run has no population {name}, but {', '.join(populations)}"
         )
-    algorithms = theirs.config.populations[name].algorithm, populations[name].algorithm
+    there, here = theirs.config.populations[name], populations[name]
     # Hyperparameters of another algorithm have other names and meanings.
-    if algorithms[0] != algorithms[1]:
-        raise ConfigError(f"{said}: it learned by {algorithms[0]}, this run by {algorithms[1]}")
-    there = theirs.config.populations[name]
-    # Numbers of the schedule stand for the choices of that run.
-    genes = {gene: there.search_space[gene] for gene in there.changeable_settings}
-    populations[name] = populations[name].model_copy(
+    if there.algorithm != here.algorithm:
+        raise ConfigError(f"{said}: it learned by {there.algorithm}, this run by {here.algorithm}")
+    populations[name] = here.model_copy(
         update={
             "size": 1,
             "hyperparameters": {
-                key: value for key, value in schedule[0].hyperparameters.items() if key not in genes
+                key: value
+                for key, value in schedule[0].hyperparameters.items()
+                # Settings that PBT changed in that run are in the schedule alone.
+                if key not in here.algorithm_settings
             },
             "schedule": schedule,
-            "search_space": {**populations[name].search_space, **genes},
-            # With size 1 there is no donor, and exploring would leave the schedule.
+            # There is no donor with size 1, and exploring would leave the schedule.
             "pbt": PbtConfig(exploit="none"),
         }
     )

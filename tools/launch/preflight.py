@@ -41,7 +41,7 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
     from .sizing import inspect_for
 
     faults, config = Faults(), draft.model
-    # Raised only to be gathered: the draft's faults come first in the list.
+    # The faults are raised only to be gathered: the draft's come first in the list.
     with faults.gathered():
         if draft.faults:
             raise ConfigFaults(draft.faults)
@@ -50,7 +50,8 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
         raise ConfigError("the configuration is empty")
     with faults.gathered():
         check_machine(config)
-    # Without faults the inspection below finds those of the environment, too, and plays it once.
+    # The inspection below finds the faults of the environment, too, and plays it once, if there are
+    # none so far.
     if not faults.is_empty:
         _look_at_the_rest(draft, config, faults, launch_directory=launch_directory)
     faults.raise_any()
@@ -74,7 +75,7 @@ def _look_at_the_rest(
         # The command ends here: a user's environment that breaks is one more fault in the list.
         except EnvironmentFault as error:
             raise ConfigError(str(error)) from error
-        # What would only follow from a known fault is not told.
+        # Faults that would only follow from a known one are not reported.
         if not _is_doubtful(draft, config):
             # Nothing is played to choose sizes: this run does not begin.
             resolve_config(config, spec, launch_directory=launch_directory)
@@ -132,7 +133,7 @@ def check_devices(devices: Sequence[str]) -> None:
     asked = [device for device in devices if device.startswith("cuda")]
     if not asked:
         return
-    # Once for all: it takes a process that imports torch.
+    # GPUs are counted once for all, because it takes a process that imports torch.
     num_gpus = count_gpus()
     for device in asked:
         if num_gpus == 0:
@@ -197,17 +198,24 @@ def look_at_world(run_file: RunFile, config: RunConfig, *, run_dir: Path) -> Wor
             environment cannot be made.
         ResumeRefused: If the environment has other agents, spaces or masks than the run's.
     """
+    from arena.errors import ConfigError, EnvironmentFault
     from arena.learners.versions import pip_command, told
     from arena.metrics.sink import find_sinks
     from populations.config.resume import other_code, other_facts, other_versions
     from populations.errors import ResumeRefused
     from populations.hooks.make import check_config as check_hooks
 
+    from .sizing import inspect_for
+
     directory = run_file.launch_directory
     check_machine(config)
     check_hooks(config, launch_directory=directory)
     find_sinks(config.metrics.sinks, run_dir, launch_directory=directory)
-    inspected = _inspected(config, launch_directory=directory)
+    try:
+        # As a launch does, in a child. A resolved configuration has its sizes: nothing is played.
+        _, inspected = inspect_for(config, launch_directory=directory)
+    except (ConfigError, EnvironmentFault) as error:
+        raise ConfigError(f"this run cannot go on as it is: {error}") from error
     if facts := other_facts(run_file.spec, inspected.spec):
         raise ResumeRefused(
             f"the environment {run_file.spec.id} is not the one that this run was made with: "
@@ -233,21 +241,3 @@ def look_at_world(run_file: RunFile, config: RunConfig, *, run_dir: Path) -> Wor
         other_versions={name: list(pair) for name, pair in versions.items()},
         other_code={name: [then[:8], now[:8]] for name, (then, now) in code.items()},
     )
-
-
-def _inspected(config: RunConfig, *, launch_directory: str) -> Inspected:
-    """Make the environment as a launch does, in a child, with all other code that is named.
-
-    Raises:
-        ConfigError: If it cannot be made, or the code not be imported.
-    """
-    from arena.errors import ConfigError, EnvironmentFault
-
-    from .sizing import inspect_for
-
-    try:
-        # A resolved configuration has its sizes, so nothing is played for them.
-        _, found = inspect_for(config, launch_directory=launch_directory)
-    except (ConfigError, EnvironmentFault) as error:
-        raise ConfigError(f"this run cannot go on as it is: {error}") from error
-    return found

@@ -70,7 +70,7 @@ def last_lines(
         holds: The limit for which a finished run was not gone on with.
     """
     run, state, reason = shlex.quote(str(run_dir)), status["state"], holds or str(status["reason"])
-    # As every command says that it failed.
+    # A failed run is reported as every command reports that it failed.
     what = "arena: the run failed" if state == "failed" else state
     yield f"{what}: {reason}"
     logs = shlex.quote(str(run_dir / "logs"))
@@ -102,7 +102,7 @@ def last_lines(
     if len(proven) == len(champions):
         yield f"next: arena export {run}"
     else:
-        # What has learned nothing is no champion to ship.
+        # A policy that has learned nothing is no champion to ship.
         yield from (f"next: arena export {run} --population {name}" for name in proven)
 
 
@@ -155,11 +155,11 @@ def held_run(run_dir: Path, *, accept_loss: bool = False) -> Iterator[RunFile]:
     if not (run_dir / RUN_FILE).exists():
         raise ConfigError(f"there is no run in {run_dir}")
     with RunLock(run_dir):
-        # Here as well as at the opening, which comes seconds later: a journal that is damaged needs
-        # another remedy than an environment.
+        # Losses are looked for here as well as at the opening, which comes seconds later: a journal
+        # that is damaged needs another remedy than an environment.
         accepted_loss(run_dir, accept=accept_loss)
-        # Under the lock: another controller may have changed run.yaml until now. A change that was
-        # cut off is finished later: nothing is written before all is checked.
+        # The file is read under the lock: another controller may have changed run.yaml until now. A
+        # change that was cut off is finished later: nothing is written before all is checked.
         yield RunFile.load(current_file(run_dir))
 
 
@@ -230,7 +230,7 @@ def serve(
         if evaluate_s is not None:
             _require_evaluable(run)
             run.state.evaluation_only = Countdown(duration_s=evaluate_s)
-        # In the journal, too: standard error is forgotten.
+        # The journal has these, too, because standard error is forgotten.
         if world is not None:
             run.note_event("versions_differ", world.other_versions, utc=utc_now())
             run.note_event("code_differs", world.other_code, utc=utc_now())
@@ -244,7 +244,7 @@ def serve(
             control(run)
         else:
             tell(f"{run_dir} is finished, and a limit holds still: nothing was trained")
-    # After the run is closed: from the journal, as any command sees it.
+    # The run is closed by now: its end is read from the journal, as any command sees it.
     document = say_how_it_ended(run_dir, holds=holds)
     if json_:
         print_json(document)
@@ -339,7 +339,7 @@ def control(run: OpenRun) -> None:
             on_status=refresh,
             on_wait=display.wait_for,
         )
-        # Until here signals end the command (`leave_on_signals`): there is nothing to save.
+        # Signals end the command until here (`leave_on_signals`), since there is nothing to save.
         with stop_on_signals(server, run_dir=run.run_dir):
             server.run()
 
@@ -383,7 +383,7 @@ def _tell_where(run: OpenRun, endpoint: str) -> None:
     from arena.wire.address import is_loopback
     from arena.wire.keys import KEYS
 
-    # On Ray each learner has a key of its own, which is in no file here.
+    # Each learner has a key of its own on Ray, which is in no file here.
     keys = "this run" if run.run_file.config.launcher == "ray" else run.run_dir / KEYS
     if endpoint.startswith("tcp://") and not is_loopback(endpoint):
         tell(

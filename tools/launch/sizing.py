@@ -83,7 +83,7 @@ def crowd_line(config: RunConfig) -> str:
     Args:
         config: Resolved.
     """
-    # Without a time each policy gets its steps, however long that takes.
+    # Each policy gets its steps without a time, however long that takes.
     if config.stop.duration_s is not None:
         for name in config.learning:
             if line := _crowd_line(config, name, duration_s=config.stop.duration_s):
@@ -100,7 +100,7 @@ def _crowd_line(config: RunConfig, population: str, *, duration_s: float) -> str
     crowd = f"{num_policies} policies share {num_learners:g} learner"
     crowd += "" if num_learners == 1 else "s"
     if config.pbt_of(population).share == "halving":
-        # Before the first decision a policy needs an assignment at least.
+        # A policy needs an assignment at least before the first decision.
         once_s = num_policies * config.assignment.target_s / num_learners
         if once_s <= SEARCH_SHARE * duration_s:
             return ""
@@ -142,7 +142,7 @@ def stakes_line(run_file: RunFile) -> str:
             f"environment.outcome: a margin of {environment.outcome.margin:g} is a whole match "
             + ("(the game's range)" if measured.is_margin_known else "(as random play shows)")
         )
-    # Only where a rating by margins would tell more than one by wins.
+    # Margins are suggested where a rating by them would tell more than one by wins.
     if environment.outcome == "return" and len(environment.sides or ()) > 1 and measured.has_stakes:
         return (
             "returns are not only -1, 0 and 1 "

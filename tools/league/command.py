@@ -246,7 +246,7 @@ def _plot(
     """Draw a view into a file, and say which."""
     from ..show.chart_files import find_figure, write_figure
 
-    # Before the run is read, which may take long.
+    # The file is checked before the run is read, which may take long.
     figure = find_figure(view, file)
     opened = opened_views(
         run, figure.documents, population, **VIEWS[view].arguments({"names": names})

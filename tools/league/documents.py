@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     from populations.views.view import View
 
 
+def require_run(run: Path) -> None:
+    """Refuse a directory that has no run: a mistake in the path is no damage, exit 2 and not 5.
+
+    Raises:
+        ConfigError: If there is no run.
+    """
+    from arena.errors import ConfigError
+
+    if not (run / "run.yaml").is_file():
+        raise ConfigError(f"{run} is no run directory: it has no run.yaml")
+
+
 @contextmanager
 def inspected(run: Path, population: str | None) -> Iterator[Inspection]:
     """Open a run to read, and close it afterwards.
@@ -25,9 +37,7 @@ def inspected(run: Path, population: str | None) -> Iterator[Inspection]:
     from arena.errors import ConfigError
     from populations.views.questions.inspection import Inspection
 
-    # A mistake in the path is no damage: exit 2, not 5.
-    if not (run / "run.yaml").is_file():
-        raise ConfigError(f"{run} is no run directory: it has no run.yaml")
+    require_run(run)
     with closing(Inspection.open(run)) as inspection:
         known = inspection.populations()
         if population is not None and population not in known:
@@ -91,7 +101,7 @@ def opened_views(
     from populations.gc_pause import collector_paused
     from populations.views.views import document
 
-    # Opened anew each time, because an inspection is one moment of the run.
+    # The inspection is opened anew each time, because it is one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:
         populations = tuple(inspection.run_file.config.populations)
         return [

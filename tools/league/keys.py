@@ -72,7 +72,8 @@ def is_in_background() -> bool:
     """
     try:
         with open(f"/proc/{command_pid()}/stat", "rb") as file:
-            # After the program's name: state, parent, group, session, terminal, its group.
+            # The fields after the program's name are state, parent, group, session, terminal and
+            # its group.
             _, _, group, _, _, foreground = file.read().rpartition(b")")[2].split()[:6]
     # A system that stops it: there it has no guards.
     except FileNotFoundError:
@@ -87,9 +88,9 @@ def read_keys() -> Iterator[Keys]:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
-        # Not raw: Ctrl-C stays a signal.
+        # The terminal is not raw, so Ctrl-C stays a signal.
         tty.setcbreak(descriptor)
         yield Keys(descriptor)
     finally:
-        # What was typed and not read is no command for the shell.
+        # Keys that were typed and not read are no command for the shell.
         termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)

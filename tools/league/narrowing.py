@@ -84,18 +84,13 @@ def select_rows(
     ]
 
 
-def is_quiet(event: Row) -> bool:
-    """Return whether people see an event only on request."""
-    return event["kind"] in QUIET
-
-
 def without_quiet(document: Document) -> tuple[Document, Counter[str]]:
     """Return a document of events without those that people see only on request, and the number of
     these by kind.
     """
     rows = document["events"]
-    quiet = Counter(str(row["kind"]) for row in rows if is_quiet(row))
-    loud = [row for row in rows if not is_quiet(row)]
+    quiet = Counter(str(row["kind"]) for row in rows if row["kind"] in QUIET)
+    loud = [row for row in rows if row["kind"] not in QUIET]
     return {**document, "events": loud}, quiet
 
 

@@ -163,9 +163,9 @@ def write_csv(rows: Sequence[Row], file: TextIO) -> None:
 def _csv_cell(value: object) -> object:
     """Return a cell that no spreadsheet takes for a formula, and no terminal for a command."""
     if isinstance(value, Mapping | list | tuple):
-        # As --json has it, which other programs read.
+        # A structure is written as --json has it, which other programs read.
         value = json.dumps(value)
     if not isinstance(value, str):
         return value
-    # Behind an apostrophe a spreadsheet calculates nothing.
+    # A spreadsheet calculates nothing behind an apostrophe.
     return plain(f"'{value}" if value[:1] in FORMULA else value, keep="\n\r\t")

@@ -58,13 +58,14 @@ class Query:
             StorageError: If the journal cannot be read.
         """
         if self.measures and view == "standings":
-            # In each round: players appear while the run goes on, and only new ones are measured.
+            # Each round measures: players appear while the run goes on, and only new ones are
+            # measured.
             self._measure()
         own = VIEWS[view].arguments(self.given)
         (opened,) = opened_views(self.run, [view], self.population, **own)
         document = opened.document
         if view == "payoff":
-            # As the player: the same results stand there from the other side, too.
+            # Rows are those of the player: the same results stand there from the other side, too.
             cells = document["payoff"]
             chosen = [row for row in cells if self.player in (None, row["player"])]
             return opened._replace(document={**document, "payoff": chosen})
@@ -107,7 +108,8 @@ def watch_views(query: Query, shown: Shown) -> None:
     """
     from rich.live import Live
 
-    # Before the screen is taken: a mistake is told on the screen that the user sees.
+    # The query is read before the screen is taken, so that a mistake is reported on the screen that
+    # the user sees.
     query.read(shown.name)
     screen = console()
     # Both restore the terminal, also after SystemExit, which signals raise.
@@ -144,7 +146,7 @@ class _Watch:
             next_s = time.monotonic() + REFRESH_S
             size = self._size()
             while (left_s := next_s - time.monotonic()) > 0.0:
-                # In short waits, so that a window that changes its size is drawn soon.
+                # Waits are short, so that a window that changes its size is drawn soon.
                 key = self._keys.wait(min(left_s, 0.25))
                 if key in ("q", "escape"):
                     return
@@ -200,7 +202,7 @@ class _Watch:
         from rich.text import Text
 
         names = [
-            # Not by colour alone.
+            # The present view is not marked by colour alone.
             f"[{number}\xa0{name}]" if name == self._shown.name else f"{number}\xa0{name}"
             for number, name in enumerate(self._views, 1)
         ]

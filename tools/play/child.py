@@ -33,7 +33,7 @@ def _answers(requests: Iterator[str]) -> Iterator[str]:
     try:
         use_code(Path(code) if code else None)
         game = PersonsGame(sit_down(**json.loads(table)), seed=int(seed))
-        # Whose default is the end of the process.
+        # The default of this signal is the end of the process.
         signal.setitimer(signal.ITIMER_REAL, float(idle_s))
         for line in requests:
             signal.setitimer(signal.ITIMER_REAL, float(idle_s))

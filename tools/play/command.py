@@ -64,7 +64,7 @@ def play(
     from .table import sit_down
     from .terminal import play_in_terminal
 
-    # Before an environment looks: pictures are text or pixels here.
+    # This is set before an environment looks: pictures are text or pixels here.
     os.environ.update(NO_WINDOWS)
     play_in_terminal(sit_down(**table), seed=first)
 

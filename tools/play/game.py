@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -25,12 +26,11 @@ from arena.drawings.picture import Move
 from arena.envs.base import Phase, Told
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.phase import players_of_agents
-from arena.envs.spaces.leaves import nested
-from arena.envs.spaces.observations import ObservationLayout, unflattened
 from arena.errors import ArenaError, EnvironmentFault
 from arena.games.recording import shown
 from arena.matches.seated import SeatedPlayers
 from arena.matches.seeds import seed_everything
+from arena.spaces import ObservationLayout, nested, unflattened
 
 from ..players.weights import MixtureWeights, PolicyWeights
 from ..replay.retelling import (
@@ -225,7 +225,7 @@ class PersonsGame:
             return self._numbers(text)
         moves = self.moves
         known = {name.lower(): index for name, (index, _) in moves.items()}
-        # Where names are numbers themselves, as columns are, no others count.
+        # Positions do not count where names are numbers themselves, as columns are.
         if not any(name.isdecimal() for name in known):
             start = self.layout.leaves[0].starts[0]
             known |= {str(index + start): index for index in known.values()}
@@ -250,7 +250,7 @@ class PersonsGame:
 
     @property
     def can_undo(self) -> bool:
-        """Whether the person has decided anything."""
+        """Return whether the person has decided anything."""
         return bool(self._mine)
 
     def undo(self) -> None:
@@ -266,12 +266,12 @@ class PersonsGame:
         past = [*zip(self.actions, self.shown[1:], strict=True)][: self._mine[-1]]
         again = PersonsGame(self.table, seed=self.seed, past=past)
         self.close()
-        # From now on this game is that one.
+        # This game becomes that one from now on.
         vars(self).update(vars(again))
 
     @property
     def ending(self) -> str:
-        """How it ended for the person, in words."""
+        """Return how it ended for the person, in words."""
         mine = f"{float(self.returns[self._agent]):g}"
         if len(self.points) < 2:
             return f"the game is over: {self.table.agent} got {mine}"
@@ -331,7 +331,7 @@ class PersonsGame:
         if self._on_turn is not None:
             self._mine.append(len(self.actions))
             self.told = []
-        # As drawings take them.
+        # Actions are written as drawings take them.
         turn = {
             self.agents[index]: told_action(rows[0, slot], self._layouts[population])
             for population, rows in actions.items()
@@ -356,7 +356,7 @@ class PersonsGame:
     def _tell(self, turn: dict[str, Any]) -> None:
         """Note what the others are about to do, unless that may be hidden from the person."""
         environment = self.table.game.spec.id
-        # Of OpenSpiel's games all is seen in those that have a drawing.
+        # Everything is seen in those of OpenSpiel's games that have a drawing.
         if is_openspiel(environment) and game_of(environment) not in DRAWINGS:
             return
         for agent, action in turn.items():
@@ -400,7 +400,8 @@ class PersonsGame:
         """Return the row of numbers that were typed, one for each part of an action."""
         layout, mask = self.layout, self._mask
         ends = np.cumsum([leaf.size for leaf in layout.leaves])[:-1]
-        try:
+        # Too few, too many or no numbers have no shape; all that is wrong is refused below.
+        with suppress(ValueError):
             numbers = np.array([float(one) for one in text.replace(",", " ").split()])
             if not np.isfinite(numbers).all():
                 raise ValueError
@@ -414,8 +415,6 @@ class PersonsGame:
             given = numbers_of(rows[0], layout)
             if is_legal and np.allclose(given, numbers, rtol=1e-4, atol=1e-4):
                 return torch.from_numpy(rows[0])
-        except ValueError:
-            pass
         raise Refused(f"an action is {self.asks_for}, got {text.strip()!r:.40}")
 
 

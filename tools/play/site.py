@@ -65,7 +65,7 @@ def make_app(tables: Tables, access: Access) -> ASGIApp:
 
     routes = [
         Route("/", new),
-        # To which the page's name leads.
+        # The page's name leads to this address.
         Route("/index.html", new),
         Route("/static/{name}", static),
         Route("/games/{game}", _page),

@@ -66,7 +66,7 @@ def _typed(screen: Screen) -> Iterator[str]:
     while True:
         screen.print("> ", end="")
         screen.file.flush()
-        # What is typed there is the shell's.
+        # Lines that are typed in the background are the shell's.
         while sys.stdin.isatty() and is_in_background():
             time.sleep(FOREGROUND_POLL_S)
         line = sys.stdin.readline()

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from arena.core import Actor
     from arena.environment_spec import EnvironmentSpec
     from arena.envs.base import BatchedEnv
-    from arena.envs.spaces.actions import ActionLayout
-    from arena.envs.spaces.observations import ObservationLayout
     from arena.matches.play import Progress
     from arena.matches.tournament import Contender, TournamentResult
+    from arena.spaces import ActionLayout, ObservationLayout
     from arena.types import Seat
     from populations.config.trust import Word
 
@@ -58,7 +57,7 @@ class Game:
 
     @property
     def is_playable(self) -> bool:
-        """Whether it names no code to play by, or the user has vouched for that."""
+        """Return whether it names no code to play by, or the user has vouched for that."""
         from arena.errors import NotTrusted
 
         try:
@@ -74,17 +73,6 @@ class Game:
             NotTrusted: If there is some.
         """
         self.word.check(self.environment.id, self.spec.id, self.environment.outcome)
-
-    @property
-    def has_numbers(self) -> bool:
-        """Whether any agent's action has a Box in it."""
-        from arena.envs.spaces.leaves import leaf_spaces
-
-        return any(
-            leaf["kind"] == "Box"
-            for facts in self.spec.agent_specs.values()
-            for _, leaf in leaf_spaces(facts.action)
-        )
 
     def vouched_for(self, environment: str) -> Game:
         """Return the same game by an environment that the user names, with the export's arguments
@@ -158,7 +146,8 @@ class Game:
             EnvironmentRequest(environment, launch_directory=launch_directory)
         )
         run_file = new_run_file(
-            # Through a whole configuration, so that sides and seats are resolved as in a run.
+            # The environment goes through a whole configuration, so that sides and seats are
+            # resolved as in a run.
             validate_config({"environment": {"id": environment}}),
             spec,
             name=environment,
@@ -256,8 +245,8 @@ class Game:
         self, agents: Sequence[str], *, network: NetworkConfig
     ) -> tuple[ObservationLayout, ActionLayout]:
         """Return the layouts of observations and actions of a policy of some agents."""
-        from arena.envs.spaces.actions import ActionLayout
         from arena.envs.spaces.agent_id_wrapper import observation_layout
+        from arena.spaces import ActionLayout
 
         facts = self.spec.agent_specs[agents[0]]
         continuous = self.environment.continuous_actions

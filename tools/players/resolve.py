@@ -54,7 +54,7 @@ class ResolvedPlayer:
 
     @property
     def can_repeat(self) -> bool:
-        """Whether it may draw nothing where policies play their likeliest actions.
+        """Return whether it may draw nothing where policies play their likeliest actions.
 
         A user's bot may draw: then its games differ, and count.
         """
@@ -88,7 +88,7 @@ def resolve_player(name: str, *, trust: bool = False) -> ResolvedPlayer:
         ConfigError: If there is none of that name; says what there is.
         CheckpointError: If its weights are missing or damaged.
     """
-    from arena.bot_ids import canonical_bot
+    from arena.bots.ids import canonical_bot
     from arena.types import is_bot
 
     if is_bot(name):
@@ -107,7 +107,7 @@ def split_policy(player: str) -> tuple[str, int | None, float | None]:
     Raises:
         ConfigError: If it has other options, or one has no such value.
     """
-    from arena.bot_ids import check_options, split_options
+    from arena.bots.ids import check_options, split_options
     from arena.errors import ConfigError
 
     name, given = split_options(player)
@@ -304,7 +304,7 @@ def game_of_card(environment: CardEnvironment, config: EnvironmentConfig, *, wor
     return Game(
         environment=config,
         spec=environment.spec,
-        # From the card and not resolved again: an export has no run.yaml.
+        # The game is the card's and not resolved again: an export has no run.yaml.
         sides=environment.sides,
         seats=environment.seats,
         populations=environment.populations,

@@ -59,7 +59,7 @@ class PolicyWeights:
 
     @property
     def is_told_who_decides(self) -> bool:
-        """Whether its observations end with the agent."""
+        """Return whether its observations end with the agent."""
         return self.network.agent_id
 
     def make_actor(self, game: Game, *, greedy: bool) -> Actor:
@@ -81,7 +81,7 @@ class PolicyWeights:
         from arena.checkpoints.tensors import serialize
         from arena.export.actor import tempered
 
-        # At 1 these are the very weights, whose digest the league knows.
+        # These are the very weights at 1, whose digest the league knows.
         if temperature == 1.0:
             return replace(self, temperature=temperature)
         tensors = tempered(self.tensors, self.network, temperature=temperature)
@@ -104,7 +104,7 @@ class PolicyWeights:
             self.tensors,
             observation=observation,
             action=action,
-            # Where the environments are (`Game.make_env`).
+            # The device is that of the environments (`Game.make_env`).
             device=torch.device("cpu"),
             greedy=greedy,
         )
@@ -128,7 +128,7 @@ class MixtureWeights:
 
     @property
     def is_told_who_decides(self) -> bool:
-        """Whether its members, which have one architecture, are told so."""
+        """Return whether its members, which have one architecture, are told so."""
         # Members have the same agents and environment (`resolve._exported_mixture`).
         return self.members[0].is_told_who_decides
 

@@ -80,15 +80,11 @@ def replay(
 
     from .files import check_ending, write_file
 
-    if game is not None:
-        others = {"--player": player, "--opponent": opponent, "--worst": worst}
-        for name in (name for name, given in others.items() if given is not None):
+    finds = {"--player": player, "--opponent": opponent, "--worst": worst}
+    for name, given in {**finds, "--beside": beside, "--id": game}.items():
+        if given is not None and game is not None and name in finds:
             raise ConfigError(f"--id and {name} exclude each other")
-    if run.is_file():
-        others = {"--id": game, "--player": player, "--opponent": opponent, "--beside": beside}
-        for name in (
-            name for name, given in {**others, "--worst": worst}.items() if given is not None
-        ):
+        if given is not None and run.is_file():
             raise ConfigError(f"{run} is one game, so {name} has no meaning")
     if to is not None:
         check_ending(to)

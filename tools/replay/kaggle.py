@@ -66,7 +66,7 @@ def episode(document: Mapping[str, Any]) -> Document:
     returns = accumulate(paid, lambda before, more: tuple(map(add, before, more)))
     told = entry.tell(entry, document, zip([{}, *turns[:-1]], turns, returns, strict=True))
     for number, states in enumerate(told["steps"]):
-        # What all players share is told to the first one alone.
+        # The first player alone gets what all of them share.
         states[0]["observation"]["step"] = number
     names = {agent: seat["player"] for seat in document["seats"] for agent in seat["agents"]}
     return {
@@ -98,13 +98,13 @@ def _states(moment: Moment, seen: Sequence[Document]) -> list[Document]:
 def _connectx(_: Entry, __: Mapping[str, Any], moments: Iterable[Moment]) -> Document:
     board = [0] * (ROWS * COLUMNS)
     steps = []
-    for before, turn, returns in moments:
-        for player, column in before.items():
+    for moment in moments:
+        for player, column in moment[0].items():
             # Rows are counted from the top, and a piece falls to the last one that is free.
             cells = range(column, ROWS * COLUMNS, COLUMNS)
             board[max(cell for cell in cells if not board[cell])] = player + 1
         seen: list[Document] = [{"board": list(board), "mark": 1}, {"mark": 2}]
-        steps.append(_states((before, turn, returns), seen))
+        steps.append(_states(moment, seen))
     configuration = {"rows": ROWS, "columns": COLUMNS, "inarow": 4}
     return {"configuration": configuration, "info": {}, "steps": steps}
 
@@ -186,7 +186,7 @@ def _chess_action(state: Any, action: int) -> int:  # noqa: ANN401
 def _connect_four_text(state: Any) -> str:  # noqa: ANN401
     """Return what Kaggle shows in place of OpenSpiel's board."""
     is_over = state.is_terminal()
-    # From the lowest row.
+    # Rows count from the lowest one.
     board = [list(row) for row in reversed(str(state).split())]
     player = "terminal" if is_over else "xo"[state.current_player()]
     winner = {1: "x", -1: "o", 0: "draw"}[state.returns()[0]] if is_over else None

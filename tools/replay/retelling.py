@@ -8,9 +8,10 @@ Tests: `tests/tools/replay/test_retelling.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,14 @@ from arena.drawings.picture import Game as Drawable
 from arena.envs.base import Group, Phase, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.phase import players_of_agents
-from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ArenaError, CheckpointError, ConfigError
 from arena.games.recording import GameParted, replay
 from arena.networks.distributions import Categorical
 from arena.networks.frozen import FrozenPolicy
+from arena.spaces import ActionLayout
 from arena.types import Digest, Seat, WeightsRef, is_bot, is_external, population_of
 from populations.config.run_file import learner_setup
-from populations.config.trust import word_for_run
+from populations.config.trust import Word, word_for_run
 from populations.league.names import find_player
 from populations.records.games import places, worst_games
 from populations.records.rows import GameRow
@@ -47,6 +48,9 @@ Document = dict[str, Any]
 
 Seated = tuple[Seat, str, str, str]
 """Seat, player in it, its weights' digest and their directory."""
+
+Reached = tuple[Turn, Mapping[str, torch.Tensor] | None]
+"""Turn, and the actions that were chosen at it; None at the end."""
 
 MOST_CHOICES = 5
 """Likeliest actions of a decision that are told."""
@@ -98,62 +102,100 @@ def retold(
     """
     if run_dir.is_file():
         saved, played = read_game(run_dir, trust=trust)
-        telling = Retelling(None, played, trust=trust)
-        document = telling.tell(saved.row, is_over=saved.is_over)
+        weights_of = partial(_weights_by_name, trust=trust)
+        document = Retelling(played, saved.row, weights_of, {}).tell(is_over=saved.is_over)
     else:
         with closing(Inspection.open(run_dir)) as inspection:
             row = find_game(inspection, player=player, opponent=opponent, worst=worst, game=game)
             setup = learner_setup(inspection.run_file, root=run_dir)
             word = word_for_run(inspection.run_file, run_dir, trust=trust)
             played = Game.of_setup(setup, word=word)
-            telling = Retelling(inspection, played)
-            document = telling.tell(row, beside=beside)
-    telling.draw(document)
+            weights_of = partial(_weights_in_run, inspection, word)
+            document = Retelling(played, row, weights_of, _onlookers(inspection, beside)).tell()
+    draw(document, played)
     return Opened(document, tuple(played.populations))
 
 
+def _weights_by_name(player: str, entrant: str, _: str, *, trust: bool) -> PolicyWeights | None:
+    """Load a player that the command line has named; None: it is gone, or another one by now."""
+    with suppress(ArenaError):
+        for found in resolve_player(player, trust=trust).policies.values():
+            for one in found.members if isinstance(found, MixtureWeights) else (found,):
+                if str(one.digest) == entrant:
+                    return one
+    return None
+
+
+def _weights_in_run(
+    inspection: Inspection, word: Word, player: str, entrant: str, key: str
+) -> PolicyWeights | None:
+    """Load a player of the run; None: its weights are gone, or others by now."""
+    with suppress(CheckpointError):
+        if not is_external(player):
+            reference = WeightsRef(digest=Digest(entrant), key=key)
+            return load_policy(inspection, player, reference, word=word)[1]
+    return None
+
+
+def _onlookers(inspection: Inspection, beside: str | None) -> Mapping[str, tuple[str, WeightsRef]]:
+    """Return who looks on, by population: the champions, or whom the user names."""
+    if beside is not None:
+        named = find_in_run(inspection, beside)
+        return {population_of(named[0]): named}
+    with suppress(ConfigError):
+        return champions(inspection)
+    # Nobody is rated yet.
+    return {}
+
+
 class Retelling:
-    """Tells games of one run.
+    """Tells a game.
 
     Args:
-        inspection: The run; None: the game is from a file.
-        game: Its game, with the user's word for its code.
-        trust: Whether code that players' files name may be imported, of a game from a file.
+        game: Environment and its players' places, with the user's word for its code.
+        row: The game.
+        weights_of: Function that loads weights by a player's name, their digest and directory.
+        onlookers: Players with their weights, by population, of whom is told what they would have
+            done.
     """
 
-    def __init__(self, inspection: Inspection | None, game: Game, *, trust: bool = False) -> None:
-        self._trust = trust
-        self._inspection = inspection
-        self._game = game
+    def __init__(
+        self,
+        game: Game,
+        row: GameRow,
+        weights_of: Callable[[str, str, str], PolicyWeights | None],
+        onlookers: Mapping[str, tuple[str, WeightsRef]],
+    ) -> None:
+        self._game, self._row, self._weights_of = game, row, weights_of
         self._layouts = game.action_layouts()
+        seats = [game.seats[seat] for seat in row.seats]
+        self._seated = list(zip(seats, row.players, row.entrants, row.keys, strict=True))
+        self._players = players_of_agents(seats, row.players)
+        own = (one for one in self._seated if one[2] and not is_bot(one[1]))
+        self._minds, self._gone = self._loaded(own)
+        # A player's own thoughts are told in any case.
+        beside = (
+            (seat, one[0], one[1].digest, one[1].key)
+            for seat, _, entrant, _ in self._seated
+            if (one := onlookers.get(seat.population)) and str(one[1].digest) != entrant
+        )
+        self._others, _ = self._loaded(beside)
 
-    def tell(self, row: GameRow, *, beside: str | None = None, is_over: bool = True) -> Document:
-        """Play a game again and tell it.
+    def tell(self, *, is_over: bool = True) -> Document:
+        """Play the game again and tell it.
 
         Args:
-            row: The game.
-            beside: Player of the run of whom it is told what it would have done; None: the champion
-                of each population.
             is_over: Whether it was played to its end.
 
         Raises:
             GameParted: If the environment shows something else than it did.
-            ConfigError: If there is no such player.
         """
-        seats, sides = [self._game.seats[seat] for seat in row.seats], [*self._game.sides]
-        seated = list(zip(seats, row.players, row.entrants, row.keys, strict=True))
-        players = players_of_agents(seats, row.players)
-        minds, gone = self._minds(one for one in seated if one[2] and not is_bot(one[1]))
-        others, _ = self._minds(self._onlookers(seated, beside))
-        phase = Phase(name="evaluation", agent_steps=None, players=players)
+        row, sides = self._row, [*self._game.sides]
+        phase = Phase(name="evaluation", agent_steps=None, players=self._players)
         try:
             with closing(self._game.make_env(1)) as env:
-                steps = [
-                    self._step(step, turn, actions, env.agents, players, minds, others)
-                    for step, (turn, actions) in enumerate(
-                        replay(env, row, phase=phase, is_over=is_over)
-                    )
-                ]
+                turns = replay(env, row, phase=phase, is_over=is_over)
+                steps = [self._step(*one, agents=env.agents) for one in enumerate(turns)]
         except GameParted as error:
             raise GameParted(
                 f"game {row.game} cannot be shown: {self._game.spec.id} was changed since, or does "
@@ -174,76 +216,22 @@ class Retelling:
                     "points": row.points[sides.index(seat.side)] if row.points else None,
                     "return": paid,
                 }
-                for (seat, player, entrant, _), paid in zip(seated, row.returns, strict=True)
+                for (seat, player, entrant, _), paid in zip(self._seated, row.returns, strict=True)
             ],
             "turned": turned_at(steps),
             "notes": [
-                f"the weights of {player} are gone: what it thought is not known" for player in gone
+                f"the weights of {player} are gone: what it thought is not known"
+                for player in self._gone
             ],
             "steps": steps,
         }
 
-    def draw(self, document: Document) -> None:
-        """Add a picture and names of moves to each step, as far as there are some, and say why
-        pictures are missing.
-
-        Drawn by a process of its own: an environment may hang or break as it renders.
-        """
-        turns = [
-            {one["agent"]: one["action"] for one in step["decisions"]} for step in document["steps"]
-        ]
-        named = [
-            {
-                agent: [int(action) for action in moves if action.isdecimal()]
-                for agent, moves in step["moves"].items()
-            }
-            for step in document["steps"]
-        ]
-        # Nobody decides at the end.
-        drawn = draw_game(
-            drawable(self._game, seed=document["seed"], turns=turns[:-1], named=named)
-        )
-        for step, names in zip(document["steps"], drawn.names, strict=False):
-            for agent, found in names.items():
-                step["moves"][agent] |= {str(action): name for action, name in found.items()}
-        paid = {
-            agent: sum(step["rewards"].get(agent, 0.0) for step in document["steps"])
-            for agent in drawn.returns
-        }
-        if drawn.problem:
-            document["notes"].append(drawn.problem)
-        # The process that draws plays it by steppers of its own, without digests.
-        elif not all(math.isclose(drawn.returns[one], paid[one], **NEAR) for one in paid):
-            document["notes"].append(
-                f"pictures are left out: as it was drawn it paid {dict(drawn.returns)}, not {paid}"
-            )
-            return
-        for step, picture in zip(document["steps"], drawn.pictures, strict=False):
-            step["picture"] = asdict(picture)
-
-    def _onlookers(self, seated: Iterable[Seated], beside: str | None) -> Iterator[Seated]:
-        """Yield who would have played in a seat: the champion, or whom the user names."""
-        found = {}
-        if self._inspection is None:
-            return
-        if beside is not None:
-            named = find_in_run(self._inspection, beside)
-            found = {population_of(named[0]): named}
-        else:
-            # Nobody is rated yet.
-            with suppress(ConfigError):
-                found = champions(self._inspection)
-        for seat, _, entrant, _ in seated:
-            # Its own thoughts are told in any case.
-            if (one := found.get(seat.population)) and str(one[1].digest) != entrant:
-                yield seat, one[0], one[1].digest, one[1].key
-
-    def _minds(self, seated: Iterable[Seated]) -> tuple[dict[str, Mind], list[str]]:
+    def _loaded(self, seated: Iterable[Seated]) -> tuple[dict[str, Mind], list[str]]:
         """Return the players whose weights are there, by agent, and those whose are gone."""
         minds: dict[str, Mind] = {}
         gone: dict[str, None] = {}
         for seat, player, entrant, key in seated:
-            weights = self._weights(player, entrant, key)
+            weights = self._weights_of(player, entrant, key)
             if weights is None:
                 gone[player] = None
             else:
@@ -251,32 +239,9 @@ class Retelling:
                 minds.update(dict.fromkeys(seat.agents, mind))
         return minds, list(gone)
 
-    def _weights(self, player: str, entrant: str, key: str) -> PolicyWeights | None:
-        """Load a player's weights; None: they are gone, or others by now."""
-        with suppress(ArenaError if self._inspection is None else CheckpointError):
-            if self._inspection is None:
-                found = resolve_player(player, trust=self._trust).policies.values()
-                for one in found:
-                    members = one.members if isinstance(one, MixtureWeights) else (one,)
-                    for weights in members:
-                        if str(weights.digest) == entrant:
-                            return weights
-            elif not is_external(player):
-                reference = WeightsRef(digest=Digest(entrant), key=key)
-                return load_policy(self._inspection, player, reference, word=self._game.word)[1]
-        return None
-
-    def _step(
-        self,
-        step: int,
-        turn: Turn,
-        actions: Mapping[str, torch.Tensor] | None,
-        agents: tuple[str, ...],
-        players: Mapping[str, str],
-        minds: Mapping[str, Mind],
-        others: Mapping[str, Mind],
-    ) -> Document:
+    def _step(self, step: int, reached: Reached, agents: tuple[str, ...]) -> Document:
         """Return what was paid before a step, and what is decided for it."""
+        turn, actions = reached
         rewards = turn.reward[0].tolist() if step else []
         decisions, moves = [], {}
         for population, chosen in (actions or {}).items():
@@ -287,23 +252,51 @@ class Retelling:
                 agent, action = agents[index], chosen[0, slot]
                 decision: Document = {
                     "agent": agent,
-                    "player": players[agent],
+                    "player": self._players[agent],
                     "action": told_action(action, layout),
                 }
-                if agent in minds:
-                    decision |= thoughts(minds[agent], agent, group, slot, action, layout)
-                if agent in others:
-                    seen = thoughts(others[agent], agent, group, slot, action, layout)
-                    decision["beside"] = {"player": others[agent].player, **seen}
+                if mind := self._minds.get(agent):
+                    decision |= thoughts(mind, agent, group, slot, action, layout)
+                if mind := self._others.get(agent):
+                    seen = thoughts(mind, agent, group, slot, action, layout)
+                    decision["beside"] = {"player": mind.player, **seen}
                 decisions.append(decision)
                 moves[agent] = {str(one): said_action(one, layout) for one in _actions_of(decision)}
         return {
             "step": step,
             "rewards": dict(zip(agents, rewards, strict=False)),
             "decisions": decisions,
-            # As people type them; games that have names for them are drawn by those.
+            # Moves are as people type them; games that have names for them are drawn by those.
             "moves": moves,
         }
+
+
+def draw(document: Document, game: Game) -> None:
+    """Add a picture and names of moves to each step, as far as there are some, and say why pictures
+    are missing.
+
+    Drawn by a process of its own: an environment may hang or break as it renders.
+    """
+    steps = document["steps"]
+    turns = [{one["agent"]: one["action"] for one in step["decisions"]} for step in steps]
+    named = [step["moves"] for step in steps]
+    # Nobody decides at the end.
+    drawn = draw_game(drawable(game, seed=document["seed"], turns=turns[:-1], named=named))
+    for step, names in zip(steps, drawn.names, strict=False):
+        step["moves"] = names
+    paid = {
+        agent: sum(step["rewards"].get(agent, 0.0) for step in steps) for agent in drawn.returns
+    }
+    if drawn.problem:
+        document["notes"].append(drawn.problem)
+    # The process that draws plays it by steppers of its own, without digests.
+    elif not all(math.isclose(drawn.returns[one], paid[one], **NEAR) for one in paid):
+        document["notes"].append(
+            f"pictures are left out: as it was drawn it paid {dict(drawn.returns)}, not {paid}"
+        )
+        return
+    for step, picture in zip(steps, drawn.pictures, strict=False):
+        step["picture"] = asdict(picture)
 
 
 def drawable(
@@ -311,7 +304,7 @@ def drawable(
     *,
     seed: int,
     turns: Sequence[Mapping[str, int | list[float]]],
-    named: Sequence[Mapping[str, Sequence[int]]] = (),
+    named: Sequence[Mapping[str, Mapping[str, str]]] = (),
     viewer: str | None = None,
 ) -> Drawable:
     """Return a game of a seed as drawings take it; see there for the rest."""
@@ -349,7 +342,7 @@ def thoughts(
     }
     if isinstance(distribution, Categorical):
         chances = enumerate(distribution.log_probs[0].exp().tolist())
-        # Of equal ones the first: an untrained policy's are all alike.
+        # The first ones of equals are kept: an untrained policy's are all alike.
         best = sorted(chances, key=lambda one: -one[1])[:MOST_CHOICES]
         told["choices"] = [
             {"action": action, "probability": chance} for action, chance in best if chance > 0
@@ -451,7 +444,7 @@ def _names(inspection: Inspection, player: str | None) -> set[str]:
     """Return the names that a player has in games; None: the champions."""
     if player is None:
         return {str(reference.digest) for _, reference in champions(inspection).values()}
-    # Of games nothing but the name may be left.
+    # Nothing but the name may be left of games.
     if any(player in row.players for row in inspection.tables.games.values()):
         return {player}
     subject = find_player(player, inspection.tables, where=inspection.run_dir)

@@ -77,7 +77,7 @@ class Cell(NamedTuple):
 
     @property
     def is_long(self) -> bool:
-        """Whether its text is folded."""
+        """Return whether its text is folded."""
         return len(self.text) > LONG
 
 
@@ -378,7 +378,7 @@ class Hypertext:
 
     def _time(self, value: object) -> Cell:
         found = moment(value)
-        # To the second: a table of events is no stopwatch.
+        # Times are to the second, as a table of events is no stopwatch.
         if found is None:
             return Cell("-")
         return Cell(f"{found:%Y-%m-%d %H:%M:%S}", time=found.isoformat())

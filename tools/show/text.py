@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +70,7 @@ def drawn(sections: Iterable[Section], room: Room) -> Iterator[RenderableType]:
                 yield _tree(section.body, room)
         yield from (Text(line_text(line, room)) for line in section.below)
         if section.command:
-            # Not wrapped, however long a path is: it is there to be copied.
+            # A command is not wrapped, however long a path is: it is there to be copied.
             yield Text(_command(section.command, room), no_wrap=True, overflow="ignore")
 
 
@@ -122,7 +122,7 @@ def _without_room(cells: dict[Column, list[str]], width: int) -> list[Column]:
             break
         del widths[column]
         hidden.append(column)
-    # In the order of the table.
+    # Columns are in the order of the table.
     return [column for column in cells if column in hidden]
 
 
@@ -142,7 +142,7 @@ def _grid(cells: dict[Column, list[str]], room: Room) -> RenderableType:
     import rich.table
 
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    # What the other columns leave, where a text must not be as wide as it likes.
+    # A text gets what the other columns leave, where it must not be as wide as it likes.
     used = sum(_width(one, texts) + GAP for one, texts in cells.items() if one.kind not in FLOWING)
     for column in cells:
         justify: JustifyMethod = "left" if column.kind in LEFT else "right"
@@ -217,7 +217,7 @@ def _tree(tree: Tree, room: Room) -> rich.tree.Tree:
 
     root = rich.tree.Tree(Text(line_text(tree.line, room), style="bold"))
     waiting = [(root, branch) for branch in reversed(tree.branches)]
-    # No recursion: a line of copies may be long.
+    # There is no recursion, as a line of copies may be long.
     while waiting:
         above, branch = waiting.pop()
         grown = above.add(Text(line_text(branch.line, room)))
@@ -229,7 +229,7 @@ def _beside(beside: Beside, room: Room) -> Iterator[RenderableType]:
     """Yield a table of a key and a text of each run, in several lines where need be."""
     keys = [_broken(plain(key), room) for key, *_ in beside.rows]
     used = max((len(line) for key in keys for line in key.splitlines()), default=0)
-    # What the keys and two gaps leave.
+    # The values share what the keys and two gaps leave.
     width = (room.width - used) // 2 - GAP
     rows = [
         (key, *(_wrapped(one, width, room) for one in side_texts(kind, values, room)))
@@ -245,23 +245,13 @@ def _beside(beside: Beside, room: Room) -> Iterator[RenderableType]:
 def side_texts(kind: str, values: Sequence[object], room: Room) -> list[str]:
     """Return the texts of a value of both runs, in which they differ if they do."""
     texts = [text(value, kind, room) for value in values]  # type: ignore[arg-type]
-    return cut_apart(texts, lambda one: room.cut(one, MAX_VALUE))
-
-
-def cut_apart(texts: Sequence[str], cut: Callable[[str], str]) -> list[str]:
-    """Return two texts that differ in few characters, in which they differ.
-
-    Args:
-        texts: Text of each run.
-        cut: Function that shortens a text at its end, to `MAX_VALUE` characters or more.
-    """
-    short = [cut(one) for one in texts]
+    short = [room.cut(one, MAX_VALUE) for one in texts]
     if short[0] != short[1] or texts[0] == texts[1]:
         return short
     # Equal so far: what differs is further on.
     equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
     begin = max(equal - MAX_VALUE // 2, 0)
-    return [cut(f"... {one[begin:]}") for one in texts]
+    return [room.cut(f"... {one[begin:]}", MAX_VALUE) for one in texts]
 
 
 def _broken(key: str, room: Room) -> str:

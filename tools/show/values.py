@@ -57,7 +57,7 @@ def text_of(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        # From 100 on decimals of Elo and returns are noise; below 0.001 they are all there is.
+        # Decimals of Elo and returns are noise from 100 on; below 0.001 they are all there is.
         if abs(value) >= 100:
             return f"{value:z.0f}"
         if 0 < abs(value) < 0.01:
@@ -100,7 +100,7 @@ def _event(value: object, room: Room) -> str:
         return _sentence(row["sentence"], room)
     data = [f"{key}={room.cut(text_of(row[key]), MAX_DATUM)}" for key in row if key not in FIXED]
     subject = name(row["subject"], room) if row["subject"] else ""
-    # Below the kind's own column it need not be said.
+    # The kind need not be said below its own column.
     kind = "" if has_kinds(room) else str(row["kind"])
     return "  ".join(part for part in (kind, subject, *data) if part)
 
@@ -138,7 +138,7 @@ def _curve(value: object, room: Room) -> str:
         place = round(cast("int", point["agent_steps"]) / max(of["most"], 1) * (width - 1))
         level = (cast("float", point["rating"]) - of["low"]) / max(of["high"] - of["low"], 1e-9)
         block = blocks[min(int(level * len(blocks)), len(blocks) - 1)]
-        # Without a rated checkpoint the one before it holds.
+        # The checkpoint before holds the place of one without a rating.
         drawn += [drawn[-1] if drawn and drawn[-1] in blocks else block] * (place - len(drawn))
         character = block
         if point["generation"] != generation:

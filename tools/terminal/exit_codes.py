@@ -5,7 +5,8 @@ from __future__ import annotations
 
 def exit_code(error: Exception) -> int:
     """Return the exit code for an error that a command let pass; 3 for an unexpected one."""
-    # Only after an error: the modules of commands import the standard library alone at their top.
+    # These are imported only after an error: the modules of commands import the standard library
+    # alone at their top.
     from arena.errors import AddressInUse, CheckpointError, ConfigError
     from populations.errors import ResumeRefused, RunInUse, StorageError
 

@@ -30,7 +30,7 @@ def set_output_aside(arguments: Sequence[str]) -> None:
 
     Whatever else is written there from then on, also by C code, goes to standard error.
     """
-    # After "--" it would be no option. In tests another object stands for standard output.
+    # The text would be no option after "--". In tests another object stands for standard output.
     if "--json" not in arguments or sys.stdout is not sys.__stdout__:
         return
     try:
@@ -63,11 +63,13 @@ def print_json(document: Mapping[str, object]) -> None:
         ValueError: If it holds a number that is not finite; JSON has none.
     """
     output = document_stream()
-    # Indented for people only: of a large league, indenting takes longer than reading.
+    # Documents are indented for people only: of a large league, indenting takes longer than
+    # reading.
     indent = 2 if output.isatty() else None
-    # Encoded as a whole before: a number that JSON lacks leaves nothing half written.
+    # The document is encoded as a whole before: a number that JSON lacks leaves nothing half
+    # written.
     output.write(f"{document_text(document, indent=indent)}\n")
-    # Now, where a reader that has gone away is no error.
+    # The text is flushed now, where a reader that has gone away is no error.
     output.flush()
 
 
@@ -75,7 +77,7 @@ def console() -> Screen:
     """Return the screen for results: standard output, without colours if it is no terminal."""
     from .screen import Screen
 
-    # In a pipe lines are not folded, so that programs find one thing on one line.
+    # Lines are not folded in a pipe, so that programs find one thing on one line.
     return Screen(sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 

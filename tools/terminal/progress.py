@@ -43,7 +43,8 @@ def count_progress(
     """
     screen = log_console()
     if not screen.is_terminal:
-        # Not a function that does nothing: without a reader nothing need be counted.
+        # None tells the caller that nothing need be counted, as a function that does nothing would
+        # not.
         yield None
         return
     from rich.progress import Progress

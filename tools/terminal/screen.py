@@ -25,18 +25,20 @@ class Screen(Console):
 
     def __init__(self, stream: TextIO, **options: Any) -> None:  # noqa: ANN401
         """Write to a stream; options are those of rich's Console."""
-        # Between rich and the stream, because rich ends the process at a broken pipe.
+        # The wrapper is between rich and the stream, because rich ends the process at a broken
+        # pipe.
         self._stream = _Stream(stream)
         super().__init__(file=cast("IO[str]", self._stream), markup=False, emoji=False, **options)
 
     @property
     def is_gone(self) -> bool:
-        """Whether the stream has lost its reader: its pipe or its terminal was closed."""
+        """Return whether the stream has lost its reader: its pipe or its terminal was closed."""
         return self._stream.is_gone
 
     def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
         """Render a string as plain text; every string that is shown comes through here."""
-        # Here and not at each caller, which could forget it. Newlines and tabs are layout.
+        # Characters are removed here and not at each caller, which could forget it. Newlines and
+        # tabs are layout.
         return super().render_str(plain(text, keep="\n\t"), **options)
 
 
@@ -68,7 +70,7 @@ class _Stream:
             return self.write(text.encode(self.encoding, "replace").decode(self.encoding))
         except OSError as error:
             self._let_go(error)
-        # As if written: rich and print go on.
+        # The answer is as if the text were written, so that rich and print go on.
         return len(text)
 
     def flush(self) -> None:

@@ -74,7 +74,7 @@ def _woken(handler: _Handler | None, is_left: threading.Event) -> Iterator[None]
     # The interpreter writes a signal's number there at once, whatever the main thread does.
     before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     watch = threading.Thread(target=_leave_stuck, args=(read, handler, is_left), daemon=True)
-    # Where the system gives no thread, a command is as it was without this one.
+    # A command is as it was without this one where the system gives no thread.
     with contextlib.suppress(RuntimeError):
         watch.start()
     try:

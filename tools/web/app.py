@@ -20,7 +20,7 @@ from populations.views.texts import one_line
 from ..terminal.output import document_text
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pace import KeptPages, Pace
-from .pages.pages import PAGES
+from .pages.log import FIELDS
 from .render import static_files, static_version
 from .runs import NotYet, csv_text
 from .security import Access, Guard
@@ -98,7 +98,7 @@ class Answers:
                 self._site.tag(run, "index") if is_one else run.etag(["status"]) for run in runs
             )
         except ArenaError as error:
-            # Of several runs one that cannot be read is a row that says so.
+            # One of several runs that cannot be read is a row that says so.
             if is_one and not isinstance(error, NotYet):
                 raise
             return _passing(self._site.unmade_index())
@@ -113,12 +113,8 @@ class Answers:
             tag = self._site.tag(run, name)
         except NotYet:
             return _passing(self._site.unmade(run.slug, Address(name=name)))
-        page = PAGES.get(name)
-        query = {
-            key: request.query_params[key]
-            for key in (page.filters if page else ())
-            if key in request.query_params
-        }
+        given = request.query_params
+        query = {key: given[key] for key in FIELDS.get(name, ()) if key in given}
         address = Address(name=name, number=_number(request), query=query)
         key = (run.slug, name, address.number, *query.items())
         return self._sent(request, key, tag, lambda: self._site.page(run.slug, address))
@@ -153,7 +149,7 @@ class Answers:
     def _sent(
         self, request: Request, address: Hashable, tag: str, make: Callable[[], str | None]
     ) -> Response:
-        # Before it is made: nobody who has this version needs it.
+        # The tag is compared before the page is made: nobody who has this version needs it.
         if (known := _unless_known(request, tag)) is not None:
             return known
         page = self._pages.page(address, tag, make)

@@ -53,7 +53,7 @@ def _records(run_dir: Path) -> dict[str, list[dict[str, object]]]:
         try:
             card = read_any_card(directory)
         except CheckpointError:
-            # Of another release, or replaced just now: the page has the rest.
+            # The card may be of another release, or replaced just now: the page has the rest.
             continue
         if isinstance(card, Card):
             found[card.weights_digest] = [plain(line) for line in card.record]
@@ -71,7 +71,8 @@ def _card(cards: Cards, line: Standing, population: str) -> Iterator[Card]:
     try:
         manifest = read_manifest(cards.inspection.run_dir / line.key)
     except CheckpointError:
-        # Damaged, or removed just now: `arena verify` says so, and the page has the rest.
+        # The card is damaged, or was removed just now: `arena verify` says so, and the page has the
+        # rest.
         return
     yield cards.make(line.player, manifest, population=population)
 

@@ -75,7 +75,8 @@ def web(
         with Makers() as makers:
             named = named_runs(runs, make=makers.make, wait_s=WAIT_S)
             for run in named.values():
-                # While the server begins: its first page is asked for soon.
+                # Documents are begun while the server starts, because its first page is asked for
+                # soon.
                 run.begin(PAGES["index"].views if len(named) == 1 else ["status"])
             serve(
                 partial(make_app, Site(named)),
@@ -186,7 +187,7 @@ def serve(
             # A page that hangs must not keep the process.
             timeout_graceful_shutdown=1,
         )
-        # After the configuration, which sets up logs: what strangers send fills no disk.
+        # Filters follow the configuration, which sets up logs: what strangers send fills no disk.
         for logger in ("uvicorn.error", "asyncio"):
             logging.getLogger(logger).addFilter(OneASecond())
         uvicorn.Server(config).run(sockets=[listener])

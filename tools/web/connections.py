@@ -66,7 +66,8 @@ class Room:
 
     def enter(self, connection: BoundedProtocol) -> None:
         """Take in a connection that waits from now on; the longest waiting one makes room."""
-        # Out and in again: in the order in which their waiting began.
+        # A connection is taken out and put in again, so that they are in the order in which their
+        # waiting began.
         self._connections.pop(connection, None)
         self._connections[connection] = None
         mates = [one for one in self._connections if one.address == connection.address]
@@ -98,7 +99,7 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no request is being answered, or its peer does not read the answers."""
+        """Return whether no request is being answered, or its peer does not read the answers."""
         return self.flow.write_paused or self.cycle is None or self.cycle.response_complete
 
     def abort(self) -> None:
@@ -143,6 +144,6 @@ class BoundedProtocol(H11Protocol):
         if self.flow.write_paused and self.transport.get_write_buffer_size() < self._num_unread:
             # Its peer reads, over a slow line perhaps.
             self._begin_time()
-        # While it is answered it does not wait; the answer's end begins the time anew.
+        # A connection does not wait while it is answered; the answer's end begins the time anew.
         elif self.is_waiting:
             self.abort()

@@ -69,7 +69,7 @@ def write_export(runs: Mapping[str, Run], target: Path) -> int:
 
 def best_linked(names: dict[str, str]) -> dict[str, str]:
     """Return the players that have a page in an export: all policies, and the best ghosts."""
-    # In the order of the standings.
+    # Ghosts are in the order of the standings.
     ghosts = (player for player in names if "@" in player)
     chosen = set(itertools.islice(ghosts, MAX_GHOST_PAGES))
     return {p: name for p, name in names.items() if "@" not in p or p in chosen}

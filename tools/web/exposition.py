@@ -117,7 +117,7 @@ def exposition(runs: Sequence[Run], *, openmetrics: bool) -> str:
             documents = run.documents(["status", "standings"])
             known.append((run.slug, documents["status"], documents["standings"]))
         except ArenaError:
-            # Of several runs one that cannot be read has no figures.
+            # One of several runs that cannot be read has no figures.
             if len(runs) == 1:
                 raise
     lines: list[str] = []

@@ -71,7 +71,8 @@ class Maker:
             process = self._process = Child(
                 MODULE, talks="output", variables=own_variables(), line_bytes=MAX_BYTES
             )
-        # After the start: either `close` has seen the process, or its flag is seen here.
+        # The flag is read after the start: either `close` has seen the process, or its flag is seen
+        # here.
         if self._is_closed:
             self._end(process)
             raise RuntimeError("the server is ending")

@@ -48,7 +48,7 @@ class Pace:
         """
         now_s = self.clock()
         with self._lock:
-            # Out and in again: in the order of the last look.
+            # A thing is taken out and put in again, so that they are in the order of the last look.
             self._asked.pop(thing, None)
             self._asked[thing] = now_s
             for name, asked_s in tuple(self._asked.items()):

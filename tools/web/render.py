@@ -22,7 +22,8 @@ from .pages.log import Filter
 HERE = Path(__file__).parent
 SCRIPTS = ("vega.min.js", "charts.js", "page.js", "replay.js")
 
-# Neither inline code nor eval: a label that escaped the escaping could do nothing.
+# The policy allows neither inline code nor eval: a label that escaped the escaping could do
+# nothing.
 CONFINED = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'"
@@ -77,15 +78,16 @@ class Frame:
 
 
 @cache
-def templates() -> jinja2.Environment:
-    """Return the templates' environment."""
-    return jinja2.Environment(
+def template() -> jinja2.Template:
+    """Return the template of all pages."""
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    return environment.get_template("page.html")
 
 
 @cache
@@ -121,19 +123,15 @@ def render_alone(content: Content) -> str:
         base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
         for part in (style, script)
     ]
-    return (
-        templates()
-        .get_template("page.html")
-        .render(
-            content=content,
-            frame=Frame(root="", page="", navigation={}, is_static=True),
-            scripts=(),
-            version="",
-            inline={"style": style, "script": script},
-            # These very texts and no others, whatever a name may bring with it.
-            policy="default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-            f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'",
-        )
+    return template().render(
+        content=content,
+        frame=Frame(root="", page="", navigation={}, is_static=True),
+        scripts=(),
+        version="",
+        inline={"style": style, "script": script},
+        # These very texts and no others, whatever a name may bring with it.
+        policy="default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'",
     )
 
 
@@ -141,15 +139,11 @@ def render(content: Content, frame: Frame, *, scripts: Sequence[str] = SCRIPTS) 
     """Return a page."""
     # Files have no version: they are never replaced by others.
     version = "" if frame.is_static else f"?v={static_version()}"
-    return (
-        templates()
-        .get_template("page.html")
-        .render(
-            content=content,
-            frame=frame,
-            scripts=scripts,
-            version=version,
-            inline=None,
-            policy=CONFINED if frame.is_static else "",
-        )
+    return template().render(
+        content=content,
+        frame=frame,
+        scripts=scripts,
+        version=version,
+        inline=None,
+        policy=CONFINED if frame.is_static else "",
     )

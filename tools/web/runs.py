@@ -25,10 +25,11 @@ from arena.errors import ArenaError
 from populations.views.parts import Document
 from populations.views.views import VIEWS
 
+from ..league.documents import require_run
 from ..league.tables import write_csv
 from ..players.resolve import CHAMPION
 from ..show.html import GAME
-from .making import CARDS, CONFIGURATION, FAILED, FITTED, Made, make_documents
+from .making import CARDS, CONFIGURATION, FAILED, FITTED, Made, make_documents, unpack
 from .pace import Pace
 
 NAMES = tuple(name for name, view in VIEWS.items() if view.is_whole)
@@ -56,7 +57,7 @@ PATIENCE, SMALL_BYTES = 4.0, 32_000_000
 """Times as long as for others readers wait for documents that were never made, of a run whose
 journal is no larger: they are there then. Of others readers are told at once that it takes long."""
 
-MAX_BYTES = 64_000_000
+MAX_BYTES = 16_000_000
 """Size of the packed forms of all documents that are kept as objects."""
 
 
@@ -74,15 +75,13 @@ class Unpacked:
 
     def document(self, serial: int, packed: bytes) -> Document:
         """Return the document of a packed form; equal serials mean equal documents."""
-        import msgpack
-
         # One thread at a time: several would hold the same large document several times.
         with self._lock:
             document, size = self._found.pop(serial, (None, len(packed)))
             if document is None:
                 # Room first: the new one beside the old ones would be the peak.
                 self._make_room(size)
-                document = msgpack.unpackb(packed)
+                document = unpack(packed)
             self._found[serial] = (document, size)
             return document
 
@@ -93,7 +92,7 @@ class Unpacked:
 
     def _make_room(self, size: int) -> None:
         total = size + sum(one for _, one in self._found.values())
-        # In the order of their last use.
+        # Documents are in the order of their last use.
         for serial in tuple(self._found):
             if total <= self.max_bytes:
                 return
@@ -309,7 +308,8 @@ class Run:
             for view, packed in documents.items()
         }
         with self._lock:
-            del self._making[group]
+            # A reader that was interrupted has taken it away.
+            self._making.pop(group, None)
             kept = [one for one in self._kept if GAME_PAGE.fullmatch(one[0])]
             for forgotten in kept[:-MAX_GAMES]:
                 del self._kept[forgotten]
@@ -359,13 +359,10 @@ def named_runs(
     Raises:
         ConfigError: If one is no run directory.
     """
-    from arena.errors import ConfigError
-
     runs: dict[str, Run] = {}
     pace = Pace()
     for path in paths:
-        if not (path / "run.yaml").is_file():
-            raise ConfigError(f"{path} is no run directory: it has no run.yaml")
+        require_run(path)
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.resolve().name)[:MAX_SLUG].strip("-") or "run"
         slug, number = name, 1
         # `static` is the folder of scripts.
@@ -380,7 +377,7 @@ def csv_text(run: Run, name: str) -> str | None:
     """Return rows as CSV: a view's, or of a list of `LISTS`; None: there are none of this name."""
     of = LISTS.get(name, name)
     view = run.view_of(of)
-    # What only pages show has no rows.
+    # Views that only pages show have no rows.
     if view not in VIEWS:
         return None
     document = run.documents([of])[of]

@@ -107,7 +107,7 @@ class Access:
 
     def is_token(self, given: str | None) -> bool:
         """Return whether a text is the token, in a time that says nothing about it."""
-        # As bytes: the comparison refuses characters beyond ASCII.
+        # The token is compared as bytes, because the comparison refuses characters beyond ASCII.
         return given is not None and hmac.compare_digest(
             given.encode(errors="replace"), self.token.encode()
         )
@@ -146,7 +146,8 @@ class Guard:
             await send(message)
 
         answer = self._refusal(scope) or self._admission(scope)
-        # With or without: some proxies take their path off, and some do not.
+        # The path may come with or without the proxy's: some proxies take theirs off, and some do
+        # not.
         inner = {**scope, "path": self._inner(scope["path"])}
         await (answer or self._app)(inner, receive, confined)
 

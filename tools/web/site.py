@@ -104,11 +104,10 @@ class Site:
         rows = [self._run_row(run) for run in self.runs.values()]
         table = Section(title=Line("All runs"), body=Table(RUNS, rows))
         (block,) = Hypertext(links=Links()).blocks([table])
+        names = [Cell(short(run.name), href=f"{run.slug}/index.html") for run in self.runs.values()]
         linked = [
-            replace(row, cells=[[Cell(short(name), href=f"{run.slug}/index.html")], *row.cells[1:]])
-            for row, (name, run) in zip(
-                block.rows, ((run.name, run) for run in self.runs.values()), strict=True
-            )
+            replace(row, cells=[[name], *row.cells[1:]])
+            for row, name in zip(block.rows, names, strict=True)
         ]
         content = Content(title="Runs", blocks=[replace(block, rows=linked)])
         is_whole = not any(row["state"] == UNMADE for row in rows)
@@ -146,7 +145,8 @@ class Site:
         if content is None:
             return None
         try:
-            # Made by itself, which is quick: whether a run goes on does not wait for its ratings.
+            # The status is made by itself, which is quick: whether a run goes on does not wait for
+            # its ratings.
             status = run.documents(["status"])["status"]
         except ArenaError:
             # The frame says less; the overview says why.
@@ -183,7 +183,7 @@ class Site:
                 part=other.slug,
             )
         if run.view_of(address.name) == "game":
-            # Of their own moment: a game does not change, and the standings do.
+            # The standings are of their own moment: a game does not change, and they do.
             told, documents = documents, run.documents(["standings"])
         try:
             standings = documents["standings"]
@@ -242,7 +242,7 @@ class Site:
         name, base, page = address.name, address.base, PAGES.get(address.name)
         navigation = {one.title: f"{base}{name}.html" for name, one in PAGES.items()}
         if run.diffs:
-            # To the only other run, or to the list of them.
+            # The link leads to the only other run, or to the list of them.
             (first, *rest) = run.diffs
             navigation[DIFFERENCES] = (
                 f"{base}index.html#{slug(OTHERS)}" if rest else f"{base}{first}.html"

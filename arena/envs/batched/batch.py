@@ -18,13 +18,13 @@ from arena.envs.base import Group, Turn
 from arena.envs.batched.game import BatchedGame, StepResult
 from arena.envs.batched.scoring import BatchedScore
 from arena.envs.chance import check_seeds, episode_seeds
-from arena.envs.pettingzoo.buffers import NO_DECISION
+from arena.envs.pettingzoo.pending_decisions import NO_DECISION
 from arena.envs.spaces.observations import (
     BOUNDED_REWARD,
     BOUNDED_SEEN,
     LARGEST_REWARD,
     LARGEST_SEEN,
-    num_actions,
+    discrete_actions,
 )
 from arena.errors import ArenaError, ConfigError, EnvironmentFault
 from arena.processes.settings import SETTINGS
@@ -71,7 +71,9 @@ class GameBatch:
             for name, agents in populations.items()
         )
         # Agents of a group have equal spaces: the first one stands for all.
-        self._num_actions = tuple(num_actions(game.agent_specs[g[0]].action) for g in game.groups)
+        self._num_actions = tuple(
+            len(discrete_actions(game.agent_specs[g[0]].action)) for g in game.groups
+        )
         num_agents = len(game.agents)
         self._seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self._episodes = torch.zeros(num_envs, dtype=torch.int64, device=device)
@@ -81,9 +83,9 @@ class GameBatch:
         self._halted = torch.zeros(num_envs, dtype=torch.bool, device=device)
         self._any_halted = False
         self._resumed: torch.Tensor | None = None
-        # Shared constants: no turn allocates them again, and none may write into them.
+        # These constants are shared: no turn allocates them again, and none may write into them.
         self._never = torch.zeros(num_envs, num_agents, dtype=torch.bool, device=device)
-        # By name: users' code of this process may have changed the default dtype.
+        # The dtype is named, because users' code of this process may have changed the default.
         self._no_score = torch.full(
             (num_envs, num_sides), torch.nan, dtype=torch.float32, device=device
         )
@@ -134,8 +136,8 @@ class GameBatch:
         """
         if not self._asked:
             raise RuntimeError("step needs a reset first")
-        # Checked before the game sees them: an illegal action is the caller's fault, not the
-        # game's.
+        # Actions are checked before the game sees them: an illegal one is the caller's fault, not
+        # the game's.
         chosen = self._chosen(actions)
         episode = self._episodes
         result, over, score, still = self._call(lambda: self._advance(chosen), doing="step")
@@ -205,9 +207,9 @@ class GameBatch:
             self._episodes = self._episodes + (ended & ~self._halted)
             self._returns[over] = 0.0
             self._alive[over] = True
-            # After the number of episodes, which is part of their keys.
+            # Games begin after their episodes are counted, as the number is part of their keys.
             self._begin(ended, over)
-        # Taken before resumed games begin: their last results are of the halt, too.
+        # Halts are taken before resumed games begin: their last results are of the halt, too.
         still = self._halted if self._any_halted else None
         self._begin_resumed()
         self._asked = self._game.decisions()
@@ -234,12 +236,12 @@ class GameBatch:
 
     def _end(self, result: StepResult) -> torch.Tensor:
         """Count the results of a step. Returns the games that are over. bool [B]."""
-        gone = result.terminated
+        ended = result.terminated
         if result.truncated is not None:
-            gone = gone | result.truncated
+            ended = ended | result.truncated
         # Rewards of an agent after its end still count for its return, as in PettingZoo.
         self._returns += result.reward
-        self._alive &= ~gone
+        self._alive &= ~ended
         return ~self._alive.any(dim=1)
 
     def _turn(
@@ -274,8 +276,8 @@ class GameBatch:
         index, observation, mask = asked.agent_index, asked.observation, asked.action_mask
         if view.columns is not None:
             if self._turn_based:
-                # In turns a population sees the group's decision, or none; it has no columns of its
-                # own.
+                # A population sees the group's decision, or none, where agents take turns; it has
+                # no columns of its own.
                 index = index.masked_fill(~view.members[index], NO_DECISION)
             else:
                 index, observation = index[:, view.columns], observation[:, view.columns]
@@ -291,7 +293,8 @@ class GameBatch:
         group = self._game.groups[view.group]
         num_agents = len(group) if view.columns is None else len(view.columns)
         features = self._asked[view.group].observation.shape[2]
-        # No agent was truncated: undefined everywhere, so a view without memory of its own.
+        # No agent was truncated: the rows are undefined everywhere, so they are a view without
+        # memory of its own.
         return self._no_score.new_zeros(1, 1, 1).expand(self._num_envs, num_agents, features)
 
     def _chosen(self, actions: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
@@ -347,7 +350,7 @@ class GameBatch:
         groups = zip(self._game.groups, self._asked, self._num_actions, strict=True)
         for agents, group, number in groups:
             index, observation, mask = group.agent_index, group.observation, group.action_mask
-            # In turns a group has one slot for all its agents.
+            # A group has one slot for all its agents where they take turns.
             expected = (self._num_envs, 1 if self._turn_based else len(agents))
             if tuple(index.shape) != expected or index.dtype != torch.int64:
                 self._fault(f"agent_index must be int64 {expected}", index)
@@ -428,7 +431,7 @@ def view_of(game: BatchedGame, *, name: str, agents: tuple[str, ...], device: to
     return View(
         name=name,
         group=groups[0],
-        # None where the population is the group: its tensors pass without a copy.
+        # A population that is the group has no columns: its tensors pass without a copy.
         columns=None if agents == group else columns,
         members=members,
     )

@@ -99,7 +99,7 @@ def unroll(rules: CardRules) -> CardTables:
     agent = [rules.agent_on_turn(bets) for bets in points]
     legal = torch.zeros(end + 1, n, dtype=torch.bool)
     next_point = torch.full((end + 1, n), end)
-    # By name: users' code of this process may have changed the default.
+    # The dtype is named, because users' code of this process may have changed the default.
     reward = torch.zeros(len(deals), end + 1, n, 2, dtype=torch.float32)
     observation = torch.zeros(len(deals), end + 1, rules.observation_size, dtype=torch.float32)
     for point, bets in enumerate(points):

@@ -53,7 +53,7 @@ def game_facts(
     Raises:
         ConfigError: If the game does not take these kwargs.
     """
-    # Here, so that looking for a game stays free of torch.
+    # torch is imported here, so that looking for a game does without it.
     import torch
 
     # One game: the facts do not depend on their number.

@@ -32,7 +32,7 @@ class Betting:
 
     @property
     def over(self) -> bool:
-        """Whether an agent gave up, or both rounds have ended."""
+        """Return whether an agent gave up, or both rounds have ended."""
         return self.folded is not None or len(self.rounds) > len(RAISE_BY)
 
 

@@ -53,7 +53,7 @@ class LeducRules:
             # The pot beyond the winner's own payments is the loser's.
             return betting.paid[1] if betting.folded == 1 else -betting.paid[0]
         mine, theirs = (_hand(cards[agent], public=cards[PUBLIC]) for agent in range(2))
-        # At a showdown both have paid the same.
+        # Both have paid the same at a showdown.
         return betting.paid[0] * ((mine > theirs) - (mine < theirs))
 
     def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:

@@ -51,12 +51,13 @@ class RockPaperScissors:
             ),
         )
         self._num_actions = num_actions
-        # By name: users' code of this process may have changed the default.
+        # The dtype is named, because users' code of this process may have changed the default.
         self._one_hot = torch.eye(num_actions + 1, dtype=torch.float32, device=device)
         self._reward = _rewards(num_actions).to(device)
         self._slots = torch.arange(2, device=device).expand(num_games, 2)
         self._nobody = torch.zeros(num_games, 2, dtype=torch.bool, device=device)
-        # Last action of the other agent, as each agent sees it; n before the first one. [B, 2]
+        # `_seen` has the last action of the other agent, as each agent sees it; n before the first
+        # one. [B, 2]
         self._seen = torch.full((num_games, 2), num_actions, device=device)
         self._num_cycles = torch.zeros(num_games, dtype=torch.int64, device=device)
 
@@ -81,7 +82,7 @@ class RockPaperScissors:
             reward=self._reward.index_select(0, first * self._num_actions + second),
             terminated=self._nobody,
             truncated=cut_off[:, None].expand(-1, 2),
-            # Taken before the reset that follows an end.
+            # The observation is taken before the reset that follows an end.
             final_observation=(self._observation(),),
         )
 
@@ -94,7 +95,7 @@ def _rewards(num_actions: int) -> torch.Tensor:
     """Return the rewards of both agents, by first and second action. float32 [n * n, 2]."""
     action = torch.arange(num_actions)
     first, second = action[:, None], action[None, :]
-    # With an odd number of actions each one beats half of the others.
+    # Each action beats half of the others if their number is odd.
     higher_wins = (first + second) % 2 == 1
     first_wins = torch.where(higher_wins, first > second, first < second)
     reward = torch.where(first == second, 0.0, torch.where(first_wins, 1.0, -1.0))

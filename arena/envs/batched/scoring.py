@@ -38,7 +38,7 @@ def make_batched_score(
         ConfigError: If the outcome or a side names an unknown agent, or the outcome reads infos,
             which batched games do not have.
     """
-    # First, as it checks sides and outcome; only a user's function is called below.
+    # This comes first, as it checks sides and outcome; only a user's function is called below.
     score = make_outcome(outcome, sides=sides, agents=agents, launch_directory=launch_directory)
     if len(sides) == 1 and outcome == "return":
         return lambda returns: torch.full(
@@ -58,7 +58,7 @@ def make_batched_score(
     if isinstance(outcome, ThresholdOutcome):
         column = list(sides).index(outcome.side)
         threshold = outcome.threshold
-        # By name: users' code of this process may have changed the default.
+        # The dtype is named, because users' code of this process may have changed the default.
         wins_there = torch.tensor(
             [float(side == outcome.side) for side in sides], dtype=torch.float32, device=device
         )
@@ -116,7 +116,7 @@ def sides_beaten(values: torch.Tensor) -> torch.Tensor:
     # [N, sides, 1] against [N, 1, sides]
     mine, others = values[:, :, None], values[:, None, :]
     beats = torch.where(equal(mine, others), 0.5, (mine > others).double())
-    # Against itself a side scores one half, which must not count.
+    # A side scores one half against itself, which must not count.
     return beats.sum(dim=2) - 0.5
 
 

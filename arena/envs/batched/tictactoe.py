@@ -70,7 +70,7 @@ class TicTacToe:
         nothing = torch.zeros_like(marked)
         self._own = torch.stack((marked, nothing), dim=2).flatten(1).float()
         self._others = torch.stack((nothing, marked), dim=2).flatten(1).float()
-        # By name: users' code of this process may have changed the default.
+        # The dtype is named, because users' code of this process may have changed the default.
         self._sign = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float32, device=device)
         # Marks of the agent on turn and of the other; the agent on turn. [B]
         self._mine = torch.zeros(num_games, dtype=torch.int64, device=device)

@@ -116,10 +116,10 @@ def check_environment(
     if not subject.is_pettingzoo():
         _play_batch(subject, report, seconds=seconds, limit=limit)
         return report
-    # Made here: the findings so far survive a stage that is cut off.
+    # The object is made here, so that the findings so far survive a stage that is cut off.
     seen = Look()
     with limit.stage("playing one environment by itself", share=0.25):
-        # In a call of step all agents decide at once, or one of them.
+        # All agents decide in one call of step, or one of them.
         num_decisions = MAX_STEPS * (len(spec.agents) if spec.api == "parallel" else 1)
         SETTINGS.run(
             look,
@@ -134,12 +134,12 @@ def check_environment(
         report.problems.append(_stuck(report))
         return report
     if report.problems:
-        # After a fault in single play, a batch would only end at the first one.
+        # A batch would only end at the first fault of the single play.
         with limit.stage("comparing two runs with one seed", share=0.5):
             compare = partial(first_difference, num_calls=MAX_STEPS, seconds=LOOKING * seconds)
             _note_difference(SETTINGS.run(compare, subject.single, spec=spec), report)
         return report
-    # Only now, as the single play has shown what a step costs.
+    # The size is known only now, as the single play has shown what a step costs.
     subject.num_envs = _affordable_envs(seen, seconds=seconds)
     _play_batch(subject, report, seconds=seconds, limit=limit)
     if not report.problems:
@@ -170,7 +170,7 @@ def _inspected(request: EnvironmentRequest, *, limit: TimeLimit) -> EnvironmentS
         # The way to fix it goes before the lines of the user's code.
         told, lines = split_lines(str(fault))
         raise EnvironmentFault(f"{told}. To mend it: {finding_of(fault).mend}{lines}") from fault
-    # Reached where the stage was left: `TimeLimit.stage` swallows its own interruption.
+    # This is reached where the stage was left: `TimeLimit.stage` swallows its own interruption.
     raise EnvironmentFault(f"environment {request.environment_id} was not made and reset in time")
 
 
@@ -215,7 +215,7 @@ class _Subject:
             try:
                 env.close()
             except EnvironmentFault as fault:
-                # What was found before stands.
+                # Findings of before stand.
                 self.unclosed = fault
 
     def single(self) -> Any:  # noqa: ANN401
@@ -234,7 +234,7 @@ def _note_look(seen: Look, report: EnvironmentReport) -> None:
     if spec.api == "aec":
         report.turn_order = seen.turn_order
     report.notes += _nameless_masks(spec)
-    # After a fault agents may have missed their decisions for that reason.
+    # Agents may have missed their decisions because of a fault.
     if not seen.problems and seen.calls:
         report.never_asked = tuple(agent for agent in spec.agents if agent not in seen.agents)
     if seen.aliased is not None:
@@ -258,7 +258,7 @@ def _note_look(seen: Look, report: EnvironmentReport) -> None:
         for agent, what in list(seen.out_of_bounds.items())[:MAX_OUTSIDE]
     ]
     if report.problems:
-        # Without problems the batch is played, which sees more rewards.
+        # The batch, which is played if there are no problems, sees more rewards.
         _note_scale(seen.reward_low, seen.reward_high, report)
 
 

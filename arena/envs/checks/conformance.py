@@ -29,7 +29,7 @@ from arena.envs.checks.turn_diff import (
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env, plain_request
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
-from arena.envs.spaces.actions import ActionLayout
+from arena.spaces import ActionLayout
 
 SEED = 7
 
@@ -81,7 +81,7 @@ def check_against(
         ValueError: If ``num_games`` or ``num_envs`` is less than 1.
     """
     specs = environment_facts(first), environment_facts(second)
-    # First: batches with different spaces cannot get the same actions.
+    # Specs are compared first: batches with different spaces cannot get the same actions.
     difference = spec_difference(*specs)
     if difference is not None:
         return _without_playing(difference)
@@ -258,7 +258,7 @@ class _Comparison:
             self._past.popleft()
 
     def _located(self, found: Difference, b: int) -> Difference:
-        # Where an episode is over, a decision belongs to the next one, a reward to the last one.
+        # A decision belongs to the next episode where one is over, a reward to the last one.
         is_new = found.what in ABOUT_THE_NEXT_DECISION and bool(self.turn.episode_over[b])
         episode = int(self._episodes[b]) + int(is_new)
         # The reset of a new episode is its call 0, without actions.

@@ -16,8 +16,8 @@ import torch
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.checks.roles import Role, roles_of
 from arena.envs.probe.pace import ROUNDING
-from arena.envs.random_play import random_legal_actions
-from arena.envs.spaces.actions import ActionLayout
+from arena.envs.random_play import random_legal_actions, random_turns
+from arena.spaces import ActionLayout
 
 SEED = 7
 
@@ -132,7 +132,7 @@ class _Totals:
         found.legal_mean = {name: legal / number for name, (legal, number) in self._legal.items()}
         found.roles = roles_of(self._agents, self._rewards)
         groups: dict[float, list[str]] = {}
-        # Rounded: sums in another order differ in their last bits.
+        # Marks are rounded, because sums in another order differ in their last bits.
         for agent, mark in zip(self._agents, self._marks.round(9).tolist(), strict=True):
             groups.setdefault(mark, []).append(agent)
         found.same_rewards = tuple(tuple(agents) for agents in groups.values())
@@ -196,12 +196,10 @@ def _told(
     env: BatchedEnv, *, actions: Mapping[str, ActionLayout], num_steps: int
 ) -> Iterator[dict[str, bytes]]:
     generator = torch.Generator().manual_seed(SEED)
-    turn = env.reset(range(env.num_envs))
+    turns = random_turns(env, seeds=range(env.num_envs), actions=actions, generator=generator)
     # Bytes, as the tensors are the buffers themselves; equal even where both are NaN.
-    yield _asked(turn)
-    for _ in range(num_steps):
-        turn = env.step(random_legal_actions(turn, actions=actions, generator=generator))
-        yield _received(turn) | _asked(turn)
+    for call, (turn, _) in zip(range(num_steps + 1), turns, strict=False):
+        yield (_received(turn) if call else {}) | _asked(turn)
 
 
 def _received(turn: Turn) -> dict[str, bytes]:
@@ -219,7 +217,7 @@ def _asked(turn: Turn) -> dict[str, bytes]:
     for name, group in turn.groups.items():
         asked = group.agent_index >= 0
         told[f"who decides of {name!r}"] = group.agent_index
-        # Only where there is a decision: other rows are undefined.
+        # Rows without a decision are undefined.
         told[f"observations of {name!r}"] = group.observation[asked]
         if group.action_mask is not None:
             told[f"action masks of {name!r}"] = group.action_mask[asked]

@@ -242,7 +242,7 @@ def _step_told(result: object, *, acted: list[str], watch: Watch) -> tuple[Mappi
     observations, rewards, terminations, truncations, _ = parts
     _check_results(rewards, terminations, truncations, watch=watch)
     for agent in acted:
-        # Of an agent with both flags nothing is bootstrapped.
+        # Nothing is bootstrapped for an agent with both flags.
         if truncations.get(agent) and not terminations.get(agent):
             _check_last(agent, observations.get(agent), watch=watch)
     return parts
@@ -324,7 +324,7 @@ def _play_in_turns(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
             continue
         num_dead = 0
         seen, action = _decide(env, agent, acting=acting, watch=watch)
-        # Before the step, which may overwrite the observation.
+        # The observation is kept before the step, which may overwrite it.
         yield {"who decides": agent, f"the observation of {agent!r}": seen}
         with watch.stepping(action):
             env.step(action)
@@ -386,7 +386,7 @@ def _check_turn(env: Any, *, dead: set[str], watch: Watch) -> None:  # noqa: ANN
         dead.add(agent)
         if not terminations.get(agent):
             with watch.calling(f"observe({agent!r}), which was truncated,"):
-                # Now, as Arena's batch does: at the agent's turn it may be gone.
+                # Observe now, as Arena's batch does: at the agent's turn it may be gone.
                 last = env.observe(agent)
             _check_last(agent, last, watch=watch)
 

@@ -20,9 +20,9 @@ from gymnasium.spaces import Box, Dict
 
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.findings import MEND_STEP, Finding, Findings, finding_of
-from arena.envs.spaces.observations import ObservationLayout
 from arena.envs.value_rules import Broken, observation_faults
 from arena.errors import EnvironmentFault
+from arena.spaces import ObservationLayout
 from arena.users_code import own_lines, pass_interrupt, raised
 
 SEED = 7
@@ -95,7 +95,7 @@ class Look:
         cycle = list(dict.fromkeys(longest))
         if len(cycle) > NUM_SHOWN:
             return f"one at a time, {len(cycle)} agents"
-        # In a regular order each agent is always followed by the same one.
+        # Each agent is always followed by the same one in a regular order.
         follower = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
         regular = all(
             follower.get(one) == other for order in self.orders for one, other in pairwise(order)
@@ -179,7 +179,7 @@ class Watch:
         """
         try:
             yield
-        # Noted already; without this it would count as an error of the environment.
+        # The fault is noted already; without this it would count as an error of the environment.
         except EpisodeBroken:
             raise
         except BaseException as error:
@@ -202,7 +202,7 @@ class Watch:
         began_s = time.perf_counter()
         with self.calling(f"step({shown})", mend=MEND_STEP):
             yield
-        # Not reached by a step that raised: its time tells nothing of the speed.
+        # A step that raised does not come here: its time tells nothing of the speed.
         self.seen.stepping_s += time.perf_counter() - began_s
         self.seen.calls += 1
         self._look_again()
@@ -273,7 +273,7 @@ class Watch:
         for owner, array, copy in self._returned:
             if self.seen.aliased is None and not _same(array, copy):
                 self.seen.aliased = owner
-        # Emptied when full, so that later calls are looked at, too.
+        # The list is emptied when full, so that later calls are looked at, too.
         if len(self._returned) >= min(MAX_KEPT, KEPT * len(self.spec.agents)):
             self._returned.clear()
 
@@ -308,7 +308,7 @@ def _wrong_dtypes(observation: object, space: object, name: str = "") -> Iterato
     elif (
         isinstance(space, Box)
         and isinstance(observation, np.ndarray)
-        # As in `Box.contains`: what might lose digits is outside.
+        # An array that might lose digits is outside, as in `Box.contains`.
         and not np.can_cast(observation.dtype, space.dtype)
     ):
         yield name, str(observation.dtype), str(space.dtype)

@@ -77,8 +77,8 @@ def _run(
     test = _tests()[name]
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("always")
-        # Raised as an error, this warning would end the process: it comes from Box2D's SWIG
-        # wrapper.
+        # This warning would end the process if it were raised as an error: it comes from Box2D's
+        # SWIG wrapper.
         warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
         error = _outcome(test, make, name=name, num_cycles=num_cycles)
     notes.extend(f"PettingZoo warns: {_line(warning.message)}" for warning in caught)

@@ -87,7 +87,8 @@ class TimeLimit:
 
         # The handler before the timer, which would else end the process.
         before = signal.signal(signal.SIGALRM, ring)
-        # Again and again: users' code may swallow the first one by a bare except.
+        # The signal comes again and again, as users' code may swallow the first one by a bare
+        # except.
         others_s, others_again_s = signal.setitimer(signal.ITIMER_REAL, budget_s, AGAIN_S)
         began_s = time.monotonic()
         try:

@@ -152,7 +152,7 @@ def _pairs(
     yield _Pair("episode_over", one.episode_over.cpu(), other.episode_over.cpu(), None)
     # One row for all sides, so that a difference shows all scores.
     yield _Pair("score", one.score.cpu().unsqueeze(1), other.score.cpu().unsqueeze(1), None)
-    # Where only one of them is truncated, that has been found already.
+    # A difference of the flags themselves has been found already.
     truncated = (one.truncated & other.truncated.to(one.truncated.device)).cpu()
     for name, members in populations.items():
         columns = torch.tensor([agents.index(agent) for agent in members])
@@ -173,10 +173,10 @@ def _group_pairs(one: Turn, other: Turn, *, name: str) -> Iterator[_Pair]:
     yield _Pair("agent_index", columns, other_columns, columns)
     if columns.shape != other_columns.shape:
         return
-    # Where only one of them has a decision, agent_index differs already.
+    # A decision that only one of them has is a difference of agent_index already.
     asked = (columns >= 0) & (other_columns >= 0)
     mask, other_mask = (
-        # No masks in one of them: another shape, and so a difference.
+        # A missing mask in one of them has another shape, and so is a difference.
         torch.empty(0, dtype=torch.bool) if mask is None else mask.cpu()
         for mask in (group.action_mask, second.action_mask)
     )

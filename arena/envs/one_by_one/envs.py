@@ -13,9 +13,10 @@ import numpy.typing as npt
 
 from arena.envs.base import Phase
 from arena.envs.chance import episode_seed
-from arena.envs.pettingzoo.buffers import Buffers
+from arena.envs.pettingzoo.buffers import Buffers, States
 from arena.envs.pettingzoo.episode import Stepper
 from arena.envs.pettingzoo.pending_decisions import DecisionFault
+from arena.envs.pettingzoo.states import state_reader
 from arena.errors import ArenaError, EnvironmentFault, EnvironmentNotMade
 from arena.users_code import message_of, pass_interrupt, raised
 
@@ -25,19 +26,26 @@ FREE_FAULTS = 16
 EPISODES_PER_FAULT = 10
 """Faults tolerated since a reset: `FREE_FAULTS`, and one more per `EPISODES_PER_FAULT` episodes."""
 
+SetPhase = Callable[[str, int | None, dict[str, str]], object]
+
+MAX_WRAPPERS = 64
+"""Wrappers that are looked through, so that one which contains itself ends the search."""
+
 
 class OneByOne:
     """Environments that step in this process, one after the other.
 
+    Those with a method ``set_phase`` are told their phase before their episodes, and if somebody
+    reads states, they are read after every call.
+
     Args:
         environment_id: Environment's id, for messages.
         buffers: Buffers that the steppers fill.
-        steppers: One per environment.
-        remake: Factory of a new environment b.
+        num_envs: B.
+        make: Factory of environment b: its stepper, and the environment with all its wrappers.
         faults: Faults since a reset. The episode of an environment that broke is void
             (`Turn.void`), and a new environment replaces it, until one is not tolerated.
         on_step: Callback before each environment's step, which may take long.
-        on_tell: Callback with the phase of each environment's next episodes.
     """
 
     def __init__(
@@ -45,26 +53,33 @@ class OneByOne:
         environment_id: str,
         *,
         buffers: Buffers,
-        steppers: Sequence[Stepper],
-        remake: Callable[[int], Stepper],
+        num_envs: int,
+        make: Callable[[int], tuple[Stepper, object]],
         faults: Faults,
         on_step: Callable[[], object] | None,
-        on_tell: Callable[[Sequence[Phase]], object],
     ) -> None:
         self._id = environment_id
-        self._buffers = buffers
-        self._steppers = list(steppers)
-        self._remake = remake
+        self.buffers = buffers
+        self._make = make
         self._faults = faults
         self._on_step = on_step
-        self._on_tell = on_tell
-        self._num_envs = len(self._steppers)
+        self._num_envs = num_envs
         self._num_void = 0
         self._stage = 0
         self._seeds: tuple[int, ...] = ()
         self._episodes = [0] * self._num_envs
         self._halted = [False] * self._num_envs
         self._resumed: list[int] = []
+        # By environment: the phase of its next episodes, the one that it was told, whether its
+        # episode has had no step yet.
+        self._phases: list[Phase | None] = [None] * num_envs
+        self._told: list[Phase | None] = [None] * num_envs
+        self._is_fresh = [False] * num_envs
+        self._steppers: dict[int, Stepper] = {}
+        self._set_phase: dict[int, SetPhase | None] = {}
+        self._read_state: dict[int, Callable[[], Any]] = {}
+        for b in range(num_envs):
+            self._put(b)
 
     @property
     def num_played(self) -> int:
@@ -84,12 +99,12 @@ class OneByOne:
         self._num_void = 0
         self._stage = 0
         self._faults.clear()
-        self._buffers.clear()
+        self.buffers.clear()
         for b in range(self._num_envs):
             self._start(b)
         self._write()
-        # After `_write`, which may replace environments and thereby mark them void.
-        self._buffers.all_are_new()
+        # This follows `_write`, which may replace environments and thereby mark them void.
+        self.buffers.all_are_new()
 
     def step(self, actions: Mapping[str, npt.NDArray[Any]]) -> None:
         """Carry out the pending decisions, as `BatchedEnv.step` does.
@@ -101,21 +116,28 @@ class OneByOne:
             ValueError: If an action is not legal.
             EnvironmentFault: If an environment breaks its contract.
         """
-        buffers = self._buffers
+        buffers = self.buffers
         # All actions are checked before any environment steps: an illegal one changes nothing.
         chosen = buffers.check(actions)
-        # After the check, so that a refused call leaves the turn as it was.
+        # The turn is cleared after the check, so that a refused call leaves it as it was.
         buffers.clear()
-        # Before any episode ends: the results of this call are those of these episodes.
+        # Numbers are set before any episode ends: the results of this call are those of these
+        # episodes.
         buffers.episode[:] = self._episodes
         self._stage = 0
-        for b, stepper in enumerate(self._steppers):
+        for b, stepper in self._steppers.items():
             if self._halted[b]:
                 continue
             if self._on_step is not None:
                 self._on_step()
             try:
+                # An episode that was reset by an assignment may begin in the next one.
+                if self._is_fresh[b]:
+                    self._tell(b)
+                    self._is_fresh[b] = False
                 over = stepper.step(chosen)
+                if buffers.states is not None:
+                    self._write_state(buffers.states, b, over=over)
             except BaseException as error:
                 pass_interrupt(error)
                 # The other environments go on; this one begins its next episode in the same call.
@@ -123,12 +145,12 @@ class OneByOne:
                 continue
             if over:
                 self._episodes[b] += 1
-                # At once: the turn has the end of the old episode and the first decision of the new
-                # one.
+                # The next episode starts at once: the turn has the end of the old one and the first
+                # decision of the new one.
                 self._start(b)
         self._stage = 1
-        # After the loop: their first decision is made in this call, their first step in the next.
-        # The episode number is that of the halt, and so is the seed.
+        # Halted environments resume after the loop: their first decision is made in this call,
+        # their first step in the next. The episode number is that of the halt, and so is the seed.
         for b in self._resumed:
             self._halted[b] = False
             self._start(b)
@@ -137,7 +159,7 @@ class OneByOne:
 
     def halt(self, environments: Sequence[int]) -> None:
         """Halt environments until they are resumed, as `BatchedEnv.halt` does."""
-        self._buffers.forget(environments)
+        self.buffers.forget(environments)
         for b in environments:
             self._halted[b] = True
 
@@ -145,9 +167,13 @@ class OneByOne:
         """Let halted environments begin in the next call of ``step``, as `BatchedEnv.resume`."""
         self._resumed += environments
 
-    def tell(self, phases: Sequence[Phase]) -> None:
-        """Take the phase of each environment's episodes from the next one on. Length B."""
-        self._on_tell(phases)
+    def tell(self, phases: Sequence[Phase | None]) -> None:
+        """Take the phase of each environment's episodes from the next one on. Length B.
+
+        Args:
+            phases: Phases; None: the same as before.
+        """
+        self._phases = [new or old for new, old in zip(phases, self._phases, strict=True)]
 
     def close(self) -> None:
         """Release everything that the environments hold.
@@ -156,7 +182,7 @@ class OneByOne:
             EnvironmentFault: If one of them raises; all are closed before.
         """
         faults = []
-        for stepper in self._steppers:
+        for stepper in self._steppers.values():
             try:
                 stepper.close()
             except BaseException as error:
@@ -166,13 +192,51 @@ class OneByOne:
         if faults:
             raise faults[0]
 
+    def _put(self, b: int) -> None:
+        """Make environment b."""
+        self._steppers[b], env = self._make(b)
+        self._set_phase[b] = find_set_phase(env)
+        self._told[b] = None
+        if self.buffers.states is not None:
+            self._read_state[b] = state_reader(env)
+
+    def _tell(self, b: int) -> None:
+        """Tell an environment its phase if it is another one.
+
+        Raises:
+            EnvironmentFault: If ``set_phase`` raises.
+        """
+        phase, set_phase = self._phases[b], self._set_phase[b]
+        # Phases are compared by identity, as each assignment brings its own.
+        if set_phase is None or phase is None or phase is self._told[b]:
+            return
+        try:
+            # A dictionary of its own: a user's code may change it.
+            set_phase(phase.name, phase.agent_steps, dict(phase.players))
+        except BaseException as error:
+            pass_interrupt(error)
+            # A user's environment may raise anything.
+            raise EnvironmentFault(raised("set_phase", error)) from error
+        self._told[b] = phase
+
+    def _write_state(self, states: States, b: int, *, over: bool) -> None:
+        """Read the state of an environment after its step."""
+        if not over:
+            states.write(states.now, b, self._read_state[b]())
+            # An agent may be cut off while the others play on: its final state is this one.
+            states.final[b] = states.now[b]
+        # A value is bootstrapped only where an agent was cut off. Once all have ended for good, no
+        # state is needed, and the next episode's start writes `now`.
+        elif self.buffers.truncated[b].any():
+            states.write(states.final, b, self._read_state[b]())
+
     def _write(self) -> None:
         """Write the pending decisions; environments with invalid ones are replaced first."""
         self._stage = 2
         # A replacement's first decision may be invalid too; `_bear` bounds the loop.
         while True:
             try:
-                return self._buffers.write()
+                return self.buffers.write()
             except DecisionFault as fault:
                 self._replace(fault.environment, fault)
 
@@ -183,10 +247,14 @@ class OneByOne:
             self._replace(b, fault)
 
     def _try_to_start(self, b: int) -> EnvironmentFault | None:
-        stepper = self._steppers[b]
+        stepper, states = self._steppers[b], self.buffers.states
         seed = episode_seed(self._seeds[b], episode=self._episodes[b])
         try:
+            self._tell(b)
+            self._is_fresh[b] = True
             stepper.start(seed)
+            if states is not None:
+                states.write(states.now, b, self._read_state[b]())
         except BaseException as error:
             pass_interrupt(error)
             return self._blame(error, stepper, doing="reset")
@@ -200,8 +268,9 @@ class OneByOne:
         """
         while fault is not None:
             self._bear(fault)
-            # First: a new start adds decisions, which must not be dropped with the old ones.
-            self._buffers.void(b)
+            # Decisions are dropped first: a new start adds some, which must not be dropped with the
+            # old ones.
+            self.buffers.void(b)
             try:
                 self._steppers[b].close()
             except BaseException as error:
@@ -209,10 +278,10 @@ class OneByOne:
                 # It is broken anyway; the fault that counts is on its way.
                 logger.warning("a broken environment does not close either", exc_info=True)
             try:
-                self._steppers[b] = self._remake(b)
+                self._put(b)
             except BaseException as error:
                 pass_interrupt(error)
-                # Without an environment there is nothing to go on with.
+                # There is nothing to go on with without an environment.
                 raise EnvironmentNotMade(
                     f"environment {self._id} cannot be made anew: {message_of(error)}"
                 ) from error
@@ -234,9 +303,24 @@ class OneByOne:
         else:
             what = f"environment {self._id} in {doing}, {stepper.on_turn},"
             fault = EnvironmentFault(raised(what, error))
-        # By hand, as the fault is returned and perhaps never raised.
+        # The cause is set by hand, as the fault is returned and perhaps never raised.
         fault.__cause__ = error
         return fault
+
+
+def find_set_phase(env: Any) -> SetPhase | None:  # noqa: ANN401
+    """Return the outermost ``set_phase`` of an environment and its wrappers, if there is one."""
+    for _ in range(MAX_WRAPPERS):
+        method = getattr(env, "set_phase", None)
+        if callable(method):
+            found: SetPhase = method
+            return found
+        # PettingZoo's conversions pass no other attributes on.
+        inner = getattr(env, "env", None)
+        env = getattr(env, "aec_env", None) if inner is None else inner
+        if env is None:
+            return None
+    return None
 
 
 class Faults(Protocol):

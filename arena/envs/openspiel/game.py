@@ -78,7 +78,7 @@ class OpenSpielGame:
     @property
     def api(self) -> Literal["aec", "parallel"]:
         """``parallel`` where the game has nodes at which players decide at once."""
-        # By name: pyspiel is not imported here.
+        # The name is compared, since pyspiel is not imported here.
         sequential = self.game.get_type().dynamics.name == "SEQUENTIAL"
         return "aec" if sequential else "parallel"
 
@@ -205,7 +205,7 @@ def _pyspiel(environment_id: str) -> Any:  # noqa: ANN401  (a module without typ
 
 
 def _check_name(name: str, *, environment_id: str, pyspiel: Any) -> None:  # noqa: ANN401
-    # For an unknown name OpenSpiel itself would print a list of all games on standard error.
+    # OpenSpiel itself would print a list of all games on standard error for an unknown name.
     known = pyspiel.registered_names()
     if name in known:
         return

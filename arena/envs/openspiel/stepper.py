@@ -35,24 +35,16 @@ class OpenSpielStepper:
     Args:
         game: Game from `arena.envs.openspiel.game.load_game`.
         row: Row of the batch.
-        actions_of: Population's name, slot in it and number of slots, by agent.
 
     Attributes:
         state: A ``pyspiel.State``; None before the first episode.
     """
 
-    def __init__(
-        self,
-        game: OpenSpielGame,
-        *,
-        row: EpisodeRow,
-        actions_of: Mapping[str, tuple[str, int, int]],
-    ) -> None:
+    def __init__(self, game: OpenSpielGame, *, row: EpisodeRow) -> None:
         self._game = game
         self._row = row
         self._agents = game.agents
         self._max_length: int = game.game.max_game_length()
-        self._actions_of = tuple(actions_of[agent] for agent in self._agents)
         self.state: Any = None
         self._deciding: list[int] = []
         self._seed = 0
@@ -96,16 +88,14 @@ class OpenSpielStepper:
         Returns:
             Whether the episode is over; then there are no pending decisions.
         """
-        chosen, b = {}, self._row.b
-        for player in self._deciding:
-            population, slot, num_slots = self._actions_of[player]
-            # [B * S]: row b, then the slot
-            chosen[player] = actions[population][b * num_slots + slot]
+        chosen: dict[int, int] = {
+            player: self._row.action(self._agents[player], actions) for player in self._deciding
+        }
         self._game.apply(self.state, chosen)
         # Decisions only: with chance counted, a card game would be cut off.
         self._length += 1
         self._go_on()
-        # After chance, which may pay as well.
+        # Rewards are credited after chance, which may pay as well.
         self._credit()
         is_over = self.state.is_terminal()
         # Some games outlast their declared length (backgammon may): they are truncated.

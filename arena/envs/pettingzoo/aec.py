@@ -25,40 +25,33 @@ class AecStepper:
     Args:
         env: A ``pettingzoo.AECEnv``.
         row: Row of the batch.
-        population_of: Population's name by agent. Preferably one object for the whole batch.
     """
 
     # A thousand steppers are in no cache when a step reads them: each touches little memory.
     __slots__ = (
         "_b",
+        "_components",
         "_env",
         "_first_cell",
         "_max_dead_steps",
         "_on_turn",
         "_places",
-        "_population_of",
         "_row",
         "_state",
     )
 
-    def __init__(
-        self,
-        env: Any,  # noqa: ANN401
-        *,
-        row: EpisodeRow,
-        population_of: Mapping[str, str],
-    ) -> None:
+    def __init__(self, env: Any, *, row: EpisodeRow) -> None:  # noqa: ANN401
         self._env = env
         self._state = holder_of_state(env)
         self._row = row
         self._b = row.b
+        self._components = row.components
         self._first_cell = row.first_cell
         self._places = row.places
-        self._population_of = population_of
         self._on_turn = ""
         # Dead agents leave after one step each. One that stays, or is replaced by another dead one
         # for ever, must not hang the loop.
-        self._max_dead_steps = 2 * len(population_of) + 1
+        self._max_dead_steps = 2 * len(row.places) + 1
 
     @property
     def on_turn(self) -> str:
@@ -75,6 +68,8 @@ class AecStepper:
         self._env.reset(seed=seed)
         self._row.begin()
         state = self._state
+        if self._components is not None:
+            self._components.begin_turns(state.infos)
         agent = state.agent_selection if state.agents else None
         if agent is None or state.terminations[agent] or state.truncations[agent]:
             raise EnvironmentFault(f"after reset an agent must be alive and on turn, got {agent!r}")
@@ -90,8 +85,10 @@ class AecStepper:
             Whether the episode is over; then there is no pending decision.
         """
         # A population has one slot in turns, so [B, 1] -> [B] and b is the place.
-        self._env.step(actions[self._population_of[self._on_turn]][self._b])
+        self._env.step(actions[self._places[self._on_turn].population.name][self._b])
         state = self._state
+        if self._components is not None:
+            self._components.credit_turn(state.infos)
         # Most steps of a turn-based game give no reward; `any` is cheaper than a call that adds
         # zeros.
         if any(state.rewards.values()):
@@ -115,10 +112,10 @@ class AecStepper:
     def _ask(self, agent: str) -> None:
         self._on_turn = agent
         place = self._places[agent]
-        asked = place.asked
-        info = self._state.infos.get(agent) if asked.reads_infos else None
+        population = place.population
+        info = self._state.infos.get(agent) if population.reads_infos else None
         # Straight to the lists of the whole batch, for the reason of the slots above.
-        asked.ask(self._first_cell + place.column, self._env.observe(agent), info)
+        population.ask(self._first_cell + place.column, self._env.observe(agent), info)
 
     def _bury(self) -> str | None:
         """Record deaths and step dead agents, until a live one is on turn."""
@@ -132,6 +129,8 @@ class AecStepper:
                 return agent
             # AEC wants one step with the action None for each dead agent before it is removed.
             self._env.step(None)
+            if self._components is not None:
+                self._components.credit_turn(state.infos)
             self._row.credit(state.rewards)
         if all(state.terminations[agent] or state.truncations[agent] for agent in state.agents):
             return None

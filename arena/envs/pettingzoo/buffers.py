@@ -1,6 +1,6 @@
 """Arrays of the batched view, and the place of each agent in them. Torch-free.
 
-Environments write rows, and `arena.envs.pettingzoo.batch` shows them as tensors without a copy.
+Environments write rows, and `arena.envs.stepped` shows them as tensors without a copy.
 Shapes: B environments, A agents (in the spec's order), S agents of a population that decide at
 once, P agents of a population, F features of a flattened observation, n actions.
 
@@ -9,112 +9,24 @@ Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/test_faults.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from arena.environment_spec import ContinuousActions, EnvironmentSpec, MaskPlace
+from arena.environment_spec import ContinuousActions, EnvironmentSpec, SpaceJson
 from arena.envs.episode_metrics import EpisodeFigures
-from arena.envs.pettingzoo.pending_decisions import DecisionBatch, DecisionFault
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.pettingzoo.pending_decisions import (
+    NO_DECISION,
+    Allocate,
+    DecisionFault,
+    PendingDecisions,
+)
+from arena.envs.spaces.observations import flatten_into
 from arena.errors import ConfigError, EnvironmentFault
-
-NO_DECISION = -1
-"""Stands for an agent's index."""
-
-Allocate = Callable[[tuple[int, ...], npt.DTypeLike], npt.NDArray[Any]]
-"""Function that returns zeros of a shape and a dtype; the first dimension is that of environments.
-"""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PopulationBuffers:
-    """Pending decisions of one population, and last observations of its truncated agents.
-
-    Attributes:
-        agents: The P agents.
-        layout: Layout of their observations.
-        actions: Layout of their actions.
-        mask: Place of their masks.
-        agent_index: Index of the deciding agent. int64 [B, S].
-        observation: Observations, float32 or uint8, as the layout says. [B, S, F].
-        action_mask: Legal choices. bool [B, S, n].
-        final_observation: Last observations, as observation. [B, P, F].
-    """
-
-    agents: tuple[str, ...]
-    layout: ObservationLayout
-    actions: ActionLayout
-    mask: MaskPlace | None
-    agent_index: npt.NDArray[np.int64]
-    observation: npt.NDArray[Any]
-    action_mask: npt.NDArray[np.bool_]
-    final_observation: npt.NDArray[Any]
-
-    def check(self, name: str, actions: npt.NDArray[Any]) -> list[Any]:
-        """Check the actions for the pending decisions.
-
-        Args:
-            name: Name of the population, for messages.
-            actions: Actions of its agents. int64 [B, S] or float32 [B, S, K].
-
-        Returns:
-            All actions, in the environment's own form, [B * S].
-
-        Raises:
-            ValueError: If the shape is wrong, or an action for a pending decision is not legal.
-        """
-        if not self.actions.is_discrete:
-            return self._check_rows(name, actions)
-        chosen = actions
-        if chosen.shape != self.agent_index.shape or chosen.dtype != np.int64:
-            raise ValueError(
-                f"actions of {name} must be int64 {self.agent_index.shape}, "
-                f"got {chosen.dtype} {chosen.shape}"
-            )
-        number = self.actions.num_logits
-        legal = (chosen >= 0) & (chosen < number)
-        if self.mask is not None:
-            masks = self.action_mask.reshape(-1, number)
-            # Choices out of range would not index the mask; they stay illegal by the &=. [B, S] ->
-            # [B * S]
-            index = np.where(legal, chosen, 0).reshape(-1)
-            legal &= masks[np.arange(len(masks)), index].reshape(legal.shape)
-        # Slots without a decision are ignored, as `BatchedEnv.step` says.
-        illegal = (self.agent_index >= 0) & ~legal
-        if illegal.any():
-            b, s = (int(index) for index in np.argwhere(illegal)[0])
-            raise ValueError(
-                f"actions of {name} must be legal and in [0, {number}), "
-                f"got {chosen[b, s]} in environment {b}"
-            )
-        return self.actions.actions(chosen.reshape(-1))
-
-    def _check_rows(self, name: str, chosen: npt.NDArray[Any]) -> list[Any]:
-        shape = (*self.agent_index.shape, *self.actions.row_shape)
-        if chosen.shape != shape or chosen.dtype != np.float32:
-            raise ValueError(
-                f"actions of {name} must be float32 {shape}, got {chosen.dtype} {chosen.shape}"
-            )
-        asked = self.agent_index.reshape(-1) >= 0
-        # [B, S, K] -> [B * S, K]; zeros where nothing was asked, as rows may be NaN there
-        rows = np.where(asked[:, None], chosen.reshape(len(asked), -1), np.float32(0.0))
-        masks = None
-        if self.mask is not None:
-            masks = self.action_mask.reshape(len(asked), -1)
-        illegal = asked & ~self.actions.are_legal(rows, masks)
-        if illegal.any():
-            at = int(illegal.argmax())
-            raise ValueError(
-                f"actions of {name} must be finite, and legal choices of "
-                f"{list(self.actions.branches)}, got {rows[at].tolist()} in environment "
-                f"{at // self.agent_index.shape[1]}"
-            )
-        return self.actions.actions(rows)
+from arena.spaces import ObservationLayout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,15 +35,15 @@ class Place:
 
     Attributes:
         column: Agent's index.
-        asked: Collector of its decisions.
-        population: Buffers of its population.
+        population: Decisions of its population.
         position: Agent's index in the population.
+        slot: Its slot there.
     """
 
     column: int
-    asked: DecisionBatch
-    population: PopulationBuffers
+    population: PendingDecisions
     position: int
+    slot: int
 
 
 class Places(dict[str, Place]):
@@ -143,6 +55,37 @@ class Places(dict[str, Place]):
             f"agent {agent!r} acts or ends but is not in possible_agents, which the environment or "
             f"environment.possible_agents must list"
         )
+
+
+class States:
+    """States of B environments as rows of G numbers.
+
+    Args:
+        space: Space of one state.
+        num_envs: B.
+        allocate: Function that allocates the rows.
+
+    Attributes:
+        now: States after the last call. float32 or uint8 [B, G].
+        final: States before any reset; undefined where no agent was truncated. [B, G].
+    """
+
+    def __init__(self, space: SpaceJson, *, num_envs: int, allocate: Allocate) -> None:
+        self._layout = layout = ObservationLayout.from_json(space)
+        self.now = allocate((num_envs, layout.size), layout.dtype)
+        # An array of its own: `now` is overwritten by the reset that follows an end.
+        self.final = allocate(self.now.shape, layout.dtype)
+
+    def write(self, rows: npt.NDArray[Any], b: int, state: object) -> None:
+        """Write a state into ``now`` or ``final``.
+
+        Raises:
+            EnvironmentFault: If the state differs from the inspected space.
+        """
+        try:
+            flatten_into(self._layout, rows[b], state)
+        except EnvironmentFault as fault:
+            raise EnvironmentFault(f"state(): {fault}") from fault
 
 
 class Buffers:
@@ -159,11 +102,13 @@ class Buffers:
         num_sides: Number of columns of the score.
         continuous_actions: Way of bringing numbers of actions within their bounds.
         components: Names of the R components of rewards.
+        state: Space of the environments' states. None: nobody reads them.
         allocate: Function that allocates what a turn shows, always in the same order.
         first: Index of the first of these environments in the batch that they are a share of.
 
     Attributes:
         has_void: Whether an episode of this call is void (``is_void``, bool [B]).
+        states: States of the environments; None: nobody reads them.
 
     Raises:
         ConfigError: If an agent is in no population or in two, or is not in the spec.
@@ -178,6 +123,7 @@ class Buffers:
         num_sides: int,
         continuous_actions: ContinuousActions = "squashed",
         components: tuple[str, ...] = (),
+        state: SpaceJson | None = None,
         allocate: Allocate = np.zeros,
         first: int = 0,
     ) -> None:
@@ -198,39 +144,39 @@ class Buffers:
         self.is_void = allocate((num_envs,), np.bool_)
         self.has_void = False
         self.figures = EpisodeFigures()
+        self.states = None if state is None else States(state, num_envs=num_envs, allocate=allocate)
         self.populations = {
-            name: _population(
-                spec, agents, num_envs=num_envs, continuous=continuous_actions, allocate=allocate
+            name: PendingDecisions(
+                name,
+                spec=spec,
+                agents=agents,
+                num_envs=num_envs,
+                continuous=continuous_actions,
+                allocate=allocate,
+                first=first,
             )
             for name, agents in populations.items()
         }
         self.has_decided = np.zeros((num_envs, num_agents), dtype=np.bool_)
         self.has_ended = np.zeros((num_envs, num_agents), dtype=np.bool_)
-        asked = {
-            name: _asked(spec.agents, population, first=first)
-            for name, population in self.populations.items()
-        }
-        # The collectors keep views of the buffers: arrays are filled from here on, never replaced.
-        self._asked = tuple(asked.values())
         self.places = Places(
             (
                 agent,
                 Place(
                     column=spec.agents.index(agent),
-                    asked=asked[name],
-                    population=population,
+                    population=self.populations[name],
                     position=position,
+                    slot=position % self.populations[name].num_slots,
                 ),
             )
-            for name, population in self.populations.items()
-            for position, agent in enumerate(population.agents)
+            for name, agents in populations.items()
+            for position, agent in enumerate(agents)
         )
 
     def check(self, actions: Mapping[str, npt.NDArray[Any]]) -> dict[str, list[Any]]:
-        """Check the actions of all populations, as `PopulationBuffers.check` does."""
+        """Check the actions of all populations, as `PendingDecisions.check` does."""
         return {
-            name: population.check(name, actions[name])
-            for name, population in self.populations.items()
+            name: population.check(actions[name]) for name, population in self.populations.items()
         }
 
     def forget(self, environments: Sequence[int]) -> None:
@@ -252,16 +198,16 @@ class Buffers:
         self.figures.clear()
         self.is_void.fill(False)
         self.has_void = False
-        for asked in self._asked:
-            asked.clear()
+        for population in self.populations.values():
+            population.clear()
 
     def void(self, b: int) -> None:
         """Void the episode of environment b, which broke; it has no pending decisions.
 
         An episode that was already over keeps its results: the next one is void.
         """
-        for asked in self._asked:
-            asked.forget(b)
+        for population in self.populations.values():
+            population.forget(b)
         # The fault came with the next episode's reset.
         if self.episode_over[b]:
             return
@@ -286,10 +232,10 @@ class Buffers:
             DecisionFault: If an observation or a mask is invalid. Once that environment is void,
                 the method can be called again.
         """
-        for asked in self._asked:
+        for population in self.populations.values():
             try:
                 # Populations written before a fault have empty lists when this is called again.
-                cells = asked.write()
+                cells = population.write()
             except DecisionFault as fault:
                 text = f"environment {self._environment_id} {fault}"
                 raise DecisionFault(text, environment=fault.environment) from fault
@@ -299,57 +245,6 @@ class Buffers:
             self.has_ended.reshape(-1)[cells] = False
 
 
-def _population(
-    spec: EnvironmentSpec,
-    agents: tuple[str, ...],
-    *,
-    num_envs: int,
-    continuous: ContinuousActions,
-    allocate: Allocate,
-) -> PopulationBuffers:
-    # All agents of a population have equal spaces: `check_equal_spaces` of the configuration.
-    facts = spec.agent_specs[agents[0]]
-    layout = ObservationLayout.from_json(facts.observation)
-    actions = ActionLayout.from_json(facts.action, continuous=continuous)
-    slots = 1 if spec.api == "aec" else len(agents)
-    population = PopulationBuffers(
-        agents=agents,
-        layout=layout,
-        actions=actions,
-        mask=facts.mask,
-        agent_index=allocate((num_envs, slots), np.int64),
-        observation=allocate((num_envs, slots, layout.size), layout.dtype),
-        action_mask=allocate((num_envs, slots, actions.num_logits), np.bool_),
-        final_observation=allocate((num_envs, len(agents), layout.size), layout.dtype),
-    )
-    population.agent_index.fill(NO_DECISION)
-    population.action_mask.fill(True)
-    return population
-
-
-def _asked(agents: tuple[str, ...], population: PopulationBuffers, *, first: int) -> DecisionBatch:
-    """Make the collector of the decisions of a population's agents."""
-    num_envs, slots = population.agent_index.shape
-    # -1 at the agents of other populations: they never ask here
-    row_of_cell = np.full((num_envs, len(agents)), -1, dtype=np.int64)
-    for position, agent in enumerate(population.agents):
-        # In turns all agents of the population share the slot.
-        slot = 0 if slots == 1 else position
-        row_of_cell[:, agents.index(agent)] = np.arange(num_envs) * slots + slot
-    return DecisionBatch(
-        agents,
-        layout=population.layout,
-        actions=population.actions,
-        mask=population.mask,
-        first=first,
-        row_of_cell=row_of_cell.reshape(-1),
-        # Views of the contiguous buffers: [B, S, ...] -> [B * S, ...]
-        agent_index=population.agent_index.reshape(-1),
-        observation=population.observation.reshape(num_envs * slots, population.layout.size),
-        action_mask=population.action_mask.reshape(num_envs * slots, population.actions.num_logits),
-    )
-
-
 def check_partition(agents: tuple[str, ...], *, populations: Mapping[str, tuple[str, ...]]) -> None:
     """Check that every agent is in exactly one population.
 
@@ -357,6 +252,6 @@ def check_partition(agents: tuple[str, ...], *, populations: Mapping[str, tuple[
         ConfigError: If the check fails.
     """
     members = [agent for population in populations.values() for agent in population]
-    # Sorted lists, not sets: an agent in two populations must differ, too.
+    # Lists are compared sorted and not as sets: an agent in two populations must differ, too.
     if sorted(members) != sorted(agents):
         raise ConfigError(f"populations must have every agent of {agents} once, got {members}")

@@ -28,6 +28,7 @@ from pettingzoo.utils.wrappers import (
     TerminateIllegalWrapper,
 )
 
+from arena.envs.pettingzoo.reward_components import ComponentRow
 from arena.errors import EnvironmentFault
 
 Step = tuple[
@@ -51,13 +52,22 @@ class Cycle:
     Args:
         env: A ``pettingzoo.AECEnv`` whose agents act in a cycle and die at its end only.
         state: Object to read ``agents``, ``rewards`` and so on from.
+        components: Row that is credited after each turn: the infos of the last one do not contain
+            all. None: there are no components.
 
     Attributes:
         agents: Agents that act in the next step.
     """
 
-    def __init__(self, env: Any, *, state: Any) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        env: Any,  # noqa: ANN401
+        *,
+        state: Any,  # noqa: ANN401
+        components: ComponentRow | None = None,
+    ) -> None:
         self._env = env
+        self._components = components
         self._state = state
         self.agents: list[str] = []
 
@@ -65,6 +75,8 @@ class Cycle:
         """Start an episode; return observations and infos."""
         env, state = self._env, self._state
         env.reset(seed=seed)
+        if self._components is not None:
+            self._components.begin_turns(state.infos)
         self.agents = state.agents
         observations = {
             agent: env.observe(agent)
@@ -88,13 +100,15 @@ class Cycle:
                     f"{state.agent_selection!r} is on turn"
                 )
             env.step(actions[agent])
+            if self._components is not None:
+                self._components.credit_turn(state.infos)
             received = state.rewards
             # r_i of the step is the sum of r_i over the turns of the cycle.
             if any(received.values()):
                 for receiver in state.agents:
                     rewards[receiver] += received[receiver]
-        # Before the burial: a truncated agent is in `agents` until then, and its last observation
-        # counts.
+        # Observe before the burial: a truncated agent is in `agents` until then, and its last
+        # observation counts.
         observations = {agent: env.observe(agent) for agent in state.agents}
         terminations, truncations, infos = state.terminations, state.truncations, state.infos
         if True in terminations.values() or True in truncations.values():
@@ -115,9 +129,16 @@ class Cycle:
             state.terminations[state.agent_selection] or state.truncations[state.agent_selection]
         ):
             self._env.step(None)
+            if self._components is not None:
+                self._components.credit_turn(state.infos)
 
 
-def strip_checking_wrappers(env: Any, *, has_masks: bool) -> Any:  # noqa: ANN401
+def strip_checking_wrappers(
+    env: Any,  # noqa: ANN401
+    *,
+    has_masks: bool,
+    components: ComponentRow | None = None,
+) -> Any:  # noqa: ANN401
     """Remove PettingZoo's own checking wrappers, from the outside in, up to any other wrapper.
 
     Args:
@@ -125,6 +146,7 @@ def strip_checking_wrappers(env: Any, *, has_masks: bool) -> Any:  # noqa: ANN40
             of AEC environments have such wrappers, inside.
         has_masks: Whether every agent has an action mask. Without one, an illegal move is the
             game's business, and the wrapper that ends the game for it stays.
+        components: Row that a `Cycle` credits, see there.
 
     Returns:
         The remaining environment: AEC if it was one; a Parallel one, or a `Cycle`.
@@ -132,9 +154,10 @@ def strip_checking_wrappers(env: Any, *, has_masks: bool) -> Any:  # noqa: ANN40
     # Exact types here and below: a subclass may do more than check.
     if type(env) is aec_to_parallel_wrapper:
         turns = strip_checking_wrappers(env.aec_env, has_masks=has_masks)
-        return Cycle(turns, state=holder_of_state(turns))
+        return Cycle(turns, state=holder_of_state(turns), components=components)
     checks = (*CHECKS, TerminateIllegalWrapper) if has_masks else CHECKS
-    # From the outside in: below any other wrapper, a check belongs to what that wrapper does.
+    # Checks come off from the outside in: one below any other wrapper belongs to what that wrapper
+    # does.
     while type(env) in checks:
         env = env.env
     return env

@@ -14,7 +14,7 @@ from arena.envs.episode_metrics import reported_figures
 from arena.envs.outcome import Score
 from arena.envs.pettingzoo.buffers import Buffers, Place
 from arena.envs.pettingzoo.reward_components import ComponentRow
-from arena.envs.spaces.observations import is_bounded, reward_rule
+from arena.envs.spaces.observations import flatten_into, is_bounded, reward_rule
 from arena.errors import EnvironmentFault
 
 
@@ -59,7 +59,13 @@ class EpisodeRow:
     def ask(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> None:  # noqa: ANN401
         """Add a pending decision of an agent."""
         place = self.places[agent]
-        place.asked.ask(self.first_cell + place.column, observation, info)
+        place.population.ask(self.first_cell + place.column, observation, info)
+
+    def action(self, agent: str, actions: Mapping[str, list[Any]]) -> Any:  # noqa: ANN401
+        """Return an agent's action among those of the whole batch by population, [B * S]."""
+        place = self.places[agent]
+        population = place.population
+        return actions[population.name][self.b * population.num_slots + place.slot]
 
     def credit(self, rewards: Mapping[str, float]) -> None:
         """Add rewards of agents.
@@ -78,8 +84,8 @@ class EpisodeRow:
                 raise EnvironmentFault(
                     f"agent {agent!r}: a reward must be {reward_rule(reward)}, got {reward!r}"
                 )
-            # Added: an agent may be paid several times in one call, by dead agents' steps too. The
-            # return is summed in float64.
+            # Rewards are added: an agent may be paid several times in one call, by dead agents'
+            # steps too. The return is summed in float64.
             self._buffers.reward[self.b, place.column] += reward
             self._returns[place.column] += float(reward)
 
@@ -121,13 +127,13 @@ class EpisodeRow:
         if self.components is not None:
             self.components.check(decided)
         if self._keeps_infos:
-            # Over those kept at deaths: the last info of an agent counts.
+            # These replace infos that were kept at deaths: the last info of an agent counts.
             for agent, info in infos.items():
                 if agent in self.places:
                     self._infos[agent] = info
         returns = dict(zip(buffers.agents, self._returns, strict=True))
         buffers.episode_over[b] = True
-        # After all ends above, whose infos the score may read.
+        # The score follows after all ends above, whose infos it may read.
         buffers.score[b] = self._score(returns, self._infos)
 
     def _keep_final(self, agent: str, place: Place, observation: Any) -> None:  # noqa: ANN401
@@ -142,7 +148,7 @@ class EpisodeRow:
             observation = observation["observation"]
         row = population.final_observation[self.b, place.position]
         try:
-            population.layout.flatten_into(row, observation)
+            flatten_into(population.layout, row, observation)
         except EnvironmentFault as fault:
             raise EnvironmentFault(f"agent {agent!r}: {fault}") from None
 
@@ -150,7 +156,7 @@ class EpisodeRow:
         self._buffers.has_ended[self.b, place.column] = True
         if info and (reported := reported_figures(info)) is not None:
             self._buffers.figures.take(self.b, place.column, reported)
-        # Kept now, since PettingZoo removes the infos of dead agents.
+        # Infos are kept now, since PettingZoo removes those of dead agents.
         if self._keeps_infos and info is not None:
             self._infos[agent] = info
 

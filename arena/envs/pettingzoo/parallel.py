@@ -22,23 +22,16 @@ class ParallelStepper:
     Args:
         env: A ``pettingzoo.ParallelEnv``.
         row: Row of the batch.
-        actions_of: Population's name, position in it and number of agents there, by agent.
     """
 
-    def __init__(
-        self,
-        env: Any,  # noqa: ANN401
-        *,
-        row: EpisodeRow,
-        actions_of: Mapping[str, tuple[str, int, int]],
-    ) -> None:
+    def __init__(self, env: Any, *, row: EpisodeRow) -> None:  # noqa: ANN401
         self._env = env
         self._row = row
-        self._b = row.b
-        self._actions_of = actions_of
         self._deciding: list[str] = []
         # A cycle of turns leaves out rewards of zero.
         self._rewards_all = not isinstance(env, Cycle)
+        # A cycle credits the components of each turn itself.
+        self._components = row.components if self._rewards_all else None
 
     @property
     def on_turn(self) -> str:
@@ -70,13 +63,11 @@ class ParallelStepper:
         Returns:
             Whether the episode is over; then there are no pending decisions.
         """
-        chosen, b = {}, self._b
-        for agent in self._deciding:
-            population, position, num_agents = self._actions_of[agent]
-            # [B * P]: row b, then the agent's position
-            chosen[agent] = actions[population][b * num_agents + position]
+        chosen = {agent: self._row.action(agent, actions) for agent in self._deciding}
         observations, rewards, terminations, truncations, infos = self._env.step(chosen)
-        # Counted first: names are compared only where one is missing.
+        if self._components is not None:
+            self._components.credit_all(infos)
+        # Rewards are counted first: names are compared only where one is missing.
         if self._rewards_all and len(rewards) < len(chosen):
             self._check_rewards(rewards)
         self._row.credit(rewards)
@@ -131,8 +122,8 @@ class ParallelStepper:
         for agent in row.places:
             if row.has_ended(agent):
                 continue
-            # With both flags set it has terminated: a terminal state has no value to bootstrap
-            # from.
+            # An agent with both flags set has terminated: a terminal state has no value to
+            # bootstrap from.
             if terminations.get(agent):
                 row.terminate(agent, infos.get(agent))
             elif truncations.get(agent):

@@ -3,97 +3,163 @@
 Appending a decision to lists is cheap, and numpy stacks the arrays of the whole batch. Decisions
 are looked at one by one only if they do not fit together or something is wrong. Shapes: B
 environments, A agents (in the spec's order), R = B * S rows for the S agents of a population that
-decide at once, N decisions of one call, F features of a flattened observation, n actions.
+decide at once, P agents of a population, N decisions of one call, F features of a flattened
+observation, n actions, K numbers of an action.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from arena.environment_spec import MaskPlace
-from arena.envs.spaces.actions import MASK_KINDS, ActionLayout
-from arena.envs.spaces.leaves import Leaf
-from arena.envs.spaces.observations import (
-    ACCEPTED_KINDS,
-    ObservationLayout,
-    are_bounded,
-    fits,
-    flatten_leaf,
-    part_of,
-)
+from arena.environment_spec import ContinuousActions, EnvironmentSpec
+from arena.envs.spaces.masks import MASK_KINDS, legal_choices
+from arena.envs.spaces.observations import ACCEPTED_KINDS, are_bounded, fits, flatten_leaf, part_of
 from arena.errors import EnvironmentFault
+from arena.spaces import ActionLayout, Leaf, ObservationLayout
 from arena.users_code import named, pass_interrupt
 
+NO_DECISION = -1
+"""Stands for an agent's index."""
 
-class DecisionBatch:
-    """Pending decisions of a population, in all environments of the batch.
+Allocate = Callable[[tuple[int, ...], npt.DTypeLike], npt.NDArray[Any]]
+"""Function that returns zeros of a shape and a dtype; the first dimension is that of environments.
+"""
+
+
+class PendingDecisions:
+    """Pending decisions of a population, and last observations of its truncated agents.
 
     A cell is an agent in an environment: b * A + its column. Rows without a decision keep their old
     content.
 
     Args:
-        agents: All A agents, for messages.
+        name: Name of the population.
+        spec: Environment's spec.
+        agents: The population's P agents, which have equal spaces.
+        num_envs: B.
+        continuous: Way of bringing numbers of actions within their bounds.
+        allocate: Function that allocates what a turn shows.
+        first: Index of environment 0 in the batch, for messages.
+
+    Attributes:
+        num_slots: S. Agents that take turns share one slot.
         layout: Layout of the observations.
         actions: Layout of the actions.
         mask: Place of the masks.
-        first: Index of environment 0 in the batch, for messages.
-        row_of_cell: Row of each cell. int64 [B * A].
-        agent_index: Output: index of the deciding agent. int64 [R].
-        observation: Output: observations, float32 or uint8, as the layout says. [R, F].
-        action_mask: Output: legal choices. bool [R, n].
-
-    Attributes:
         reads_infos: Whether `ask` reads infos.
+        agent_index: Index of the deciding agent. int64 [B, S].
+        observation: Observations, float32 or uint8, as the layout says. [B, S, F].
+        action_mask: Legal choices. bool [B, S, n].
+        final_observation: Last observations, as observation. [B, P, F].
     """
-
-    __slots__ = (
-        "_action_mask",
-        "_actions",
-        "_agent_index",
-        "_agents",
-        "_cells",
-        "_everything_legal",
-        "_first",
-        "_layout",
-        "_mask",
-        "_masks",
-        "_observation",
-        "_observations",
-        "_row_of_cell",
-        "reads_infos",
-    )
 
     def __init__(
         self,
-        agents: tuple[str, ...],
+        name: str,
         *,
-        layout: ObservationLayout,
-        actions: ActionLayout,
-        mask: MaskPlace | None,
+        spec: EnvironmentSpec,
+        agents: tuple[str, ...],
+        num_envs: int,
+        continuous: ContinuousActions = "squashed",
+        allocate: Allocate = np.zeros,
         first: int = 0,
-        row_of_cell: npt.NDArray[np.int64],
-        agent_index: npt.NDArray[np.int64],
-        observation: npt.NDArray[Any],
-        action_mask: npt.NDArray[np.bool_],
     ) -> None:
-        self._agents = agents
-        self._layout = layout
-        self._actions = actions
-        self._mask = mask
+        # All agents of a population have equal spaces: `check_equal_spaces` of the configuration.
+        facts = spec.agent_specs[agents[0]]
+        self.name = name
+        self.num_slots = 1 if spec.api == "aec" else len(agents)
+        self.layout = ObservationLayout.from_json(facts.observation)
+        self.actions = ActionLayout.from_json(facts.action, continuous=continuous)
+        self.mask = facts.mask
+        self.reads_infos = facts.mask == "info"
+        size, dtype, shape = self.layout.size, self.layout.dtype, (num_envs, self.num_slots)
+        self.agent_index = allocate(shape, np.int64)
+        self.observation = allocate((*shape, size), dtype)
+        self.action_mask = allocate((*shape, self.actions.num_logits), np.bool_)
+        self.final_observation = allocate((num_envs, len(agents), size), dtype)
+        self.agent_index.fill(NO_DECISION)
+        self.action_mask.fill(True)
+        self._agents = spec.agents
         self._first = first
-        self._row_of_cell = row_of_cell
-        self._agent_index = agent_index
-        self._observation = observation
-        self._action_mask = action_mask
-        self._everything_legal = np.ones(action_mask.shape[1], dtype=np.bool_)
+        # -1 at the agents of other populations: they never ask here. [B, A]
+        row_of_cell = np.full((num_envs, len(spec.agents)), -1, dtype=np.int64)
+        for position, agent in enumerate(agents):
+            slot = position % self.num_slots
+            row_of_cell[:, spec.agents.index(agent)] = np.arange(num_envs) * shape[1] + slot
+        self._row_of_cell = row_of_cell.reshape(-1)
+        # Views of the contiguous arrays: [B, S, ...] -> [R, ...]. R is given, as n may be 0.
+        num_rows = num_envs * self.num_slots
+        self._index_rows = self.agent_index.reshape(num_rows)
+        self._observation_rows = self.observation.reshape(num_rows, size)
+        self._mask_rows = self.action_mask.reshape(num_rows, self.actions.num_logits)
+        self._everything_legal = np.ones(self.actions.num_logits, dtype=np.bool_)
         self._cells: list[int] = []
         self._observations: list[Any] = []
         self._masks: list[Any] = []
-        self.reads_infos = mask == "info"
+
+    def check(self, actions: npt.NDArray[Any]) -> list[Any]:
+        """Check the actions for the pending decisions.
+
+        Args:
+            actions: Actions of its agents. int64 [B, S] or float32 [B, S, K].
+
+        Returns:
+            All actions, in the environment's own form, [B * S].
+
+        Raises:
+            ValueError: If the shape is wrong, or an action for a pending decision is not legal.
+        """
+        if not self.actions.is_discrete:
+            return self._check_rows(actions)
+        chosen = actions
+        if chosen.shape != self.agent_index.shape or chosen.dtype != np.int64:
+            raise ValueError(
+                f"actions of {self.name} must be int64 {self.agent_index.shape}, "
+                f"got {chosen.dtype} {chosen.shape}"
+            )
+        number = self.actions.num_logits
+        legal = (chosen >= 0) & (chosen < number)
+        if self.mask is not None:
+            masks = self._mask_rows
+            # Choices out of range would not index the mask; they stay illegal by the &=. [B, S] ->
+            # [B * S]
+            index = np.where(legal, chosen, 0).reshape(-1)
+            legal &= masks[np.arange(len(masks)), index].reshape(legal.shape)
+        # Slots without a decision are ignored, as `BatchedEnv.step` says.
+        illegal = (self.agent_index >= 0) & ~legal
+        if illegal.any():
+            b, s = (int(index) for index in np.argwhere(illegal)[0])
+            raise ValueError(
+                f"actions of {self.name} must be legal and in [0, {number}), "
+                f"got {chosen[b, s]} in environment {b}"
+            )
+        return self.actions.actions(chosen.reshape(-1))
+
+    def _check_rows(self, chosen: npt.NDArray[Any]) -> list[Any]:
+        shape = (*self.agent_index.shape, *self.actions.row_shape)
+        if chosen.shape != shape or chosen.dtype != np.float32:
+            raise ValueError(
+                f"actions of {self.name} must be float32 {shape}, got {chosen.dtype} {chosen.shape}"
+            )
+        asked = self._index_rows >= 0
+        # [B, S, K] -> [B * S, K]; zeros where nothing was asked, as rows may be NaN there
+        rows = np.where(asked[:, None], chosen.reshape(len(asked), -1), np.float32(0.0))
+        masks = None
+        if self.mask is not None:
+            masks = self._mask_rows
+        illegal = asked & ~self.actions.are_legal(rows, masks)
+        if illegal.any():
+            at = int(illegal.argmax())
+            raise ValueError(
+                f"actions of {self.name} must be finite, and legal choices of "
+                f"{list(self.actions.branches)}, got {rows[at].tolist()} in environment "
+                f"{at // self.num_slots}"
+            )
+        return self.actions.actions(rows)
 
     def ask(self, cell: int, observation: Any, info: Mapping[str, Any] | None) -> None:  # noqa: ANN401
         """Add a pending decision; at most one of each cell until they are written.
@@ -103,16 +169,16 @@ class DecisionBatch:
             observation: Observation from the environment, not to be changed until it is written.
             info: Info of the agent.
         """
-        if self._mask == "observation":
+        if self.mask == "observation":
             # Both are read before either is kept: one of them may be missing.
             seen, mask = observation["observation"], observation["action_mask"]
             self._masks.append(mask)
             observation = seen
-        elif self._mask == "info":
+        elif self.mask == "info":
             mask = None if info is None else info.get("action_mask")
             # PettingZoo's masks in info are optional: without one, everything is legal.
             self._masks.append(self._everything_legal if mask is None else mask)
-        elif self._mask == "beside":
+        elif self.mask == "beside":
             # The mask stays in the observation: the layout selects the other keys.
             self._masks.append(observation["action_mask"])
         self._cells.append(cell)
@@ -120,7 +186,7 @@ class DecisionBatch:
 
     def clear(self) -> None:
         """Drop all pending decisions, and everything that has not been written."""
-        self._agent_index.fill(-1)
+        self.agent_index.fill(NO_DECISION)
         self._forget()
 
     def forget(self, b: int) -> None:
@@ -134,7 +200,7 @@ class DecisionBatch:
         self._cells = [self._cells[at] for at in kept]
         rows = self._row_of_cell[first:end]
         # Rows of -1 are agents of other populations.
-        self._agent_index[rows[rows >= 0]] = -1
+        self._index_rows[rows[rows >= 0]] = NO_DECISION
 
     def _forget(self) -> None:
         self._cells.clear()
@@ -155,9 +221,9 @@ class DecisionBatch:
             return cells
         rows = self._row_of_cell[cells]
         try:
-            for leaf in self._layout.leaves:
+            for leaf in self.layout.leaves:
                 self._write_observations(rows, leaf)
-            if self._mask is not None:
+            if self.mask is not None:
                 self._write_masks(rows)
         except _Misfit as misfit:
             # cell = b * A + column
@@ -166,19 +232,19 @@ class DecisionBatch:
                 f"at {self._first + b} in the batch: agent {self._agents[column]!r}: {misfit}",
                 environment=b,
             ) from misfit.__cause__
-        # Last: until everything is valid, no row looks like a decision.
-        self._agent_index[rows] = cells % len(self._agents)
+        # Agents are written last: until everything is valid, no row looks like a decision.
+        self._index_rows[rows] = cells % len(self._agents)
         self._forget()
         return cells
 
     def _write_observations(self, rows: npt.NDArray[np.int64], leaf: Leaf) -> None:
         """Write one part of all observations."""
-        written = self._observation
-        if leaf.size != self._layout.size:
+        written = self._observation_rows
+        if leaf.size != self.layout.size:
             # A view of the columns of this part
             written = written[:, leaf.place]
         if leaf.kind == "Box" or leaf.kind == "MultiBinary":
-            flat = _flat_numbers(self._observations, leaf=leaf, dtype=self._layout.dtype)
+            flat = _flat_numbers(self._observations, leaf=leaf, dtype=self.layout.dtype)
             if flat is not None:
                 written[rows] = flat
                 return
@@ -189,24 +255,24 @@ class DecisionBatch:
                 flatten_leaf(leaf, written[row], part_of(leaf, observation))
             except BaseException as error:
                 pass_interrupt(error)
-                raise _misfit(index, error, what="an observation") from error
+                raise _misfit(index, error) from error
 
     def _write_masks(self, rows: npt.NDArray[np.int64]) -> None:
-        shape = self._action_mask.shape[1:]
+        shape = self._mask_rows.shape[1:]
         legal = _stacked(self._masks, shape=shape, kinds=MASK_KINDS)
         if legal is None:
             # Some mask has another form: each is checked alone, which names the faulty one.
             legal = np.stack(
                 [
-                    _checked_mask(index, mask, actions=self._actions)
+                    _checked_mask(index, mask, actions=self.actions)
                     for index, mask in enumerate(self._masks)
                 ]
             )
         legal = legal.astype(np.bool_, copy=False)
-        allows = self._actions.allows(legal)
+        allows = self.actions.allows(legal)
         if not allows.all():
             raise _Misfit("an action mask must allow an action, got none", at=int(allows.argmin()))
-        self._action_mask[rows] = legal
+        self._mask_rows[rows] = legal
 
 
 class DecisionFault(EnvironmentFault):
@@ -229,11 +295,11 @@ class _Misfit(Exception):
         self.at = at
 
 
-def _misfit(index: int, error: BaseException, *, what: str) -> _Misfit:
-    """Describe an error: a user's observation or mask may raise anything when it is read."""
+def _misfit(index: int, error: BaseException) -> _Misfit:
+    """Describe an error: a user's observation may raise anything when it is read."""
     if isinstance(error, EnvironmentFault):
         return _Misfit(str(error), at=index)
-    return _Misfit(f"{what} raised {named(error)}", at=index)
+    return _Misfit(f"an observation raised {named(error)}", at=index)
 
 
 def _stacked(
@@ -270,22 +336,7 @@ def _flat_numbers(
 
 
 def _checked_mask(index: int, mask: object, *, actions: ActionLayout) -> npt.NDArray[np.bool_]:
-    if not actions.is_discrete:
-        try:
-            return actions.flatten_mask(mask)
-        except BaseException as error:
-            pass_interrupt(error)
-            raise _misfit(index, error, what="an action mask") from error
-    shape = (actions.num_logits,)
     try:
-        values = np.asarray(mask)
-    except BaseException as error:
-        pass_interrupt(error)
-        raise _misfit(index, error, what="an action mask") from error
-    if values.shape != shape or values.dtype.kind not in MASK_KINDS:
-        raise _Misfit(
-            f"an action mask must be integers or bool of shape {shape}, "
-            f"got {values.dtype} {values.shape}",
-            at=index,
-        )
-    return values.astype(np.bool_)
+        return legal_choices(actions, mask)
+    except EnvironmentFault as fault:
+        raise _Misfit(str(fault), at=index) from fault.__cause__

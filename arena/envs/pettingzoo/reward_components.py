@@ -42,9 +42,30 @@ class ComponentRow:
         self._names = names
         self._columns = {agent: column for column, agent in enumerate(agents)}
         self._received = received
-        # Kept over episodes, until an agent has reported every name once.
+        # Names are kept over episodes, until an agent has reported every one once.
         self._missing = {agent: set(names) for agent in agents}
         self._others: dict[str, set[str]] = {agent: set() for agent in agents}
+        self._counted: dict[str, tuple[object, object, dict[object, object]]] = {}
+
+    def begin_turns(self, infos: Mapping[str, Any]) -> None:
+        """Begin an episode of turns; infos that are present now belong to no step."""
+        self._counted = {}
+        self._new(infos)
+
+    def credit_turn(self, infos: Mapping[str, Any]) -> None:
+        """Add what agents report after a step in turns.
+
+        A mapping counts once: the same object after a further step belongs to the earlier one.
+        """
+        for agent, reported in self._new(infos):
+            self.credit(agent, reported)
+
+    def credit_all(self, infos: Mapping[str, Any]) -> None:
+        """Add what agents report after a step of all, which returns new infos."""
+        for agent, info in infos.items():
+            reported = info.get(KEY) if info else None
+            if reported is not None:
+                self.credit(agent, reported)
 
     def credit(self, agent: str, reported: object) -> None:
         """Add the components of an agent; unknown agents are ignored.
@@ -61,7 +82,7 @@ class ComponentRow:
             )
         missing = self._missing[agent]
         if missing:
-            # Only until all were seen: this runs at every step of every agent.
+            # Names are compared only until all were seen: this runs at every step of every agent.
             missing.difference_update(reported)
             self._others[agent].update(str(name) for name in reported)
         for index, name in enumerate(self._names):
@@ -93,53 +114,10 @@ class ComponentRow:
                         f"[{KEY!r}] must have it, 0.0 where there is none; it had: {others}"
                     )
 
-
-class ReportingTurns:
-    """AEC environment whose steps credit their reward components.
-
-    A mapping counts once: the same object after a further step belongs to the earlier one.
-
-    Args:
-        env: A ``pettingzoo.AECEnv``.
-        state: Object to read its ``infos`` and so on from.
-        components: Components to credit.
-    """
-
-    def __init__(self, env: Any, *, state: Any, components: ComponentRow) -> None:  # noqa: ANN401
-        self._env = env
-        self._state = state
-        self._components = components
-        self._counted: dict[str, tuple[object, object, dict[object, object]]] = {}
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """Return any other attribute of the environment."""
-        return getattr(self._state, name)
-
-    def reset(self, seed: int) -> None:
-        """Start an episode; infos present now belong to no step."""
-        self._env.reset(seed=seed)
-        self._counted = {}
-        # Marks the infos of the reset as counted.
-        self._new()
-
-    def step(self, action: int | None) -> None:
-        """Carry out one action."""
-        self._env.step(action)
-        for agent, reported in self._new():
-            self._components.credit(agent, reported)
-
-    def observe(self, agent: str) -> Any:  # noqa: ANN401
-        """Return an agent's observation."""
-        return self._env.observe(agent)
-
-    def close(self) -> None:
-        """Release everything that the environment holds."""
-        self._env.close()
-
-    def _new(self) -> list[tuple[str, object]]:
+    def _new(self, infos: Mapping[str, Any]) -> list[tuple[str, object]]:
         """Return the agents with components that are not counted yet, and these."""
         new: list[tuple[str, object]] = []
-        for agent, info in self._state.infos.items():
+        for agent, info in infos.items():
             reported = info.get(KEY) if info else None
             if reported is None:
                 continue
@@ -148,7 +126,7 @@ class ReportingTurns:
             # PettingZoo clears an agent's rewards but never its info. Identity is safe: the old
             # objects are held here, so no new one can have their address.
             if counted is not None and counted[0] is info and counted[1] is reported:
-                # Compared with a copy, as the object itself would have changed, too.
+                # Values are compared with a copy, as the object itself would have changed, too.
                 if counted[2] != values:
                     raise EnvironmentFault(
                         f"agent {agent!r}: {KEY} must be a new mapping at each step, got one that "
@@ -158,30 +136,3 @@ class ReportingTurns:
             self._counted[agent] = (info, reported, values)
             new.append((agent, reported))
         return new
-
-
-class ReportingAtOnce:
-    """Parallel environment whose steps credit their reward components.
-
-    Args:
-        env: A ``pettingzoo.ParallelEnv``.
-        components: Components to credit.
-    """
-
-    def __init__(self, env: Any, *, components: ComponentRow) -> None:  # noqa: ANN401
-        self._env = env
-        self._components = components
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """Return any other attribute of the environment."""
-        return getattr(self._env, name)
-
-    def step(self, actions: Mapping[str, int]) -> Any:  # noqa: ANN401
-        """Carry out one action of each agent."""
-        answer = self._env.step(actions)
-        # Infos are the last of the five; a ParallelEnv returns new ones in each step.
-        for agent, info in answer[4].items():
-            reported = info.get(KEY) if info else None
-            if reported is not None:
-                self._components.credit(agent, reported)
-        return answer

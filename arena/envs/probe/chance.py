@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
+from itertools import islice
 
 import torch
 
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.make import make_batched_env, plain_request
-from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
-from arena.envs.spaces.actions import ActionLayout
+from arena.envs.random_play import action_layouts, populations_of, random_turns
+from arena.spaces import ActionLayout
 
 SEED = 7
 
@@ -57,16 +58,15 @@ def has_chance(
         num_steps: Random calls of ``step``; chance that comes later is not seen.
     """
     generator = torch.Generator().manual_seed(SEED)
-    turn = env.reset(range(env.num_envs))
-    for _ in range(num_steps):
+    turns = random_turns(env, seeds=range(env.num_envs), actions=actions, generator=generator)
+    for turn, answers in islice(turns, num_steps + 1):
         if not _are_alike(turn):
             return True
-        answers = random_legal_actions(turn, actions=actions, generator=generator)
         # The first environment's actions for all: as long as they are alike, the same ones are
         # legal.
-        same = {name: rows[:1].expand_as(rows).contiguous() for name, rows in answers.items()}
-        turn = env.step(same)
-    return not _are_alike(turn)
+        for name, rows in answers.items():
+            answers[name] = rows[:1].expand_as(rows).contiguous()
+    return False
 
 
 def _are_alike(turn: Turn) -> bool:

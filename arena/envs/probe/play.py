@@ -14,7 +14,7 @@ import gc
 import math
 import time
 from collections.abc import Iterator, Mapping
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -28,9 +28,10 @@ from arena.envs.openspiel.game import is_openspiel, load_game
 from arena.envs.openspiel.stepper import chance_outcome
 from arena.envs.probe.pace import Pace, Stakes
 from arena.envs.registry import TWINS, make_environment
-from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.masks import flatten_mask
 from arena.errors import EnvironmentFault
 from arena.processes.machine_memory import machine_bytes
+from arena.spaces import ActionLayout
 from arena.users_code import pass_interrupt, raised
 
 SEED = 7
@@ -93,7 +94,7 @@ class RandomActing:
         layout = self.layouts[agent]
         mask = _mask(self._specs[agent], observation, info)
         # A mask missing in info allows everything, which is PettingZoo's rule.
-        legal = None if mask is None else layout.flatten_mask(mask)
+        legal = None if mask is None else flatten_mask(layout, mask)
         if legal is not None and not layout.allows(legal[None])[0]:
             raise EnvironmentFault(f"agent {agent!r}: an action mask must allow an action")
         return self.draw(agent, legal)
@@ -131,7 +132,7 @@ class RandomActing:
         only_high = bounded_high & ~bounded_low
         numbers[only_high] = high[only_high] - np.abs(normal[only_high])
         both = bounded_low & bounded_high
-        # Interpolated, because the difference of the bounds may exceed a float.
+        # Numbers are interpolated, because the difference of the bounds may exceed a float.
         numbers[both] = (1.0 - share[both]) * low[both] + share[both] * high[both]
         return numbers
 
@@ -190,7 +191,7 @@ def find_pace(
         is_lower_bound=is_lower_bound,
         step_s=step_s,
         env_bytes=env_bytes,
-        # As `arena.envs.make` decides, unless the game refuses an option.
+        # `arena.envs.make` decides alike, unless the game refuses an option.
         is_batched=has_game and backend != "pettingzoo" and not reads_state,
         machine_bytes=machine_bytes(),
         largest_margin=known_margin if is_margin_known else stakes.largest_margin,
@@ -323,7 +324,7 @@ def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]
             if deciding:
                 num_steps += 1
                 if state.is_terminal():
-                    # Once, at the end: the game's returns are sums already.
+                    # Returns are credited once, at the end: the game's are sums already.
                     stakes.credit(dict(zip(spec.agents, state.returns(), strict=True)))
                 yield state.is_terminal()
 
@@ -336,15 +337,15 @@ def _steps_of_game(
     import torch
 
     from arena.envs.make import make_batched_env, plain_request
-    from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+    from arena.envs.random_play import action_layouts, populations_of, random_turns
 
     populations = populations_of(spec)
     env = make_batched_env(plain_request(spec, num_envs=1, launch_directory=launch_directory))
     actions = action_layouts(spec, populations=populations)
     generator = torch.Generator().manual_seed(SEED)
-    turn = env.reset([SEED])
-    while True:
-        turn = env.step(random_legal_actions(turn, actions=actions, generator=generator))
+    turns = random_turns(env, seeds=[SEED], actions=actions, generator=generator)
+    # The first turn is that of the reset.
+    for turn, _ in islice(turns, 1, None):
         stakes.credit(dict(zip(env.agents, turn.reward[0].tolist(), strict=True)))
         yield bool(turn.episode_over[0])
 
@@ -362,7 +363,7 @@ def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic
             spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
         )
         env.reset(seed=seed)
-        # Kept, so that the next one cannot use its memory again.
+        # The environment is kept, so that the next one cannot use its memory again.
         kept.append(env)
         grown.append(process.memory_info().rss - before)
         # No clock may decide in a deterministic run; the bytes still limit it.

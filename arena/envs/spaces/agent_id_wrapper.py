@@ -16,7 +16,7 @@ import torch
 from arena.config import LearnerSetup, NetworkConfig
 from arena.environment_spec import AgentSpec
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
-from arena.envs.spaces.observations import ObservationLayout, with_agent_id
+from arena.spaces import ObservationLayout, with_agent_id
 
 
 def observation_layout(

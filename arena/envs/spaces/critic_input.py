@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from arena.config import NetworkConfig
 from arena.environment_spec import EnvironmentSpec
-from arena.envs.spaces.observations import ObservationLayout, with_agent_id
 from arena.errors import ConfigError
+from arena.spaces import ObservationLayout, with_agent_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

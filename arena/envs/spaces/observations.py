@@ -1,35 +1,28 @@
-"""Spaces as plain data, and observations as flat rows.
+"""Spaces of environments as plain data, and their observations as flat rows.
 
-Torch-free. Shapes: N rows, F numbers of a flattened observation.
+The layout of a row is `arena.spaces.ObservationLayout`; what an environment gives is checked here,
+and the environment is blamed. Torch-free. Shapes: F numbers of a flattened observation.
 
-Tests: `tests/arena/envs/spaces/test_agent_id_wrapper.py`.
+Tests: `tests/arena/envs/spaces/test_observations.py`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from arena.environment_spec import SpaceJson
-from arena.envs.spaces.leaves import SUPPORTED, Leaf, Nest, leaf_spaces, make_leaf, nest_of, nested
 from arena.errors import ConfigError, EnvironmentFault
-
-if TYPE_CHECKING:
-    import torch
+from arena.spaces import SUPPORTED, UINT8, Leaf, ObservationLayout
 
 NUMERIC_KINDS = "biuf"
 
 ACCEPTED_KINDS: Mapping[str, str] = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
 """Accepted kinds of dtype by the kind that a space declares: none that lose a fraction."""
-
-UINT8 = np.dtype(np.uint8)
-FLOAT32 = np.dtype(np.float32)
 
 _REWARD, _SEEN = "1e12", "1e9"
 LARGEST_REWARD, LARGEST_SEEN = float(_REWARD), float(_SEEN)
@@ -43,9 +36,6 @@ something of an environment and nothing of a policy, so they are refused where t
 BOUNDED_REWARD = f"finite and at most {_REWARD} in size"
 BOUNDED_SEEN = f"finite and at most {_SEEN} in size"
 """The rules, in messages."""
-
-AGENT_ID = ("agent id",)
-"""Name of the leaf; no environment uses it."""
 
 
 def describe(space: object) -> dict[str, object]:
@@ -123,96 +113,31 @@ def _plain(value: object) -> object:
     return value
 
 
-def num_actions(space: SpaceJson) -> int:
-    """Return the number of actions of a described action space.
+def discrete_actions(space: SpaceJson) -> range:
+    """Return the actions of a described action space.
 
     Raises:
         ConfigError: If it is not Discrete.
     """
-    _require_discrete(space)
-    return cast(int, space["n"])
-
-
-def first_action(space: SpaceJson) -> int:
-    """Return the number of a described action space's first action.
-
-    Raises:
-        ConfigError: If it is not Discrete.
-    """
-    _require_discrete(space)
-    return cast(int, space["start"])
-
-
-def _require_discrete(space: SpaceJson) -> None:
     if space["kind"] != "Discrete":
         raise ConfigError(f"action space {dict(space)} is not supported here: Discrete is")
+    number, first = (cast(int, space[key]) for key in ("n", "start"))
+    return range(first, first + number)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationLayout:
-    """Conversion between observations of one space and rows of F numbers.
+def flatten_into(layout: ObservationLayout, row: npt.NDArray[Any], observation: object) -> None:
+    """Copy an observation into a row.
 
-    Leaf after leaf: Box flattened, Discrete one-hot, MultiDiscrete one-hots side by side,
-    MultiBinary as zeros and ones.
+    Args:
+        layout: Layout of the row.
+        row: Row to fill. ``dtype`` [F].
+        observation: Observation from the environment.
 
-    Attributes:
-        leaves: Parts of an observation, in the order of a row.
-        size: F.
-        dtype: Dtype of rows: uint8 where every leaf is a Box of uint8, else float32.
-        nest: Nesting of the leaves in an observation.
+    Raises:
+        EnvironmentFault: If its shape, kind of dtype or values are not in the space.
     """
-
-    leaves: tuple[Leaf, ...]
-    size: int
-    dtype: np.dtype[Any]
-    nest: Nest = field(hash=False)
-
-    @classmethod
-    def from_json(cls, space: SpaceJson) -> ObservationLayout:
-        """Make a layout from the output of `describe`.
-
-        Raises:
-            ConfigError: If a kind of space is not supported.
-        """
-        leaves: list[Leaf] = []
-        for keys, member in leaf_spaces(space):
-            # Leaf after leaf, without gaps
-            end = leaves[-1].offset + leaves[-1].size if leaves else 0
-            leaves.append(make_leaf(keys, member, offset=end, one_hot=True))
-        # A leaf of another kind needs float32, and a row has one dtype.
-        bytes_only = bool(leaves) and all(leaf.is_box and leaf.dtype == UINT8 for leaf in leaves)
-        return cls(
-            leaves=tuple(leaves),
-            size=sum(leaf.size for leaf in leaves),
-            dtype=UINT8 if bytes_only else FLOAT32,
-            nest=nest_of(space, count()),
-        )
-
-    def flatten_into(self, row: npt.NDArray[Any], observation: object) -> None:
-        """Copy an observation into a row.
-
-        Args:
-            row: Row to fill. ``dtype`` [F].
-            observation: Observation from the environment.
-
-        Raises:
-            EnvironmentFault: If its shape, kind of dtype or values are not in the space.
-        """
-        for leaf in self.leaves:
-            flatten_leaf(leaf, row[leaf.place], part_of(leaf, observation))
-
-    def to_environment(self, flat: torch.Tensor | npt.NDArray[Any]) -> Any:  # noqa: ANN401
-        """Undo the flattening: return the environment's own form, each leaf with a leading axis of
-        N.
-
-        Args:
-            flat: Rows on the CPU. ``dtype`` [N, F].
-
-        Returns:
-            An array, or arrays nested in dictionaries and tuples.
-        """
-        rows = np.asarray(flat)
-        return nested(self.nest, [unflattened(leaf, rows[:, leaf.place]) for leaf in self.leaves])
+    for leaf in layout.leaves:
+        flatten_leaf(leaf, row[leaf.place], part_of(leaf, observation))
 
 
 def is_bounded(number: object) -> bool:
@@ -313,53 +238,3 @@ def _set_one_hots(leaf: Leaf, row: npt.NDArray[Any], chosen: list[int]) -> None:
             )
         row[first + int(value) - start] = 1.0
         first += number
-
-
-def unflattened(leaf: Leaf, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return one part of observations as the environment gives it: the inverse of `flatten_leaf`.
-
-    Args:
-        leaf: Leaf of the observation space.
-        rows: Its part of rows. [N, size].
-
-    Returns:
-        Values of shape [N, ...].
-    """
-    if leaf.kind in ("Discrete", "MultiDiscrete"):
-        ends = np.cumsum(leaf.choices)[:-1]
-        parts = np.split(rows, ends, axis=1)
-        chosen = [part.argmax(axis=1) for part in parts]
-        values = np.stack(chosen, axis=1) + np.array(leaf.starts) if chosen else rows
-    else:
-        # Rows are float32; integers get their dtype back.
-        values = np.rint(rows) if leaf.dtype.kind in "iu" else rows
-    return values.reshape(len(rows), *leaf.shape).astype(leaf.dtype)
-
-
-def is_agent_id(leaf: Leaf) -> bool:
-    """Return whether a part of a row is an agent id."""
-    return leaf.keys == AGENT_ID
-
-
-def with_agent_id(layout: ObservationLayout, *, num_agents: int) -> ObservationLayout:
-    """Return the layout of rows that end with an agent id.
-
-    Args:
-        layout: Layout of the rows without it.
-        num_agents: Number of agents of the population.
-    """
-    # A Discrete leaf, as its numbers are a one-hot.
-    leaf = Leaf(
-        keys=AGENT_ID,
-        kind="Discrete",
-        shape=(),
-        dtype=np.dtype(np.int64),
-        # Last in the row: the places of all other leaves stay.
-        offset=layout.size,
-        size=num_agents,
-        low=0,
-        high=num_agents - 1,
-        choices=(num_agents,),
-        starts=(0,),
-    )
-    return replace(layout, leaves=(*layout.leaves, leaf), size=layout.size + num_agents)

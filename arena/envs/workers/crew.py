@@ -44,7 +44,7 @@ class Crew:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the processes are gone, and their environments."""
+        """Return whether the processes are gone, and their environments."""
         return bool(self._lost)
 
     @property

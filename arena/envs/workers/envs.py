@@ -107,7 +107,6 @@ class WorkerEnvs:
 
     Attributes:
         buffers: Buffers that the environments fill.
-        states: States that they fill, too; None: nobody reads them.
     """
 
     def __init__(
@@ -134,7 +133,7 @@ class WorkerEnvs:
         with anonymous_memory(measured.num_bytes) as fd:
             memory = mmap.mmap(fd, measured.num_bytes)
             shared = shared_rows(request, SharedArrays(memory, num_envs=request.num_envs))
-            self.buffers, self.states = shared.buffers, shared.states
+            self.buffers = shared.buffers
             self._actions, self._num_steps = shared.actions, shared.num_steps
             self._make(request, fd)
 
@@ -166,7 +165,8 @@ class WorkerEnvs:
             ValueError: If an action is not legal.
             EnvironmentFault: If an environment breaks its contract, or a worker ends.
         """
-        # Here and for all shares: an illegal action changes nothing anywhere.
+        # Actions are checked here and for all shares, so that an illegal one changes nothing
+        # anywhere.
         self.buffers.check(actions)
         for name, chosen in self._actions.items():
             chosen[:] = actions[name]
@@ -289,7 +289,7 @@ class WorkerEnvs:
         after = [answer.num_played for answer in answers]
         for stage, worker, at in found:
             fault = answers[worker].faults[at]
-            # In the first stage the shares behind this one have not stepped yet.
+            # The shares behind this one have not stepped yet in the first stage.
             behind = self._played if stage == 0 else after
             num_played = sum(after[:worker]) + fault.num_played + sum(behind[worker + 1 :])
             raised = _exception(fault)

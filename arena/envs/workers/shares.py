@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from arena.envs.one_by_one.steppers import EnvsRequest, make_rows
 from arena.envs.pettingzoo.buffers import Buffers
-from arena.envs.pettingzoo.states import States
 from arena.envs.workers.shared_arrays import SharedArrays
 
 
@@ -27,14 +26,12 @@ class SharedRows:
 
     Attributes:
         buffers: Buffers that the environments fill.
-        states: States that they fill, too; None: nobody reads them.
         actions: Actions by population. int64 [B, S] or float32 [B, S, K].
         num_steps: Steps that environments have begun, counted at the first of each share. int64
             [B].
     """
 
     buffers: Buffers
-    states: States | None
     actions: Mapping[str, npt.NDArray[Any]]
     num_steps: npt.NDArray[np.int64]
 
@@ -47,7 +44,7 @@ def shared_rows(request: EnvsRequest, arrays: SharedArrays, *, first: int = 0) -
         arrays: Arrays of which nothing is allocated yet.
         first: Index of the first environment in the batch.
     """
-    buffers, states = make_rows(request, allocate=arrays.allocate, first=first)
+    buffers = make_rows(request, allocate=arrays.allocate, first=first)
     actions = {}
     for name, population in buffers.populations.items():
         layout = population.actions
@@ -55,7 +52,7 @@ def shared_rows(request: EnvsRequest, arrays: SharedArrays, *, first: int = 0) -
         shape = (*population.agent_index.shape, *layout.row_shape)
         actions[name] = arrays.allocate(shape, layout.row_dtype)
     num_steps = arrays.allocate((request.num_envs,), np.int64)
-    return SharedRows(buffers=buffers, states=states, actions=actions, num_steps=num_steps)
+    return SharedRows(buffers=buffers, actions=actions, num_steps=num_steps)
 
 
 def shares_of(num_envs: int, *, num_workers: int) -> list[range]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import mmap
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from arena.envs.base import Phase
 from arena.envs.one_by_one.envs import OneByOne
 from arena.envs.one_by_one.steppers import make_one_by_one
 from arena.envs.workers.messages import (
@@ -76,13 +75,11 @@ class Share:
         shared: Its rows and actions.
         envs: Its environments.
         faults: Their faults.
-        phases: Phase of each environment.
     """
 
     shared: SharedRows
     envs: OneByOne
     faults: RecordedFaults
-    phases: list[Phase | None]
 
 
 def serve(channel: Channel) -> None:
@@ -108,7 +105,8 @@ def _carry_out(command: Command, fd: int | None, shares: dict[int, Share]) -> An
             shares[command.batch] = _make(command, fd)
             return Answer()
         if isinstance(command, Close):
-            # Popped first: environments that do not close are not closed again.
+            # The share is popped first, so that environments that do not close are not closed
+            # again.
             if (closed := shares.pop(command.batch, None)) is not None:
                 closed.envs.close()
             return Answer()
@@ -127,9 +125,9 @@ def _make(command: Make, fd: int) -> Share:
     shared = shared_rows(request, arrays, first=command.first)
     faults = RecordedFaults()
     envs = make_one_by_one(
-        request, shared.buffers, shared.states, faults=faults, on_step=_counter(shared.num_steps)
+        request, shared.buffers, faults=faults, on_step=_counter(shared.num_steps)
     )
-    return Share(shared=shared, envs=envs, faults=faults, phases=[None] * request.num_envs)
+    return Share(shared=shared, envs=envs, faults=faults)
 
 
 def _counter(num_steps: npt.NDArray[np.int64]) -> Callable[[], object]:
@@ -144,7 +142,7 @@ def _play(command: Play, share: Share) -> Answer:
     share.faults.begin(command.max_faults)
     try:
         for call in command.calls:
-            _make_call(call, share)
+            _make_call(call, share.envs)
         if command.seeds is None:
             share.envs.step(share.shared.actions)
         else:
@@ -161,22 +159,14 @@ def _play(command: Play, share: Share) -> Answer:
     )
 
 
-def _make_call(call: Call, share: Share) -> None:
+def _make_call(call: Call, envs: OneByOne) -> None:
     match call.kind:
         case "halt":
-            share.envs.halt(call.environments)
+            envs.halt(call.environments)
         case "resume":
-            share.envs.resume(call.environments)
+            envs.resume(call.environments)
         case "tell":
-            _tell(call.phases, share)
-
-
-def _tell(phases: Sequence[Phase | None], share: Share) -> None:
-    for b, phase in enumerate(phases):
-        # Steppers tell a phase once, by its identity.
-        if phase is not None:
-            share.phases[b] = phase
-    share.envs.tell([phase for phase in share.phases if phase is not None])
+            envs.tell(call.phases)
 
 
 def _error(error: BaseException, *, stage: int = 0, num_played: int = 0) -> Error:

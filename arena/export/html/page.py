@@ -42,13 +42,13 @@ from arena.drawings.boards import CROSS, RING
 from arena.drawings.games import DISCS
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.registry import TWINS
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, ExportError
 from arena.export.card import POLICY, Card, CardLevel, CardRating
 from arena.export.card_text import RATED, rating_text
 from arena.networks.actor_critic import OBSERVATION_CLIP, ActorCritic, Critic
 from arena.networks.encoders import PartsEncoder, ResidualBlock
 from arena.networks.planes import Planes, convolved_parts
+from arena.spaces import ObservationLayout
 
 COLOURS = ("BLUE", "GRAIN", "INK", "MARK", "RED", "SKY", "WOOD")
 """Colours of drawings that pages use."""

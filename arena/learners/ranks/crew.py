@@ -89,7 +89,7 @@ class Crew:
         self._link: Link | None = None
         self._counted = 0, 0
         self._started_s = 0.0
-        # At once: they take seconds to load what they need.
+        # The others start at once, because they take seconds to load what they need.
         self._start()
 
     @property
@@ -268,7 +268,7 @@ def share_state(algorithm: Algorithm, ranks: Ranks) -> None:
     if ranks.rank:
         sizes = [tensor.numel() for tensor in (*weights.values(), *optimizer.values())]
         parts = iter(torch.split(state, sizes))
-        # In the order of `_flat`.
+        # Tensors are in the order of `_flat`.
         weights, optimizer = (
             {name: next(parts).view(tensor.shape) for name, tensor in tensors.items()}
             for tensors in (weights, optimizer)

@@ -157,7 +157,7 @@ class Link:
 
     @property
     def is_told_to_stop(self) -> bool:
-        """Whether rank 0 was told to stop; every rank reads it."""
+        """Return whether rank 0 was told to stop; every rank reads it."""
         return bool(self._header[0, 0])
 
     @is_told_to_stop.setter
@@ -175,7 +175,7 @@ class Link:
 
     @property
     def has_begun(self) -> bool:
-        """Whether each other rank has counted a turn: before, it loads what it needs."""
+        """Return whether each other rank has counted a turn: before, it loads what it needs."""
         return bool((self._header[2:, 0] > 0).all())
 
     def close(self) -> None:
@@ -188,7 +188,8 @@ class Link:
 
     def _map(self, capacity: int) -> None:
         """Have slots of so many bytes. All ranks do at the same exchange, so all see the same."""
-        # Here: who only hears of ranks that failed needs no torch, which takes seconds to load.
+        # torch is imported here: a process that only hears of ranks that failed does without, and
+        # it takes seconds to load.
         import torch
 
         begin = LINE * (1 + self.number)
@@ -212,7 +213,7 @@ class Link:
             self._expect(rank, ARRIVED)
         for rank in self._sockets:
             self._send(rank, ARRIVED)
-        # Also where nobody has to be waited for.
+        # Look for lost ranks even if none has to be waited for.
         if time.monotonic() - self._looked_s > WAIT_S:
             self._look()
 

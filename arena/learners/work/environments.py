@@ -158,7 +158,8 @@ class Environments:
 
     def begin(self) -> BatchedEnv:
         """Return a batch to reset: a spare one, a new one, or the one that is held longest."""
-        # Taken over before one is made: memory that Python frees seldom returns to the system.
+        # A batch is taken over before one is made: memory that Python frees seldom returns to the
+        # system.
         if self._spare:
             env = self._spare.pop()
         # The first batch is made in any case: no work is possible without one.
@@ -174,7 +175,7 @@ class Environments:
         self._in_use = None
         # A new key, as `take` popped it: the first key is the team unused for longest.
         self._held[team] = held
-        # With the first batch the process has also loaded all that it needs once.
+        # The process has loaded all that it needs once by the time of the first batch.
         if not self._first_bytes:
             self._first_bytes = self._resident_bytes()
             return
@@ -204,14 +205,14 @@ class Environments:
 
     def lose(self) -> None:
         """Close all batches but the one in use: the processes that stepped them have ended."""
-        # Without a number: they are not dropped for lack of memory, and the loss has an error.
+        # They are not counted as dropped for lack of memory: the loss has an error of its own.
         for team, held in self._held.items():
             self._dropped += team
             _close(held.env)
         self._held = {}
         rest, self._spare = self._spare, []
-        # In use it stays the batch for matches: it has the environments of all ranks, so training
-        # must never take it for a spare one.
+        # A batch for matches that is in use stays: it has the environments of all ranks, so
+        # training must never take it for a spare one.
         if self._matches is not None and self._matches is not self._in_use:
             rest.append(self._matches)
             self._matches = None

@@ -107,7 +107,8 @@ def naming_checkpoint(key: str, *, policy: PolicyId | None = None) -> Iterator[N
     """Name the directory that turns out to be missing or corrupt."""
     try:
         yield
-    # Not other CheckpointErrors: a full disk says nothing about this checkpoint (`DiskRefused`).
+    # Other CheckpointErrors are let through: a full disk says nothing about this checkpoint
+    # (`DiskRefused`).
     except (CheckpointMissing, CheckpointCorrupt) as error:
         raise AssignmentFault("checkpoint", str(error), policy=policy, key=key) from error
 

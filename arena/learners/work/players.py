@@ -74,7 +74,7 @@ class RecentlyUsed(Generic[KeyT, ValueT]):
             self._values.popitem(last=False)
 
 
-_Live = tuple[Mapping[str, float], Algorithm]
+_Live = tuple[Mapping[str, object], Algorithm]
 """Hyperparameters of an algorithm, and the algorithm in the very state that loading its checkpoint
 would give.
 """
@@ -139,7 +139,7 @@ class Players:
             ValueError: If it is no bot and names no weights.
         """
         entrant = player.entrant
-        # None: shared by all teams.
+        # An owner of None is all teams.
         for owner in (None, team):
             known = self._frozen.get((population, entrant, owner, greedy))
             if known is not None:
@@ -264,7 +264,7 @@ class Players:
             reference = publish_policy(
                 self._root, record, weights=weights, optimizer_state=optimizer
             )
-        # What a checkpoint does not hold must not live on: another learner would not have it.
+        # State that a checkpoint does not hold must not live on: another learner would not have it.
         algorithm.load(weights, optimizer, learner_updates=algorithm.learner_updates)
         self._keep(trainee, reference, algorithm)
         return Published(policy=trainee.policy, checkpoint=reference)

@@ -69,7 +69,8 @@ def train(message: Train, equipment: Equipment) -> Finished:
     ranks = equipment.ranks if message.agent_steps > 0 else None
     if ranks is not None:
         ranks.begin(message)
-    # Before algorithms and players are made: users' code may draw from the global generators.
+    # Seed before algorithms and players are made, since users' code may draw from the global
+    # generators.
     generator = seed_everything(message.seed, device=equipment.device)
     learning = {
         trainee.policy: _learning(
@@ -91,7 +92,7 @@ def train(message: Train, equipment: Equipment) -> Finished:
     before_publish = time.perf_counter()
     checkpoints = _publish(message, equipment, trained=trained, learning=learning, ranks=ranks)
     finished = time.perf_counter()
-    # After publishing: held episodes are known by the checkpoints from which they go on.
+    # Hold episodes after publishing: they are known by the checkpoints from which they go on.
     digests = tuple(published.checkpoint.digest for published in checkpoints)
     if ranks is not None:
         digests = share_digests(digests, ranks, number=len(message.trainees))
@@ -152,7 +153,7 @@ def _blank(trainee: Trainee, ranks: Ranks | None) -> Trainee:
 
 
 def _learning(trainee: Trainee, *, message: Train, index: int, equipment: Equipment) -> Learning:
-    # Refused before the algorithm is loaded.
+    # Weights are checked before the algorithm is loaded.
     reward_weights = _reward_weights(trainee, equipment)
     seed = derived_seed(message.seed, Stream.WEIGHTS, index)
     algorithm = equipment.players.algorithm(trainee, seed=seed)
@@ -204,7 +205,7 @@ class _Training:
             if reached is not None:
                 silence.add(reached, agent_steps_before=self.agent_steps)
                 self.agent_steps, is_done = reached.agent_steps, reached.is_done
-            # Without a whole rollout there is nothing to publish.
+            # There is nothing to publish without a whole rollout.
             elif message.may_stop_early and any(self.agent_steps.values()):
                 break
             else:
@@ -259,9 +260,10 @@ class _Training:
         # A held batch is used as it is, without a reset.
         env = environments.begin() if held is None else held.env
         new = seatings_that_fit(message.opponents, num_envs=env.num_envs, seed=message.seed)
-        # Before a collector resets the environments; episodes in flight keep what they were told.
+        # Tell environments before a collector resets them; episodes in flight keep what they were
+        # told.
         self._tell(env, new)
-        # reversed: of seatings with equal weights the first one counts.
+        # The order is reversed: of seatings with equal weights the first one counts.
         begun = {weights_of(seating): index for index, seating in reversed([*enumerate(new)])}
         seatings = list(new)
         # Seatings of episodes in flight only: after the new ones, so that none begins in them.
@@ -269,7 +271,7 @@ class _Training:
             if weights not in begun and held is not None:
                 begun[weights] = len(seatings)
                 seatings.append(held.seating_of(weights))
-        # Kept loaded: their files may be gone by now.
+        # Actors are kept loaded, as their files may be gone by now.
         known = {} if held is None else held.actors
         blocks = [self._block(s, known=known) for s in seatings]
         actors = actors_in(blocks, seats=self._equipment.setup.training_seats)
@@ -301,7 +303,7 @@ class _Training:
             )
             for seating in seatings
         ]
-        # As the collector divides the environments among the seatings.
+        # Environments are divided among the seatings as the collector divides them.
         tell_environments(
             env, phases, block_of_env=equal_blocks(len(phases), num_envs=env.num_envs)
         )
@@ -331,7 +333,7 @@ class _Training:
             success_return=setup.success_return,
         )
         for policy in self._learning:
-            # Without a seat it would train on nothing.
+            # A trainee without a seat would train on nothing.
             if policy not in collector.agent_steps:
                 raise ValueError(f"trainee {policy} has no seat in any seating")
         return collector

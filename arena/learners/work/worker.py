@@ -75,11 +75,11 @@ class Worker:
         self._progress = progress
         self.device = resolve_device(setup.device)
         """Device of networks and environments."""
-        # Before any code of users runs in this process.
+        # Settings are noted before any code of users runs in this process.
         self._settings = KeptSettings()
         self._crew: Crew | None = None
         if self.device.type != "cpu" and setup.cores > 1:
-            # Only now it is known, where the device is chosen by what is here.
+            # The device is known only now where it is chosen by what is here.
             logger.info("one process learns, not %d: %s is not divided", setup.cores, self.device)
         elif ranks is None and setup.cores > 1:
             ranks = self._crew = Crew(setup, progress=progress, should_stop=should_stop)
@@ -122,7 +122,7 @@ class Worker:
             if isinstance(assignment, Train):
                 return train(assignment, self._equipment)
             finished = evaluate(assignment, self._equipment)
-            # Only now: they are those of the matches.
+            # Losses are taken only now, so that they are those of the matches.
             dropped, lost = self._take_losses()
             return structs.replace(finished, metrics={**finished.metrics, **lost}, dropped=dropped)
         except BaseException as error:
@@ -197,7 +197,7 @@ class Worker:
                 on_step=self._progress.advance,
                 workers=self._env_workers,
             )
-            # What the constructors changed.
+            # Undo what the constructors changed.
             self._settings.restore()
             return made
         except BaseException as error:

@@ -29,8 +29,6 @@ finds nothing (``faults``), nothing is left behind (``left``), and nothing on th
 
 from __future__ import annotations
 
-import argparse
-import json
 import signal
 import sys
 import tempfile
@@ -39,14 +37,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.faults.faulty_processes import agent_steps
 from experiments.faults.hosts import sandbox
 from experiments.faults.hosts.capture import PROBE
 from experiments.faults.hosts.figures import Figures, figures_of
 from experiments.faults.hosts.regimes import REGIMES
-from experiments.faults.hosts.throughput import compare_throughput
+from experiments.faults.hosts.throughput import agent_steps, compare_throughput
 from experiments.faults.hosts.world import logs, send_probe, stop, world
 from experiments.faults.killing import end_on_sigterm
+from experiments.harness import parser_of, say
 
 MODULE = "experiments.faults.hosts"
 
@@ -81,9 +79,7 @@ def train(directory: Path, name: str, *, minutes: float) -> Figures:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train under each regime, and print a line as soon as it is over."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--regimes", nargs="+", choices=REGIMES, default=list(REGIMES))
     parser.add_argument("--minutes", type=float, default=2.0, help="minutes of each, at least")
     parser.add_argument(
@@ -106,12 +102,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say({"schema": 1, **asdict(figures), "is_sound": figures.is_sound})
         code |= not figures.is_sound
     return code
-
-
-def say(document: dict[str, object]) -> None:
-    """Print a line of JSON."""
-    sys.stdout.write(json.dumps(document) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ if anything was.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
 import shlex
 import shutil
@@ -34,6 +32,7 @@ from experiments.faults.hosts import sandbox
 from experiments.faults.hosts.network import CONTROLLER, Network, within
 from experiments.faults.hosts.world import OVERRIDES, PORT
 from experiments.faults.killing import KilledRun, end_on_sigterm, killed_run
+from experiments.harness import parser_of, say
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 
@@ -255,9 +254,7 @@ def _stop(run: KilledRun, network: Network, names: Sequence[str]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try the recipe, and print a line."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--hosts", type=int, default=2, help="hosts of learners")
     options = parser.parse_args(given)
     if (reason := refusal()) is not None:
@@ -269,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [f"host{number}" for number in range(1, options.hosts + 1)]
     with tempfile.TemporaryDirectory(prefix="arena-ssh-") as directory:
         figures = train(Path(directory), names)
-    sys.stdout.write(json.dumps({"schema": 1, **figures}) + "\n")
+    say({"schema": 1, **figures})
     return int(bool(figures["faults"] or figures["left"] or figures["learners_lost"]))
 
 

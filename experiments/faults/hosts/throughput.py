@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from experiments.faults.faulty_processes import agent_steps, window
 from experiments.faults.hosts.figures import traffic_of
 from experiments.faults.hosts.network import CONTROLLER
 from experiments.faults.hosts.world import World, stop, world
+from experiments.faults.killing import counters
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
+from populations.storage.status import read_status
 
 DEFAULTS = ("metrics.sinks=[jsonl]", "stop.duration_s=null")
 NUM_LEARNERS = 2
 START_S = 240.0
+POLL_S = 0.2
+
+
+def agent_steps(run: Path) -> int:
+    """Return the run's agent steps, those of running assignments included."""
+    row, status = counters(run), read_status(run)
+    learners = status.get("learners") if status is not None else None
+    done = 0 if row is None else row.agent_steps
+    for learner in learners if isinstance(learners, list) else ():
+        assert isinstance(learner, Mapping)
+        running = learner["agent_steps"]
+        assert isinstance(running, int)
+        done += running
+    return done
+
+
+def window(run: Path, *, seconds: float, meanwhile: Callable[[], None]) -> float:
+    """Return the agent steps per second of a stretch of time."""
+    begin_s, before = time.monotonic(), agent_steps(run)
+    while time.monotonic() - begin_s < seconds:
+        meanwhile()
+        time.sleep(POLL_S)
+    return (agent_steps(run) - before) / (time.monotonic() - begin_s)
 
 
 def compare_throughput(rounds: int, *, minutes: float) -> Iterator[dict[str, object]]:

@@ -13,9 +13,7 @@ which tests are to find it. Each result is a line of FILE at once; what is there
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
-import json
 import signal
 import sys
 import tempfile
@@ -29,6 +27,7 @@ import yaml
 
 from experiments.faults.mutants.mutations import Edit, mutants
 from experiments.faults.mutants.planting import QUICK, Copy, Outcome
+from experiments.harness import add_result, parser_of, read_results, say
 
 FAULTS = Path("tests/goldens/faults.yaml")
 PLANTED = Path(__file__).with_name("planted.yaml")
@@ -36,9 +35,7 @@ PLANTED = Path(__file__).with_name("planted.yaml")
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Plant what the arguments say, one after the other."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("--number", type=int, default=200, help="mutants over all packages")
     parser.add_argument("--seed", type=int, default=1, help="seed of the draw")
     parser.add_argument("--faults", action="store_true", help="the described faults instead")
@@ -107,19 +104,15 @@ def plant_all(root: Path, edits: Sequence[Edit], options: argparse.Namespace) ->
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as place,
         Copy(root, Path(place, "tree"), limit_s=options.seconds) as copy,
-        options.out.open("a") as results,
     ):
         for number, edit in enumerate(ahead, start=1):
             result = {"id": edit.id, **asdict(edit), **asdict(planted(copy, edit))}
-            # A new line before it, because a kill may have cut the last one short.
-            results.write(f"\n{json.dumps(result)}")
-            results.flush()
+            add_result(options.out, result)
             done[edit.id] = result
-            sys.stdout.write(
+            say(
                 f"{number}/{len(ahead)} {edit.id} {edit.file}:{edit.line} {result['outcome']} "
-                f"{result['found_by'] or ''}\n"
+                f"{result['found_by'] or ''}"
             )
-            sys.stdout.flush()
     sys.stdout.writelines(summary([done[edit.id] for edit in edits if edit.id in done]))
 
 
@@ -158,14 +151,6 @@ def summary(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for result in results:
         if result["outcome"] not in {"found", "timeout"}:
             yield "{outcome}: {id} {file}:{line}\n    {before}\n    -> {after}\n".format(**result)
-
-
-def read_results(out: Path) -> Iterator[dict[str, Any]]:
-    """Yield the results that a file has; none where there is no file."""
-    for line in out.read_text(encoding="utf8").split("\n") if out.is_file() else ():
-        # A line that a kill cut short is done again.
-        with contextlib.suppress(ValueError):
-            yield json.loads(line)
 
 
 if __name__ == "__main__":

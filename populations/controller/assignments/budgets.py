@@ -46,15 +46,15 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow, *, learne
     wanted = usual_budget(state, policy, learner=learner)
     if state.config.deterministic:
         return wanted if ends_at is None else min(wanted, ends_at)
-    # Doubled with each assignment in which no episode ended, so that episodes end however long they
-    # are. The doubling stays while episodes begin anew each time.
+    # The budget doubles with each assignment in which no episode ended, so that episodes end
+    # however long they are. The doubling stays while episodes begin anew each time.
     doublings = min(state.doublings[policy.policy], MAX_DOUBLINGS)
     stop = state.config.stop
     # Whole episodes are worth more than marks that are met to the step.
     if state.config.assignment.episodes is None:
         wanted = wanted << doublings if doublings else min([wanted, *_marks(state, policy)])
     speed = _speed(state, policy, learner)
-    # Up to the end of the run, however often it was doubled.
+    # A budget ends with the run, however often it was doubled.
     if stop.duration_s is not None and speed > 0.0:
         left_s = max(stop.duration_s - state.trained_s(tx.now), 0.0)
         wanted = min(wanted, int(speed * left_s))

@@ -59,7 +59,8 @@ def forget_dropped(
     for policy in dropped:
         forget(state, policy)
     episodes = int(finished.metrics.get("episode/dropped", 0.0))
-    # None where processes that step environments were lost, which the failed assignment says.
+    # There are none where processes that step environments were lost, which the failed assignment
+    # says.
     if not episodes:
         return
     tx.add_event(

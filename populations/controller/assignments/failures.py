@@ -144,7 +144,7 @@ def _is_charged(state: ControllerState, learner: Learner, row: AssignmentRow, *,
         for one in state.ledger.outcomes
     ):
         return False
-    # Where no other learner could try, the assignment would wait for ever.
+    # Without another learner that could try, the assignment would wait for ever.
     return next(able_places(state, row, without=learner.place), None) is not None
 
 
@@ -226,7 +226,7 @@ def _take(
     ledger.add(outcome)
     needs_process = False
     if not outcome.is_charge:
-        # Refused on two learners, or on the only one: it is the disk.
+        # A disk that refuses two learners, or the only one, is to blame itself.
         if outcome.kind == STORAGE:
             pauses.refuse(state, tx, reason=outcome.reason)
             return False
@@ -249,7 +249,7 @@ def _blame(state: ControllerState, tx: Transaction, learner: Learner, outcome: O
         row = ledger.held_against(name, is_evaluation=is_evaluation)
         follows = ledger.follows(name, is_evaluation=is_evaluation)
         policy_id, generation = policy_of_trainee(name)
-        # What its former weights did is no fault of those that replaced them.
+        # Weights that have replaced others are not blamed for what those did.
         if state.tables.policies[policy_id].generation != generation:
             continue
         if outcome.kind == NON_FINITE:
@@ -272,7 +272,7 @@ def _alert(state: ControllerState, tx: Transaction, reason: str) -> None:
     """Raise an alert where assignments fail now and then, or clear it."""
     recent = state.ledger.recent
     failed = sum(recent)
-    # In between nothing is said.
+    # The alert stays as it is between the two limits.
     if failed >= MAX_ALERTED or not failed:
         what = f"{failed} of the last {len(recent)} assignments failed; the last: {reason}"
         if reason or not failed:
@@ -282,7 +282,7 @@ def _alert(state: ControllerState, tx: Transaction, reason: str) -> None:
 
 def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
     """End an assignment as failed: it will not be given out again."""
-    tx.put_assignment(structs.replace(row, status="failed", reason=reason))
+    tx.put(structs.replace(row, status="failed", reason=reason))
 
 
 def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
@@ -307,7 +307,8 @@ def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str)
 
 def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     """Put a policy on its newest older checkpoint that is still there, or quarantine its team."""
-    # Not read back here: a damaged one fails its next assignment and is set aside in turn.
+    # Checkpoints are not read back here: a damaged one fails its next assignment and is set aside
+    # in turn.
     candidates = [
         row
         for row in state.tables.checkpoints.values()
@@ -317,7 +318,8 @@ def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Non
         reason = f"no checkpoint of {policy.policy} is left that verifies"
         quarantine.quarantine(state, tx, policy.policy, reason=reason)
         return
-    # By steps alone an immigrant's checkpoint is as old as the one that it replaced.
+    # Agent steps alone do not decide: an immigrant's checkpoint has as many as the one that it
+    # replaced.
     newest = max(candidates, key=newest_last)
     tx.put(structs.replace(policy, checkpoint=newest.key))
     tx.add_event("fell_back", policy.policy, checkpoint=newest.key, agent_steps=newest.agent_steps)

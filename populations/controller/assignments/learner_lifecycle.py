@@ -140,7 +140,7 @@ def record_device(
     state: ControllerState, tx: Transaction, learner: LearnerId, hello: Hello
 ) -> None:
     """Keep the kind of a learner's device; a kind that is new at a resume is an event."""
-    # Of several GPUs, which one it is decides nothing.
+    # The kind leaves out which of several GPUs it is, which decides nothing.
     kind, run = hello.device.partition(":")[0], state.tables.run
     # A learner's words: others than these would let it write as many kinds as it likes.
     kind = kind if kind in DEVICES else "other"
@@ -210,7 +210,8 @@ def _refusal(state: ControllerState, event: LearnerJoined) -> str | None:
         return (
             f"unknown populations {sorted(unknown)}: the run has {sorted(state.setup.populations)}"
         )
-    # Last: other packages or another environment give other results, too, and say more.
+    # Results are compared last: other packages or another environment change them, too, and say
+    # more.
     return group_refusal(state, event.hello)
 
 
@@ -255,7 +256,8 @@ def lose(
         reason=reason,
         assignments=[held.assignment_id for held in learner.held],
     )
-    # Only the first was running; the queued one had no part in the crash.
+    # The crash is held against the first assignment, which was running; the queued one had no part
+    # in it.
     if crash and learner.held:
         assignment = state.tables.assignments.get(learner.held[0].assignment_id)
         if assignment is not None:
@@ -347,7 +349,7 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
         )
     else:
         tx.commands.append(KillLearner(slot=learner.slot))
-    # Not as a crash: its running assignment is held against nobody for this.
+    # This is no crash: the running assignment is held against nobody.
     lose(state, tx, learner_id, reason="sent away, for it was at fault")
 
 
@@ -359,7 +361,7 @@ def exit_slot(
     if code is None:
         if slot.learner is not None:
             lose(state, tx, slot.learner, reason="its node was lost", with_node=True)
-        # Neither a crash nor a failed start; the next one waits for a place.
+        # This is neither a crash nor a failed start; the next one waits for a place.
         slot.vacate(start_at_s=tx.now.monotonic_s)
     elif slot.learner is not None:
         how = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
@@ -388,7 +390,7 @@ def forgive_gap(state: ControllerState, tx: Transaction) -> None:
 
 def check(state: ControllerState, tx: Transaction, event: Ticked) -> None:
     """Judge by the clock which learners are lost, stuck, never came or did not get their work."""
-    # As of the last moment when no message waited: a message that is not read yet is no silence.
+    # Judge as of the last moment when no message waited: one that is not read yet is no silence.
     now_s = tx.now.monotonic_s - event.deaf_s
     # A copy: `lose` takes learners out.
     for learner_id, learner in list(state.learners.items()):
@@ -424,7 +426,8 @@ def check(state: ControllerState, tx: Transaction, event: Ticked) -> None:
 def _count_failed_start(
     state: ControllerState, tx: Transaction, slot_index: int, *, reason: str
 ) -> None:
-    # Over all slots: where no process can start, each slot would try again for ever.
+    # Failed starts count over all slots: where no process can start, each slot would try again for
+    # ever.
     state.failed_starts += 1
     tx.add_event("learner_start_failed", f"slot-{slot_index}", reason=reason)
     _plan_restart(state, tx, slot_index)

@@ -183,7 +183,7 @@ def _give(
     # A lease of its own: a result of an earlier attempt no longer fits.
     attempt = row.attempt + 1
     message = replace(message, attempt=attempt)
-    tx.put_assignment(replace(row, attempt=attempt, message=message))
+    tx.put(replace(row, attempt=attempt, message=message))
     learner.held.append(
         Held(assignment_id=row.assignment_id, attempt=attempt, given_s=now_s, sent_s=now_s)
     )
@@ -269,25 +269,25 @@ def _evaluation_if_due(
     if state.config.evaluation.share <= 0.0:
         return None
     short = share.short_of(state)
-    # While evaluations fail there is one at a time, so that it is known whose fault it is, and ever
-    # fewer of them.
+    # One evaluation is open at a time while they fail, so that it is known whose fault it is, and
+    # ever fewer are tried.
     is_open = state.ledger.failed_evaluations and state.pending_matches.num_open
     if short <= 0.0 or is_open or state.ledger.evaluation_waits:
         return None
     num_matches = share.earned_matches(state, learner, short)
     if not is_worth_it(state, learner, num_matches=num_matches):
         return None
-    # After all reasons to wait: a draw takes a decision number.
+    # Draw after all reasons to wait, because a draw takes a decision number.
     return jobs.evaluation(state, draw_pairings(state, tx, num_matches=num_matches))
 
 
 def is_left_to_cheaper(state: ControllerState, learner: Learner) -> bool:
     """Return whether a learner leaves evaluation that is due to one where it costs less."""
-    # In deterministic mode measured times must decide nothing.
+    # Measured times must decide nothing in deterministic mode.
     if state.config.deterministic:
         return False
-    # What a learner is at and what it has queued come before an evaluation that it takes next: if
-    # more time than that is lacking, those that are cheaper do not keep up, or are stuck.
+    # A learner's running and queued work come before an evaluation that it takes next: if more time
+    # than that is lacking, those that are cheaper do not keep up, or are stuck.
     patience_s = (1 + QUEUED_PER_LEARNER) * state.config.assignment.target_s
     return 0.0 < share.short_of(state) < patience_s and any(
         is_cheaper(other, learner) for other in state.learners.values()
@@ -477,7 +477,7 @@ def _is_left_to_faster(
         default=learner,
     )
     speed = learner.speeds.get(population, 0.0)
-    # In deterministic mode measured times must decide nothing.
+    # Measured times must decide nothing in deterministic mode.
     if state.config.deterministic or speed >= CLEARLY * fastest.speeds.get(population, 0.0):
         return False
     others = (
@@ -523,7 +523,7 @@ def team_with(
     if rival is not None and abs(policy.agent_steps - rival.agent_steps) <= max_lead:
         rows = {row.population: row for row in (policy, rival)}
         return tuple(rows[name] for name in state.setup.populations)
-    # Without that, two that were parted once would train alone by turns from then on.
+    # Two that were parted once would otherwise train alone by turns from then on.
     alone = (
         state.tables.policies[row.message.trainees[0].policy]
         for row in state.tables.assignments.values()
@@ -547,12 +547,15 @@ def _may_go_on(
     """Return whether a team may learn now that has done so before; arguments as of `team_with`."""
     limit = state.config.stop.agent_steps_per_policy
     first, *others = team
-    is_free = partial(state.training_queue.is_free, held_up=held_up, limit=limit)
+    is_free = partial(
+        state.training_queue.is_free, tables=state.tables, held_up=held_up, limit=limit
+    )
     if not is_free(first):
         return False
     if state.config.matchmaking.rivals == "frozen" or not others:
         known = team_with(state, first, held_up=held_up, may_train=may_train, max_lead=max_lead)
         return known == team
-    # Not only with the rival that comes next, as episodes go on with this one alone.
+    # Any free rival will do here, not only the one that comes next: episodes go on with this one
+    # alone.
     (rival,) = others
     return is_free(rival) and abs(first.agent_steps - rival.agent_steps) <= max_lead

@@ -33,7 +33,6 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leaders_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
-from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
@@ -65,7 +64,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     _commit(state, tx, event, row)
     quarantine.rescue_waiting(state, tx)
     halving.fill_places(state, tx)
-    # Last: the decisions above have released or named checkpoints.
+    # Mark last, as the decisions above have released or named checkpoints.
     mark_unneeded(state, tx)
 
 
@@ -105,8 +104,9 @@ def _commit(
     if isinstance(row.message, Train):
         sides = [state.league.whole_sides(tally) for tally in finished.tallies]
         update_qualities(state, tx, row.message, sides)
-    # After its tallies: `PendingMatches` takes the last sequence for that of this assignment.
-    tx.put_assignment(
+    # The assignment is put after its tallies: `PendingMatches` takes the last sequence for that of
+    # this assignment.
+    tx.put(
         replace(
             row,
             status="finished",
@@ -131,7 +131,7 @@ def _commit(
             _note_speed(state.learners[event.learner], trainee, metrics)
         # A checkpoint is on disk, so the disk has room.
         pauses.accept(state, tx)
-        # After all trainees have advanced: a team decides as one.
+        # Decide after all trainees have advanced, because a team decides as one.
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
         learner = state.learners[event.learner]
@@ -171,17 +171,13 @@ def _take_tallies(
     state: ControllerState, tx: Transaction, row: AssignmentRow, tallies: Sequence[Tally]
 ) -> None:
     """Commit tallies and the rows that they are folded into."""
-    # Several tallies may change one row, whose last state is put once.
-    changed: dict[RecordKey | PairKey, RecordRow | PairRow] = {}
     for tally in tallies:
         sequence = state.tables.num_tallies + 1
         tally_row = TallyRow(
             sequence=sequence, assignment_id=row.assignment_id, kind=row.kind, tally=tally
         )
-        tx.add_tally(tally_row)
-        changed.update((folded.key, folded) for folded in state.league.add_tally(tally_row))
-    for folded in changed.values():
-        tx.put(folded)
+        tx.put(tally_row)
+        tx.follow(state.league.add_tally(tally_row))
 
 
 def _open_row(
@@ -192,7 +188,7 @@ def _open_row(
     attempt: int,
 ) -> tuple[AssignmentRow, Held] | None:
     """Return the open assignment that a learner ends; None for a duplicate or an older attempt."""
-    # Acknowledged in any case, after the commit: a learner repeats its result until then.
+    # A result is acknowledged in any case, after the commit: a learner repeats it until then.
     answer = Acknowledge(assignment_id=assignment_id, attempt=attempt)
     tx.commands.append(SendMessage(learner=learner, message=answer))
     known = state.learners.get(learner)
@@ -202,7 +198,8 @@ def _open_row(
     if held is not None:
         del state.holders[assignment_id]
     row = state.tables.assignments.get(assignment_id)
-    # Closed meanwhile, or given out again: the learner is free, but nothing counts.
+    # The assignment was closed meanwhile, or given out again: the learner is free, but nothing
+    # counts.
     if row is None or held is None or row.attempt != attempt:
         return None
     return row, held
@@ -241,14 +238,15 @@ def _advance_policy(
     speed = metrics.get(SPEED, 0.0)
     length = metrics.get("episode/length_mean", 0.0)
     is_trained = manifest.agent_steps > trainee.agent_steps
-    # Without that metric nothing is known of episodes, and the budget stays.
+    # The budget stays without that metric, as nothing is known of episodes.
     if metrics.get("episode/count", 1.0) == 0.0:
         state.doublings[policy.policy] += is_trained
     elif isinstance(row.message, Train) and row.message.carried:
-        # Of episodes that begin anew each time, as where learners cannot hold all of them, it takes
-        # as much as this once more.
+        # Doublings end only where episodes go on: those that begin anew each time, as where
+        # learners cannot hold all of them, need as many agent steps once more.
         state.doublings.pop(policy.policy, None)
-    # Computed here alone, as agent steps change: an assignment has one value from end to end.
+    # Values are computed here alone, as agent steps change: an assignment has one value from end to
+    # end.
     hyperparameters = state.scheduled[policy.population].values(
         policy.hyperparameters, factors=policy.factors, agent_steps=manifest.agent_steps
     )
@@ -292,13 +290,13 @@ def mark_unneeded(state: ControllerState, tx: Transaction) -> None:
     tables = state.tables
 
     def standing(policy: PolicyRow) -> str | None:
-        digest = state.league.standing_weights(policy, tables)
+        digest = state.league.standing_weights(policy)
         return None if digest is None else state.league.checkpoints[digest].key
 
     state.rated_pins.refresh(state.retention, tables=tables, league=state.league)
     keys = state.retention.unneeded(tables, standing=standing)
     for key in keys:
-        # Committed before the directories go: a resume removes what a crash has left.
+        # The state is committed before the directories go: a resume removes what a crash has left.
         tx.put(replace(tables.checkpoints[key], state="doomed"))
     if keys:
         tx.commands.append(RemoveCheckpoints(keys=tuple(keys)))

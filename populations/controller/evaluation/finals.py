@@ -87,7 +87,7 @@ def is_time_over(state: ControllerState) -> bool:
     countdown, learners = state.countdown, state.learners.values()
     if countdown is None:
         return False
-    # Without a learner nobody knows how long a match takes: the next one is waited for.
+    # The next learner is waited for, because nobody knows how long a match takes without one.
     return countdown.left_s <= 0.0 or (
         bool(learners) and not any(in_time(state, learner, 1) for learner in learners)
     )
@@ -145,7 +145,8 @@ def final_pairings(
         tx: Takes the event of a tournament.
         num_matches: About as many as are played.
     """
-    # First: weights that break a match would break it for all others in the evaluation.
+    # Newcomers come first: weights that break a match would break it for all others in the
+    # evaluation.
     newcomers = validation_pairings(state, num_matches=num_matches)
     if newcomers:
         return newcomers
@@ -226,7 +227,7 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     Returns:
         Each with the matches that are missing; those among contenders come first.
     """
-    # Where a player has all agents, the others' contenders meet this one.
+    # A player that has all agents of a population is met by the others' contenders.
     only = {
         name: one.player and external_player_id(one.player)
         for name, one in state.config.populations.items()
@@ -248,7 +249,8 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     seats = state.setup.seats
     # Players of populations on one side never meet, so they would be waited for without an end.
     rivals = rival_populations(seats)
-    # Of equals the title is not that of the best bound.
+    # The leader of each population meets the bots: among equals that need not be the one with the
+    # best bound.
     titled = {(name, leading_entrant(state, name)) for name in contenders}
     best = [player for player in known.players if (player.population, player.entrant) in titled]
     wanted: Iterator[tuple[Pair, int]] = chain(
@@ -293,5 +295,6 @@ def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[Pla
 def _num_met(state: ControllerState, first: PlayerStrength, second: PlayerStrength) -> int:
     """Count evaluation matches between two players, in all seats, parts of matches too."""
     one, two = (first.population, first.entrant), (second.population, second.entrant)
-    # Not whole with more than two sides: each pair of seats counts 1/(n - 1) of a match.
+    # The sum may be no whole number: with more than two sides each pair of seats counts 1/(n - 1)
+    # of a match.
     return round(state.league.num_met(one, two) + state.league.num_met(two, one))

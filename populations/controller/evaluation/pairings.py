@@ -69,7 +69,7 @@ def draw_pairings(
         tx: Counts the draw.
         num_matches: About as many as are played, or fewer.
     """
-    # Before the draw, for validation takes no decision number.
+    # Validate before anything is drawn, because validation takes no decision number.
     newcomers = validation_pairings(state, num_matches=num_matches)
     if newcomers:
         return newcomers
@@ -93,10 +93,11 @@ def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, 
     Matches that are being played count. The policy whose decision is due first comes first.
     """
     asked: Counter[tuple[str, int]] = Counter()
+    origins = state.league.checkpoints
     for (_, entrant), num_matches in state.pending_matches.open_matches().items():
-        made = state.league.checkpoints.get(Digest(entrant))
+        made = origins.get(Digest(entrant))
         if made is not None:
-            # By generation, for `min_matches` counts those of a generation.
+            # Matches are counted by generation, as `min_matches` counts them.
             asked[made.policy, made.generation] += num_matches
     found = []
     for index, player in enumerate(known.players):
@@ -223,7 +224,7 @@ def seatings_of(
     """Seat two players in every seat equally often; random play has other populations' seats."""
     seats = state.setup.seats
     if len(state.ranked_populations) == 1:
-        # Of many sides the next ones in each evaluation.
+        # Other sides have their turn in each evaluation.
         turn = state.tables.run.next_assignment
         return pair_seatings(first.team, second.team, seats=seats, turn=turn)
     players = {first.population: first.player, second.population: second.player}
@@ -258,7 +259,7 @@ def _anchoring(
         rivals = np.flatnonzero(is_rival)
         if not rivals.size:
             continue
-        # By turns the bot meets the player that this evaluation is about most, so that everybody
+        # The bot meets by turns the player that this evaluation is about most, so that everybody
         # meets it at times, and one of any strength: its distance is that from all of them.
         first = chosen[0][0] if chosen else int(rivals[0])
         if state.tables.run.next_assignment % 2 == 0 or not is_rival[first]:
@@ -275,7 +276,8 @@ def _anchors(state: ControllerState) -> list[Seating]:
     played = sum(state.league.num_met(*pair) for pair in set(pairwise(bots)))
     if played >= ANCHOR_MATCHES:
         return []
-    # Else the advantage of a side could not be told from the strength of its players.
+    # Random play meets itself, or the advantage of a side could not be told from the strength of
+    # its players.
     return [Seating(players=tuple(Player(player=RANDOM_BOT) for _ in state.setup.seats))]
 
 
@@ -292,7 +294,7 @@ def newcomers(state: ControllerState, *, waiting: bool = False) -> list[PolicyRo
         row
         for row in state.tables.policies.values()
         if row.validated_generation != row.generation
-        # In cooperation the policy of the first population stands for its team.
+        # The policy of the first population stands for its team in cooperation.
         and row.population in state.ranked_populations
         and is_whole(state, row)
     ]
@@ -316,7 +318,7 @@ def validation_pairings(
         num_matches: About as many as are played; one newcomer plays in any case.
         waiting: As of `newcomers`; for where there is nothing else to play.
     """
-    # After a failed evaluation one at a time, so that it is known whose fault it is.
+    # One newcomer plays at a time after a failed evaluation, so that it is known whose fault it is.
     limit = 1 if state.ledger.failed_evaluations else MAX_NEWCOMERS
     limit = min(limit, -(-num_matches // VALIDATION_MATCHES))
     return tuple(
@@ -380,7 +382,7 @@ def validated_generation_of(state: ControllerState, pairing: Pairing) -> PolicyR
 
 def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest) -> bool:
     """Return whether weights are a policy's current ones, or of its present generation."""
-    # After an exploit these are the donor's, which the league knows by the donor's generation.
+    # Weights that were copied in an exploit are known to the league by the donor's generation.
     current = state.tables.checkpoints.get(policy.checkpoint or "")
     if current is not None and current.weights_digest == digest:
         return True
@@ -414,7 +416,7 @@ def goal_pairs(
         num_pairs: Pairs that the evaluation has besides.
     """
     goal = state.config.stop.evaluation
-    # In finals nothing waits for it any more.
+    # Nothing waits for the goal in finals.
     if goal is None or state.phase != "training":
         return
     seekers = seekers_of_evaluation(state)
@@ -425,7 +427,7 @@ def goal_pairs(
     }
     # x / (x + n) = GOAL_PART, for n others.
     number = max(round(num_pairs * GOAL_PART / (1.0 - GOAL_PART)), 1)
-    # Where there is one, it is the other's in the next evaluation.
+    # A single place is the other one's in the next evaluation.
     turn = state.tables.run.next_assignment
     for index, player in enumerate(known.players):
         if player.player.player != state.config.stop.player:

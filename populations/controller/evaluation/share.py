@@ -39,7 +39,8 @@ def match_s(state: ControllerState, learner: Learner | None = None) -> float | N
     recent_s = own_s or state.match_times.match_s
     if recent_s is not None:
         return recent_s
-    # Rather too much: training takes time beside its decisions. 0: no speed is known yet.
+    # The time is rather too long, as training takes time beside its decisions. It is 0 while no
+    # speed is known.
     return len(plays_of(state.setup.seats)) * max(_episode_s(state), default=0.0) or None
 
 
@@ -80,7 +81,7 @@ def _spent(state: ControllerState) -> tuple[float, float]:
     run = state.tables.run
     if state.config.deterministic:
         return float(run.training_assignments), float(run.evaluation_assignments)
-    # From the start of the epoch: a run that goes on after its finals has no debt.
+    # Seconds count from the start of the epoch: a run that goes on after its finals has no debt.
     before_training_s, before_evaluation_s = state.spent_before_s
     return run.training_s - before_training_s, run.evaluation_s - before_evaluation_s
 
@@ -94,7 +95,7 @@ def short_of(state: ControllerState) -> float:
     for assignment_id, num_matches in state.pending_matches.open.items():
         holder = state.holders.get(assignment_id)
         one_s = match_s(state, None if holder is None else state.learners.get(holder))
-        # While their length is unknown, an open evaluation makes up for everything.
+        # An open evaluation makes up for everything while its length is unknown.
         if one_s is None:
             return 0.0
         evaluation += num_matches * one_s

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from arena.types import PolicyId, trainee_entrant
-from populations.choices import with_names
-from populations.controller.evolution.exploration import numbers
+from arena.types import PolicyId, Value, trainee_entrant
+from populations.controller.evolution.exploration import numbers, values_of
 from populations.controller.evolution.generations import begin_generation, explored_on
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import team_of
@@ -128,13 +127,12 @@ def commit_exploit(
         parent_agent_steps=agent_steps,
     )
     tx.count(exploits=1)
-    space = state.config.populations[policy.population].search_space
     tx.add_event(
         "exploited",
         policy.policy,
         **{
-            # First: where the names are equal, the values of the copy replace those of the
-            # decision.
+            # The decision comes first: where names are equal, the values of the copy replace its
+            # own.
             **decision_of(pending),
             "donor": donor,
             "donor_generation": generation,
@@ -143,9 +141,9 @@ def commit_exploit(
             "weights": checkpoint.weights_digest,
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
-            "old": with_names(policy.hyperparameters, space),
-            "donor_hyperparameters": with_names(numbers(pending["hyperparameters"]), space),
-            "new": with_names(new, space),
+            "old": dict(policy.hyperparameters),
+            "donor_hyperparameters": values_of(pending["hyperparameters"]),
+            "new": dict(new),
             "moves": dict(exploration.moves),
             **_told(factors),
         },
@@ -157,11 +155,11 @@ def _explored(
     policy: PolicyRow,
     pending: Mapping[str, Json],
     exploration: Exploration,
-) -> tuple[dict[str, float], dict[str, float]]:
+) -> tuple[dict[str, Value], dict[str, float]]:
     """Return the hyperparameters in use and the factors that an exploration leads to."""
     return state.scheduled[policy.population].explored(
         exploration.new,
-        old=numbers(pending["hyperparameters"]),
+        old=values_of(pending["hyperparameters"]),
         # A decision without any has none.
         factors=numbers(pending.get("factors", {})),
         agent_steps=policy.agent_steps,
@@ -184,7 +182,6 @@ def commit_explore(
     new, factors = _explored(state, policy, pending, exploration)
     changed = replace(policy, hyperparameters=new, factors=factors)
     after = explored_on(state, tx, changed, cause="explore")
-    space = state.config.populations[policy.population].search_space
     tx.add_event(
         "explored",
         policy.policy,
@@ -192,8 +189,8 @@ def commit_explore(
             **decision_of(pending),
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
-            "old": with_names(exploration.old, space),
-            "new": with_names(new, space),
+            "old": dict(exploration.old),
+            "new": dict(new),
             "moves": dict(exploration.moves),
             **_told(factors),
         },

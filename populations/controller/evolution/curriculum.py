@@ -25,18 +25,18 @@ def advance(state: ControllerState, tx: Transaction) -> None:
         return
     until = curriculum[run.lesson].until
     assert until is not None, "each lesson but the last has an end"
-    # As in `phases`: a policy that waits for a donor's weights will be active again.
+    # A policy that waits for a donor's weights counts, as it will be active again (see `phases`).
     rows = [row for row in state.tables.policies.values() if row.state == "active" or row.pending]
     # `all` ends at the first policy that is not there yet: this is asked at every event.
     if not rows or not all(_has_reached(state, row, until) for row in rows):
         return
-    # Before the lesson changes, of which they are.
+    # Values are taken before the lesson changes, because they are about the one that ends.
     values: Json = {row.policy: measure(state, row, until) for row in rows}
     lesson = run.lesson + 1
     tx.put(replace(run, lesson=lesson))
     tx.add_event(
         LESSON_BEGAN,
-        # For people, who count from 1.
+        # The event counts lessons from 1, as people do.
         str(lesson + 1),
         lessons=len(curriculum),
         agent_steps=run.agent_steps,

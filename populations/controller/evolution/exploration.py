@@ -12,8 +12,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from arena.types import PolicyId
+from arena.types import Hyperparameters, PolicyId, Value
 from arena.users_code import guarded
+from populations.choices import Categories, Choices, number_of
 from populations.controller.evolution.generations import history_now
 from populations.controller.state.commands import ExploreHyperparameters
 from populations.controller.state.events import HyperparametersExplored
@@ -22,7 +23,7 @@ from populations.controller.state.transaction import Transaction
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb
 from populations.records.rows import Json
-from populations.search_space import Choices, parse_search_space
+from populations.search_space import parse_search_space
 
 TOLERANCE = 1e-9
 """Relative: bounds are compared after arithmetic in floating point."""
@@ -34,7 +35,8 @@ def ask(state: ControllerState, tx: Transaction) -> None:
     if state.evaluation_only is not None:
         state.waiting.clear()
         return
-    # After a resume they wait for the first fit: the certainty of gains is not durable.
+    # Questions wait for the first fit after a resume, because the certainty of gains is not
+    # durable.
     if state.fitting and not state.last_fit:
         return
     # An answer is in the history of the next question, which must not depend on speed.
@@ -48,7 +50,7 @@ def ask(state: ControllerState, tx: Transaction) -> None:
             ExploreHyperparameters(
                 policy=policy.policy,
                 rule=state.explore[policy.population],
-                hyperparameters=numbers(pending["hyperparameters"]),
+                hyperparameters=values_of(pending["hyperparameters"]),
                 search_space=state.config.populations[policy.population].search_space,
                 history=history_now(state, policy),
                 agent_steps=policy.agent_steps,
@@ -65,10 +67,15 @@ def pending_policies(state: ControllerState) -> list[PolicyId]:
     return [row.policy for row in sorted(pending, key=lambda row: _words(row.pending["seed"])[-1])]
 
 
-def numbers(value: Json) -> dict[str, float]:
+def values_of(value: Json) -> dict[str, Value]:
     """Return hyperparameters, from plain data."""
     assert isinstance(value, Mapping), f"hyperparameters are a mapping, got {value!r}"
-    return {name: number for name, number in value.items() if isinstance(number, int | float)}
+    return {name: one for name, one in value.items() if isinstance(one, int | float | str)}
+
+
+def numbers(value: Json) -> dict[str, float]:
+    """Return factors of hyperparameters, from plain data."""
+    return {name: number_of(one) for name, one in values_of(value).items()}
 
 
 def _words(value: Json) -> list[int]:
@@ -116,7 +123,7 @@ def _rng(seed: tuple[int, ...]) -> np.random.Generator:
 
 
 def problem_of(
-    new: Mapping[str, float], *, hyperparameters: Mapping[str, float], space: SearchSpace
+    new: Hyperparameters, *, hyperparameters: Hyperparameters, space: SearchSpace
 ) -> str | None:
     """Say why explored values must not be used, in words; None if they may.
 
@@ -130,21 +137,24 @@ def problem_of(
         return f"it must give {sorted(known)}, got {sorted(new)}"
     dimensions = parse_search_space(space, start=hyperparameters)
     for name, value in new.items():
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not math.isfinite(value):
-            return f"{name} must be a finite number, got {value!r}"
-        dimension = dimensions.get(name)
+        dimension, old = dimensions.get(name), hyperparameters.get(name)
         # A value that stays is not compared with the bounds: it was in use before.
-        if dimension is None or value == hyperparameters.get(name):
-            if dimension is None and value != hyperparameters[name]:
-                return f"{name} is not in the search space, but changed to {value!r}"
-        elif isinstance(dimension, Choices):
-            if value not in dimension.choices:
+        if value == old and isinstance(value, bool) == isinstance(old, bool):
+            continue
+        number = math.nan if isinstance(value, bool) else value
+        is_number = isinstance(number, int | float) and math.isfinite(number)
+        if not is_number and not isinstance(dimension, Categories):
+            return f"{name} must be a finite number, got {value!r}"
+        if dimension is None:
+            return f"{name} is not in the search space, but changed to {value!r}"
+        if isinstance(dimension, Choices):
+            if dimension.place(value) is None:
                 return f"{name} must be one of {dimension.choices}, got {value!r}"
         else:
             slack = TOLERANCE * max(abs(dimension.low), abs(dimension.high))
-            if not dimension.low - slack <= value <= dimension.high + slack:
+            number = number_of(value)
+            if not dimension.low - slack <= number <= dimension.high + slack:
                 return f"{name} must be in [{dimension.low}, {dimension.high}], got {value!r}"
-            if dimension.integral and value != int(value):
+            if dimension.integral and number != int(number):
                 return f"{name} must be an integer, got {value!r}"
     return None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, compress
+from operator import attrgetter
 from typing import Literal
 
 from msgspec.structs import replace
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from arena.types import Digest, Entrant, PolicyId, trainee_entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.league.lineage import first_of_line, steps_since_parent
+from populations.league.lineage import first_of_line, num_copies, steps_since_parent
 from populations.league.ratings import Ratings
 from populations.records.rows import GenerationRow, PolicyRow
 
@@ -60,7 +61,7 @@ def begin_generation(
     Returns:
         The policy as it was put.
     """
-    # Before the policy is put: the generation that ends is found by its old number.
+    # The generation that ends is found by its old number, so look before the policy is put.
     ended = ended_generation(state, policy.policy)
     if ended is not None:
         tx.put(ended)
@@ -82,7 +83,7 @@ def begin_generation(
             parent_agent_steps=parent_agent_steps,
             rating_begin=state.line_rating(policy),
             line_begin=line_begin,
-            copies=state.curves.copies[policy.policy] + (cause == "exploit"),
+            copies=num_copies(state.tables.generations, policy.policy) + (cause == "exploit"),
         )
     )
     return policy
@@ -115,7 +116,7 @@ def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationR
         return None
     ratings, league = state.ratings(policy.population), state.league
     # lead: steps from the first rated weights to the beginning; lag: from the last ones to the end
-    first, lead = _rated(state, ratings, league.first_weights(policy, state.tables))
+    first, lead = _rated(state, ratings, league.first_weights(policy))
     last, lag = _rated(state, ratings, _weights(state, policy))
     # steps of the generation itself between the two ratings
     num_own = policy.agent_steps - row.agent_steps_begin - lag
@@ -125,7 +126,8 @@ def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationR
     return replace(
         row,
         agent_steps_end=policy.agent_steps,
-        # Both from the last fit: the scale of another one may have moved by more than a gain.
+        # Both ratings are of the last fit: the scale of another one may have moved by more than a
+        # gain.
         rating_begin=ratings.rating(first),
         rating_end=ratings.rating(last),
         gain_deviation=None if difference is None else difference[1],
@@ -139,7 +141,16 @@ def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, .
     Its own last one is ended in it.
     """
     ended = ended_generation(state, policy.policy)
-    return state.generation_history.comparable(policy, state.tables, instead=ended)
+    tables = state.tables
+    rows = dict(tables.generations.by("population").get(policy.population, {}))
+    if ended is not None:
+        rows[ended.entrant] = ended
+    alike = tables.policies.by("role")[policy.population, policy.role]
+    # Most populations have one role, and a long run has many generations.
+    if len(alike) == state.config.populations[policy.population].num_policies:
+        return tuple(rows.values())
+    is_alike = map(alike.__contains__, map(attrgetter("policy"), rows.values()))
+    return tuple(compress(rows.values(), is_alike))
 
 
 def history_now(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, ...]:
@@ -176,7 +187,8 @@ def _rated(
     for weights in () if digest is None else chain((digest,), state.league.ancestors(digest)):
         if ratings.index(weights) is not None:
             return weights, agent_steps
-        # Unrated: the steps that made them were trained since the rated ones further up.
+        # The weights are unrated: the steps that made them were trained since the rated ones
+        # further up.
         made = state.league.checkpoints.get(weights)
         if made is not None:
             agent_steps += steps_since_parent(

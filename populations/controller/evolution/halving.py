@@ -13,7 +13,8 @@ Tests: `tests/populations/controller/evolution/test_halving.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from msgspec.structs import replace
 
@@ -50,8 +51,8 @@ def num_places(state: ControllerState, population: str) -> int:
 
 def num_active(state: ControllerState, population: str) -> int:
     """Return how many policies of a population train, those that wait for weights included."""
-    rows = state.tables.policies
-    out = (rows[name] for name in state.quarantined | state.retired)
+    inactive = state.tables.policies.by("inactive").values()
+    out = chain.from_iterable(rows.values() for rows in inactive)
     num_out = sum(row.population == population and not row.pending for row in out)
     return state.config.populations[population].num_policies - num_out
 
@@ -90,20 +91,24 @@ def fill_places(state: ControllerState, tx: Transaction) -> None:
     if state.phase != "training":
         return
     rows = state.tables.policies
-    for population in sorted({rows[name].population for name in state.retired}):
+    for population in sorted({row.population for row in _retired(state)}):
         free = num_places(state, population) - num_active(state, population)
         # Almost always: this is asked after every assignment.
         if free <= 0:
             continue
         waiting = sorted(
-            name
-            for name in state.retired
-            if rows[name].population == population
-            and not rows[name].pending
-            and leader_of(state, name).policy == name
+            row.policy
+            for row in _retired(state)
+            if row.population == population
+            and not row.pending
+            and leader_of(state, row.policy).policy == row.policy
         )
         for name in waiting[:free]:
             _bring_back(state, tx, rows[name])
+
+
+def _retired(state: ControllerState) -> Iterable[PolicyRow]:
+    return state.tables.policies.by("inactive").get("retired", {}).values()
 
 
 def _bring_back(state: ControllerState, tx: Transaction, row: PolicyRow) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 from msgspec.structs import replace
 
 from arena.types import Entrant
-from populations.choices import with_names
 from populations.controller.evolution.generations import begin_generation
 from populations.controller.evolution.members import is_reference
 from populations.controller.state.state import ControllerState
@@ -54,7 +53,7 @@ def try_immigrate(
     is_done = limit is not None and policy.agent_steps >= limit
     if immigration.probability <= 0.0 or is_done or is_reference(state, policy):
         return False
-    # After the conditions: without immigration no decision number is taken.
+    # Draw after the conditions, so that no decision number is taken without immigration.
     rng = state.draw(tx)
     if rng.random() >= immigration.probability:
         return False
@@ -115,7 +114,7 @@ def _immigrate(
             "immigration_probability": immigration.probability,
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
-            "old": with_names(policy.hyperparameters, population.search_space),
-            "new": with_names(new, population.search_space),
+            "old": dict(policy.hyperparameters),
+            "new": dict(new),
         },
     )

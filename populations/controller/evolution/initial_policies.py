@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from arena.types import PolicyId
+from arena.types import Hyperparameters, PolicyId, Value
 from populations.config.run_config import RunConfig
 from populations.pbt.explore import initial_hyperparameters, spread_hyperparameters
 from populations.records.rows import PolicyRow
@@ -35,7 +35,7 @@ def initial_policies(
         scheduled = population.scheduled
         first = scheduled.completed((factors or {}).get(name, {}))
         start = scheduled.values(population.start_values, factors=first, agent_steps=0)
-        spread: list[dict[str, float]] = []
+        spread: list[dict[str, Value]] = []
         if config.pbt_of(name).initial == "sampled" and not population.schedule:
             spread = spread_hyperparameters(
                 start,
@@ -45,7 +45,7 @@ def initial_policies(
             )
         for index in range(population.num_policies):
             seed = np.random.SeedSequence([config.seed, 3, position, index])
-            hyperparameters: Mapping[str, float] = start
+            hyperparameters: Hyperparameters = start
             moved = first
             if population.schedule:
                 hyperparameters = population.schedule[0].hyperparameters

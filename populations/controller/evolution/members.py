@@ -37,7 +37,7 @@ def standing_weights_of(state: ControllerState, row: PolicyRow) -> Digest | None
     They are the latest evaluated ones. Where the last fit does not cover those yet, the latest that
     it covers, if they are of the same generation: with many learners there is always a fit to come.
     """
-    latest = state.league.standing_weights(row, state.tables)
+    latest = state.league.standing_weights(row)
     ratings = state.ratings(row.population)
     if latest is None or ratings.row is None or ratings.index(latest) is not None:
         return latest
@@ -101,7 +101,7 @@ def rating_difference(state: ControllerState, population: str) -> RatingDifferen
     It holds for one decision.
     """
     ratings = state.ratings(population)
-    # Kept for all pairs of the decision, in which no standing changes.
+    # Standings are kept for all pairs of the decision, in which none changes.
     standing: dict[PolicyId, str] = {}
 
     def standing_of(policy: PolicyId) -> str:

@@ -32,7 +32,6 @@ from msgspec.structs import replace
 
 from arena.types import PolicyId
 from arena.users_code import guarded
-from arena.wire.messages import Train
 from populations.controller.evolution import halving, schedules
 from populations.controller.evolution.changes import (
     commit_exploit,
@@ -63,7 +62,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     A policy that is ready but about which too little is known stays ready, trains on, and is asked
     about again when its next assignment ends. In the final matches nobody changes any more.
     """
-    # Read again: the ghost that this event has left may have reset it.
+    # The row is read again: the ghost that this event has left may have reset the policy.
     policy = state.tables.policies[policy.policy]
     team = team_of(state, policy)
     # The final matches rate what is there, and a decision that waits is made already.
@@ -85,7 +84,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
         return
     for row in team:
         tx.put(replace(row, ready_at=row.agent_steps, rescues=0))
-    # None: the rule has failed, and nothing changes until the next mark.
+    # The rule has failed if there is no decision; nothing changes until the next mark.
     if decision is None:
         return
     places = halving.num_places(state, policy.population)
@@ -99,12 +98,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
 def evolve_waiting(state: ControllerState, tx: Transaction) -> None:
     """Decide about policies that waited for ratings and are not training now."""
     # A policy with an open lease is not changed: its result will be of the weights that it has.
-    in_training = {
-        trainee.policy
-        for row in state.tables.assignments.values()
-        if isinstance(row.message, Train)
-        for trainee in row.message.trainees
-    }
+    in_training = set(state.tables.assignments.by("trained"))
     leaders = {leader_of(state, name).policy: None for name in state.pbt_decisions.waiting}
     for name in leaders:
         team = team_of(state, state.tables.policies[name])
@@ -118,7 +112,7 @@ def _postpone(
     """Say why a decision that is due cannot be made, once for each reason."""
     for row in team:
         if state.pbt_decisions.waiting.get(row.policy) != decision.reason:
-            # Last: evidence of a user's own rule may have any names.
+            # The agent steps come last, because evidence of a user's own rule may have any names.
             numbers = {**_numbers_of(decision), "agent_steps": row.agent_steps}
             tx.add_event(POSTPONED, row.policy, **numbers)
 
@@ -143,11 +137,12 @@ def _decide(
             raise TypeError(f"decide must return a Decision, got {decision!r}")
         if isinstance(decision, ExploitDonor):
             _check_donor(state, policy, decision.donor)
-            # What a donor suffers from, its copy would suffer from, too.
+            # A copy would suffer from what its donor suffers from.
             if is_failing(state, decision.donor):
                 reason = f"{decision.donor} has not finished an assignment since it failed"
                 decision = NotReady(reason=reason, evidence=decision.evidence)
-        # Here, not when it is carried out: evidence that is none is the rule's fault.
+        # Evidence is read here and not when the decision is carried out: evidence that is none is
+        # the rule's fault.
         _numbers_of(decision)
         return decision
 

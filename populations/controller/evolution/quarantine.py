@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from arena.types import PolicyId, trainee_entrant
-from arena.wire.messages import Train
+from populations.choices import number_of
 from populations.controller.evolution.changes import decision_of, exploit
 from populations.controller.evolution.generations import explored_on
 from populations.controller.evolution.members import is_reference, standing_weights
@@ -37,10 +37,9 @@ def quarantine(
     team = team_of(state, leader)
     names = {row.policy for row in team}
     for row in list(state.tables.assignments.values()):
-        message = row.message
-        if isinstance(message, Train) and any(t.policy in names for t in message.trainees):
+        if not names.isdisjoint(row.trained):
             # Closed: a late result finds no open assignment and changes nothing.
-            tx.put_assignment(replace(row, status="failed", reason=reason))
+            tx.put(replace(row, status="failed", reason=reason))
     for policy in team:
         # A decision that waited is given up; `pbt.complete` ignores its answer.
         tx.put(replace(policy, state="quarantined", pending={}))
@@ -77,8 +76,7 @@ def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
 
 def rescue_waiting(state: ControllerState, tx: Transaction) -> None:
     """Bring back the quarantined teams for which there is a way by now."""
-    # Sorted, for a set has no order.
-    for name in sorted(state.quarantined):
+    for name in sorted(state.tables.policies.by("inactive").get("quarantined", ())):
         row = state.tables.policies[name]
         if leader_of(state, name) is row and not row.pending:
             rescue(state, tx, row)
@@ -95,8 +93,9 @@ def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -
     for policy in team:
         old = dict(policy.hyperparameters)
         # A user's own algorithm may have no such hyperparameter.
-        new = {**old, LEARNING_RATE: old[LEARNING_RATE] / 2} if LEARNING_RATE in old else old
-        # Of a schedule the factor is halved, and with it all that is to come.
+        rate = old.get(LEARNING_RATE)
+        new = old if rate is None else {**old, LEARNING_RATE: number_of(rate) / 2}
+        # A scheduled learning rate has its factor halved, and with it all that is to come.
         new, factors = state.scheduled[policy.population].explored(
             new, old=old, factors=policy.factors, agent_steps=policy.agent_steps
         )

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from populations.controller.evolution.exploration import numbers
+from arena.types import Hyperparameters, Value
+from populations.controller.evolution.exploration import values_of
 from populations.controller.evolution.generations import explored_on
 from populations.controller.evolution.rewind import end_assignments
 from populations.controller.state.state import ControllerState
@@ -19,7 +20,7 @@ def reconfigure(
     state: ControllerState,
     tx: Transaction,
     population: str,
-    changed: Mapping[str, float | None],
+    changed: Mapping[str, Value | None],
     bounds: Mapping[str, Dimension],
 ) -> None:
     """Give every policy of a population the start values that were changed, in a new generation.
@@ -56,7 +57,7 @@ def reconfigure(
         after = replace(policy, hyperparameters=new, factors=factors)
         after = explored_on(state, tx, after, cause="reconfigure")
         if policy.pending:
-            waiting = numbers(policy.pending["hyperparameters"])
+            waiting = values_of(policy.pending["hyperparameters"])
             base: dict[str, Json] = {**with_changed(waiting, changed, bounds)}
             tx.put(replace(after, pending={**policy.pending, "hyperparameters": base}))
         tx.add_event(
@@ -70,10 +71,10 @@ def reconfigure(
 
 
 def with_changed(
-    values: Mapping[str, float],
-    changed: Mapping[str, float | None],
+    values: Hyperparameters,
+    changed: Mapping[str, Value | None],
     bounds: Mapping[str, Dimension],
-) -> dict[str, float]:
+) -> dict[str, Value]:
     """Return hyperparameters with changed ones replaced, in the bounds, without those gone."""
     fitted = {name: bounds[name].fit(values[name]) for name in bounds if name in values}
     merged = {**values, **fitted, **changed}

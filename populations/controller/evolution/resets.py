@@ -208,7 +208,7 @@ def win_rates_against_mains(
         for row in state.tables.policies.values()
         if row.role == MAIN
         and row.state == "active"
-        and (digest := state.league.standing_weights(row, state.tables)) is not None
+        and (digest := state.league.standing_weights(row)) is not None
     ]
     predicted = _predicted(state, ghosts, mains)
     points, matches = counted(_outcomes(state, ghosts, mains), shape=predicted.shape)

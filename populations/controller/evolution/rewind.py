@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from arena.types import PolicyId, trainee_entrant
-from arena.wire.messages import Train
+from arena.types import Hyperparameters, PolicyId, trainee_entrant
 from populations.controller.evolution.generations import begin_generation
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -40,7 +39,7 @@ def rewind(state: ControllerState, tx: Transaction, then: CheckpointRow | GhostR
     old, factors = hyperparameters_of(state.tables, then)
     scheduled = state.scheduled[policy.population]
     factors = scheduled.completed(factors)
-    # Of a schedule the factor is that of then; agent steps go on.
+    # A scheduled value has the factor of that time, but agent steps go on.
     new = scheduled.values(old, factors=factors, agent_steps=policy.agent_steps)
     after = begin_generation(
         state,
@@ -83,18 +82,15 @@ def end_assignments(
     state: ControllerState, tx: Transaction, policy: PolicyId, *, reason: str
 ) -> None:
     """End the open training assignments of a policy, which began from what it is no more."""
-    for row in list(state.tables.assignments.values()):
-        message = row.message
-        if isinstance(message, Train) and any(t.policy == policy for t in message.trainees):
-            # Closed: a late result finds no open assignment and changes nothing.
-            tx.put_assignment(replace(row, status="failed", reason=reason))
+    for row in list(state.tables.assignments.by("trained").get(policy, {}).values()):
+        # Closed: a late result finds no open assignment and changes nothing.
+        tx.put(replace(row, status="failed", reason=reason))
 
 
 def hyperparameters_of(
     tables: Tables, then: CheckpointRow | GhostRow
-) -> tuple[Mapping[str, float], Mapping[str, float]]:
+) -> tuple[Hyperparameters, Mapping[str, float]]:
     """Return the hyperparameters that weights were trained with, and factors of schedules."""
-    # Not from their manifest, where whole numbers have become floats.
     entrant = trainee_entrant(then.policy, generation=then.generation)
     # Rows of old generations are removed (`populations.controller.generation_rows`).
     row = tables.generations.get(entrant, tables.policies[then.policy])

@@ -78,7 +78,7 @@ def _freeze(
     )
     # The row is committed first; a resume makes the directory if a crash comes between.
     tx.commands.append(LinkGhosts(ghosts=(ghost,)))
-    # Not after the ghost of its first checkpoint, from which it has just started.
+    # A policy is not reset after the ghost of its first checkpoint, from which it has just started.
     if policy.ghost_at >= 0:
         try_reset(state, tx, policy.policy)
 
@@ -166,7 +166,8 @@ def mark_export(state: ControllerState, tx: Transaction, policy: PolicyRow, *, b
         tx.add_event(
             EXPORT_DUE,
             policy.policy,
-            # As a PLAYER of commands: by the time of the export the policy may have trained on.
+            # The name is a PLAYER of commands: by the time of the export the policy may have
+            # trained on.
             player=f"{policy.policy}@{policy.agent_steps}",
             agent_steps=policy.agent_steps,
             # A directory's name: as many digits as those of checkpoints and ghosts.

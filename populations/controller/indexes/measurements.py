@@ -65,7 +65,7 @@ class Window:
     def record(self, metrics: Mapping[str, float]) -> None:
         """Take in an assignment."""
         ended = metrics.get("episode/count", 0.0)
-        # Over assignments: an episode may take longer than one.
+        # Steps are counted over assignments, because an episode may take longer than one.
         self.unended_steps = (
             0.0 if ended else self.unended_steps + metrics.get("rollout/steps_count", 0.0)
         )
@@ -157,7 +157,7 @@ def entropy_collapsed(trained: Trained) -> str | None:
     collapsed, lively = bounds
     if entropy < collapsed:
         return f"its entropy is {entropy:.4g} nats (collapsed: below {collapsed:.4g})"
-    # In between neither wrong nor well, so that an alert does not come and go.
+    # An entropy in between is neither wrong nor well, so that an alert does not come and go.
     return "" if entropy > lively else None
 
 
@@ -217,7 +217,7 @@ def policy_destroyed(trained: Trained) -> str | None:
 
 
 def _too_high(value: float | None, *, high: float, good: float, text: str) -> str | None:
-    # As with the entropy: in between an alert neither begins nor ends.
+    # An alert neither begins nor ends in between, as with the entropy.
     if value is None or good <= value <= high:
         return None
     return f"{text.format(value)} (too high: above {high:g})" if value > high else ""

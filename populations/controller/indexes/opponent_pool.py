@@ -94,14 +94,14 @@ class Pool:
         """
         codes = self.ghosts.codes.entrants
         num_new = len(codes) - len(self._ratings)
-        # By identity: a fit puts a new row.
+        # Rows are compared by identity, as each fit puts a new one.
         if self._rated is row and not num_new:
             return self._ratings, self._expected
         if self._rated is not row:
             self._rated = row
             self._known = {} if row is None else dict(zip(row.entrants, row.ratings, strict=True))
             self._ratings = np.full(len(codes), np.nan)
-            # Of all ghosts only those that are rated are looked at.
+            # Only rated ghosts are looked at, of which there are few.
             rated = np.fromiter(map(codes.get, self._known, repeat(-1)), dtype=np.int64)
             ratings = np.fromiter(self._known.values(), dtype=np.float64)
             self._ratings[rated[rated >= 0]] = ratings[rated >= 0]
@@ -116,13 +116,13 @@ class Pool:
     def _found_parents(self, origins: Mapping[Digest, CheckpointRow]) -> IntArray:
         """Return the code of each ghost's nearest ancestor, -1: none. int64 [codes]."""
         codes = self.ghosts.codes.entrants
-        # Only new ghosts: a ghost is left when its weights are published, so its ancestors came
-        # first.
+        # New ghosts are enough: a ghost is left when its weights are published, so its ancestors
+        # came first.
         new = list(islice(reversed(codes), len(codes) - len(self._parents)))[::-1]
         found = []
         for entrant in new:
             origin = origins.get(Digest(entrant))
-            # Up the line to the next weights that are a ghost's.
+            # Walk up the line to the next weights that are a ghost's.
             while origin is not None and origin.parent is not None and origin.parent not in codes:
                 origin = origins.get(origin.parent)
             parent = origin.parent if origin is not None else None
@@ -223,7 +223,7 @@ class OpponentPools:
 
     def pool(self, population: str, tables: Tables) -> Pool:
         """Return the candidates of a population, as the tables have them."""
-        # At the first question, and after a ghost was found corrupt.
+        # Pools are made at the first question, and anew after a ghost was found corrupt.
         if not self._pools:
             for policy in tables.policies.values():
                 self._place_policy(policy, tables)

@@ -110,7 +110,7 @@ class Met:
                 self._followed = payoff.follow(generation)
                 # All results so far are those of former generations now.
                 self._former, self._current = self.results, np.zeros(0, dtype=np.int64)
-            # In order of first meeting, so new ones are at the end.
+            # Opponents are in the order of their first match, so new ones are at the end.
             new = self._followed.others[len(self._current) :]
             for other in new:
                 if other not in self._places:
@@ -145,7 +145,8 @@ class Met:
         current = renumbered[self._current]
         self._followed.keep(np.flatnonzero(current >= 0))
         self._current = current[current >= 0]
-        # So that it costs little for each one met.
+        # The next pruning waits until the places have doubled, so that it costs little for each
+        # opponent.
         self._roomy = max(2 * len(places), ROOMY)
 
     def _add(
@@ -157,7 +158,7 @@ class Met:
         origins: Mapping[Digest, CheckpointRow],
     ) -> None:
         place = self._places[other] = len(self._places)
-        # Doubled, so that a column is copied about once on average.
+        # The capacity doubles, so that a column is copied about once on average.
         if place == self._columns.shape[1]:
             more = np.zeros((4, max(place, 16)), dtype=np.int64)
             self._columns = np.concatenate([self._columns, more], axis=1)

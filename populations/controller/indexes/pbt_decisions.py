@@ -72,7 +72,7 @@ class PbtDecisions:
         """Return events that count to the same."""
         data: dict[str, Json] = {"made": self.made, MARKS: self._answered}
         counted = EventRow(sequence=0, time="", kind=COUNTED, subject="", data=data)
-        # In the order of `waiting`.
+        # Postponed decisions are in the order of `waiting`.
         return [counted, *self._postponed.values()]
 
     def due(self, tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> int:

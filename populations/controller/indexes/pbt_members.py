@@ -80,11 +80,12 @@ class MemberIndex:
         After new ratings that is everyone, after evaluation matches those whose standing, or whose
         generation's matches, they are about.
         """
-        # Taken out: each record is looked at by one decision.
+        # Records are taken out: each is looked at by one decision.
         evaluated = self._evaluated.pop(population, set())
         policies = tables.policies
         kept = self._kept.get(population)
-        # By identity: `ControllerState.ratings` gives the same object until the next fit.
+        # Ratings are compared by identity: `ControllerState.ratings` gives the same object until
+        # the next fit.
         if kept is None or kept.ratings is not ratings:
             kept = self._kept[population] = KeptMembers(ratings)
             changed = {name: None for name, row in policies.items() if row.population == population}
@@ -92,16 +93,17 @@ class MemberIndex:
             changed = {
                 name: None for name in self._changed if policies[name].population == population
             }
+            origins = league.checkpoints
             for entrant in evaluated:
                 # Its matches count for the generation that made it.
-                origin = league.checkpoints.get(Digest(entrant))
+                origin = origins.get(Digest(entrant))
                 if origin is not None:
                     changed[origin.policy] = None
         if evaluated or not kept.standing:
             for name, row in policies.items():
                 if row.population != population:
                     continue
-                digest = league.standing_weights(row, tables)
+                digest = league.standing_weights(row)
                 # "" is no digest, so a policy that is not there yet differs.
                 if kept.standing.get(name, "") != digest or digest in evaluated:
                     changed[name] = None

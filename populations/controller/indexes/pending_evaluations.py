@@ -24,6 +24,7 @@ from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.league.scheduling import FloatArray, noise_of
 from populations.ratings.results import Rated
 from populations.records.rows import AssignmentRow, CheckpointRow
+from populations.records.tables import Table
 
 Estimate = Callable[[Rated], tuple[float, float]]
 """Rating and variance of an entrant after the last fit, in Elo and its square."""
@@ -58,17 +59,17 @@ class PendingMatches:
         *,
         seats: tuple[Seat, ...],
         ranked: Collection[str],
-        origins: Mapping[Digest, CheckpointRow],
+        checkpoints: Table[str, CheckpointRow],
     ) -> None:
         """Begin with none.
 
         Args:
             seats: Seats of the environment.
             ranked: Populations whose policies are compared.
-            origins: Checkpoints by their weights, kept up to date.
+            checkpoints: All recorded checkpoints.
         """
         self._seats = seats
-        self._origins = origins
+        self._checkpoints = checkpoints
         self._ranked = ranked
         self._evaluations: dict[AssignmentId, _Evaluation] = {}
         self._remaining: defaultdict[str, dict[str, float]] = defaultdict(dict)
@@ -91,7 +92,8 @@ class PendingMatches:
                 pairs=self._pairs(message),
                 num_matches=sum(pairing.num_matches for pairing in message.pairings),
             )
-            # In order of opening: each one is foreseen with what those before it will tell.
+            # Evaluations are in the order of opening: each one is foreseen with what those before
+            # it will tell.
             self._evaluations[row.assignment_id] = evaluation
             self._foresee(evaluation, estimate)
         elif row.status == "finished" and known is not None:
@@ -158,11 +160,12 @@ class PendingMatches:
 
     def _line(self, digest: Digest) -> tuple[Digest, ...]:
         """Return some weights and those that they were trained from, nearest first."""
-        line, made = [digest], self._origins.get(digest)
+        origins = self._checkpoints.first("weights")
+        line, made = [digest], origins.get(digest)
         while made is not None and made.parent is not None and len(line) <= MAX_ANCESTORS:
             line.append(made.parent)
-            made = self._origins.get(made.parent)
-        # What came from nowhere may still become known.
+            made = origins.get(made.parent)
+        # A line that ends at an unknown origin is not kept, as its origin may still become known.
         if made is not None:
             if len(self._lines) >= MAX_LINES:
                 self._lines.clear()

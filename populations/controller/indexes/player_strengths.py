@@ -283,14 +283,14 @@ def player_strength(
     """
     own_variance, rating = 0.0, 0.0
     if ratings.index(entrant) is None:
-        # Without rated weights in its line only the model's prior is known.
+        # Only the model's prior is known without rated weights in its line.
         deviation = _MODEL.root_deviation
         if position is not None and ratings.row is not None:
             deviation = ratings.row.child_deviation
         own_variance = deviation**2
     if position is not None and ratings.row is not None:
         rating = ratings.row.ratings[position]
-        # After a resume the factor is not known yet: the whole variance is the player's own.
+        # The factor is not known yet after a resume, so the whole variance is the player's own.
         if ratings.spread is None:
             own_variance += ratings.row.deviations[position] ** 2
     return PlayerStrength(
@@ -350,7 +350,7 @@ def _worth_a_look(
 ) -> list[GhostRow]:
     """Return the ghosts with the best lower bounds, and some drawn ones."""
     rows = list(ghosts.rows.values())
-    # So few are all looked at.
+    # All are looked at if there are so few.
     if len(rows) <= MAX_BEST_GHOSTS + (0 if rng is None else MAX_DRAWN_GHOSTS):
         return rows
     found = dict[PlayerId, None]()

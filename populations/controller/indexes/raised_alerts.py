@@ -81,7 +81,8 @@ class Alerts:
         if what and (streak >= KINDS[kind].raise_after or source in texts):
             self.raised.setdefault((kind, subject), {})[source] = what
             self.advice[kind, subject] = advice
-            # Told when the alert begins, and when a further source has been wrong as often.
+            # An alert is reported when it begins, and when a further source has been wrong as
+            # often.
             return True if not texts or streak == KINDS[kind].raise_after else None
         if source in texts and -streak >= KINDS[kind].clear_after:
             return self.forget(kind, subject, source)

@@ -41,8 +41,9 @@ class RatedPins:
             return
         self._seen = (*seen, self.contenders)
         pinned: dict[PolicyId, list[str]] = {}
+        origins = league.checkpoints
         for entrant in self._entrants(tables):
-            origin = league.checkpoints.get(Digest(entrant))
+            origin = origins.get(Digest(entrant))
             if origin is not None:
                 pinned.setdefault(origin.policy, []).append(origin.key)
         for policy in self._policies | pinned.keys():

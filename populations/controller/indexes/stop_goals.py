@@ -221,7 +221,7 @@ def _sums(tally: Tally, *, entrant: str, other: str) -> Sums:
 
 def window_of_score(score: float, *, z_squared: float) -> float:
     """Return the matches that a score is of: so many that its bound can be reached."""
-    # Of n wins in n the bound is n / (n + z^2), which is the score at n = z^2 s / (1 - s).
+    # The bound of n wins in n matches is n / (n + z^2), which is the score at n = z^2 s / (1 - s).
     return min(max(float(MIN_WINDOW), 4.0 * z_squared * score / (1.0 - score)), float(MAX_WINDOW))
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Set
 
-from arena.types import AssignmentId, PolicyId
-from arena.wire.messages import Train
+from arena.types import PolicyId
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.records.tables import Tables
 
@@ -28,8 +27,6 @@ class TrainingQueue:
         self._heaps: dict[tuple[str, bool], list[QueueKey]] = {}
         """Keys by population, and whether the policies have a checkpoint."""
         self._starting: set[PolicyId] = set()
-        self._leases: dict[PolicyId, AssignmentId] = {}
-        """Open assignment in which each policy trains: no other learner may be given it, too."""
         self._aside: set[PolicyId] = set()
         """Held up ones that have come up: they have no entry until they are free again."""
         self._is_made = False
@@ -40,8 +37,10 @@ class TrainingQueue:
             return
         if isinstance(row, PolicyRow):
             self._enqueue(row)
-        else:
-            self._lease(row, tables)
+        elif row.assignment_id not in tables.assignments:
+            # A policy that a newer assignment trains is skipped as long as that is open.
+            for policy in row.trained:
+                self._enqueue(tables.policies[policy])
 
     def next(
         self,
@@ -94,20 +93,20 @@ class TrainingQueue:
             self._is_made = True
             for policy in tables.policies.values():
                 self._enqueue(policy)
-            for row in tables.assignments.values():
-                self._lease(row, tables)
         # Their mates are free again, so they go back in line.
         for name in self._aside - held_up:
             self._aside.discard(name)
             self._enqueue(tables.policies[name])
 
-    def is_free(self, row: PolicyRow, *, held_up: Set[PolicyId], limit: int | None) -> bool:
+    def is_free(
+        self, row: PolicyRow, tables: Tables, *, held_up: Set[PolicyId], limit: int | None
+    ) -> bool:
         """Return whether a policy with a checkpoint may be trained; arguments as in `next`."""
         return (
             row.state == "active"
             and not row.pending
             and row.checkpoint is not None
-            and row.policy not in self._leases
+            and row.policy not in tables.assignments.by("trained")
             and row.policy not in held_up
             and (limit is None or row.agent_steps < limit)
         )
@@ -122,22 +121,11 @@ class TrainingQueue:
         heap = self._heaps.setdefault((row.population, row.checkpoint is not None), [])
         heapq.heappush(heap, (row.agent_steps, row.population, row.index, row.policy))
 
-    def _lease(self, row: AssignmentRow, tables: Tables) -> None:
-        if not isinstance(row.message, Train):
-            return
-        is_open = row.assignment_id in tables.assignments
-        for trainee in row.message.trainees:
-            if is_open:
-                self._leases[trainee.policy] = row.assignment_id
-            elif self._leases.get(trainee.policy) == row.assignment_id:
-                # An old assignment that ends must not free a policy that a newer one trains.
-                del self._leases[trainee.policy]
-                self._enqueue(tables.policies[trainee.policy])
-
     def _first(
         self, heap: list[QueueKey], tables: Tables, *, held_up: Set[PolicyId], has_checkpoint: bool
     ) -> QueueKey | None:
         """Return the first entry that is free and up to date; drop those above it."""
+        leased = tables.assignments.by("trained")
         while heap:
             turn = heap[0]
             row = tables.policies[turn[-1]]
@@ -147,7 +135,7 @@ class TrainingQueue:
                 and row.agent_steps == turn[0]
                 and (row.checkpoint is not None) == has_checkpoint
             )
-            is_leased = row.policy in self._leases
+            is_leased = row.policy in leased
             if is_current and not is_leased and row.policy not in held_up:
                 return turn
             if is_current and not is_leased:

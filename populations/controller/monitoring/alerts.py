@@ -37,22 +37,22 @@ UNRATED = (
 
 def watch(state: ControllerState, tx: Transaction) -> None:
     """Look at what an event has brought, and at who has nothing to do."""
-    # Listed first: recording adds rows to those that are looked at.
+    # Findings are listed first: recording adds rows to those that are looked at.
     for finding in list(_findings(state, tx)):
         record(state, tx, finding)
     for row in tx.rows:
-        if isinstance(row, PolicyRow) and row.state == "quarantined":
+        if isinstance(row, EventRow) and row.kind == "quarantined":
             # It is measured no more, so it would keep its alerts for ever.
             for kind, subject in list(state.alerts.raised):
-                _tell(tx, kind, subject, state.alerts.forget(kind, subject, row.policy))
+                _tell(tx, kind, subject, state.alerts.forget(kind, subject, row.subject))
 
 
 def record(state: ControllerState, tx: Transaction, finding: Finding) -> None:
-    """Take in a measurement: tell it if an alert begins or ends, and fail the run if it shall."""
+    """Update an alert; report its begin and end, and fail the run if it is in `alerts.fail`."""
     kind, subject, _, what, advice = finding
     was_raised = (kind, subject) in state.alerts.raised
     change = state.alerts.record(finding)
-    # An alert that holds is not told again for a further source.
+    # An alert that holds is not reported again for a further source.
     if not (change and was_raised):
         _tell(tx, kind, subject, change, finding)
     if change and kind in state.config.alerts.fail:
@@ -140,7 +140,7 @@ def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
         and row.policy != policy.policy
     ]
     is_asked = pbt.exploit != "none" and not state.config.populations[policy.population].schedule
-    # No rule is asked, a decision is under way, or there is nobody to copy.
+    # Return if no rule is called, a decision is under way, or there is nobody to copy.
     if not is_asked or policy.pending or not others or state.phase != "training":
         return
     waited = policy.agent_steps - mark_of(policy, pbt)
@@ -180,11 +180,11 @@ def _decided(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
             failed["exploit_fell_back", name] = f"{row.subject}: {row.data['reason']}"
         elif row.kind in ("exploited", "explored", "kept"):
             worked.add(("exploit_fell_back", name))
-            # Without moves no rule for exploring was asked.
+            # An event without moves tells nothing about the rule for exploring.
             if row.data.get("moves"):
                 worked.add(("explore_fell_back", name))
-    # Of one event the failure counts.
-    # Sorted, for a set's order differs between processes and a deterministic run must not.
+    # A failure counts where an event tells of both. Keys are sorted, for a set's order differs
+    # between processes and a deterministic run must not.
     for key in sorted(worked - set(failed)):
         yield Finding(*key, key[1], "")
     for key, reason in failed.items():
@@ -198,7 +198,7 @@ def _idle(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
         return
     state.alerts.idle_at_s = now_s
     idle = [learner for learner in state.learners.values() if not learner.held]
-    # While a run ends or waits for the disk, nothing is given out.
+    # Nothing is given out while a run ends or waits for the disk.
     may_work = state.phase == "training" and state.pause is None
     what = ""
     if idle and may_work:

@@ -43,7 +43,7 @@ def announce(state: ControllerState, tx: Transaction) -> None:
     tx.add_event(RATINGS_FITTED, "", tallies=state.fitted, champions=champions)
     for population, one in leading.items():
         champion, previous = str(one.pop("champion")), state.champions.get(population)
-        # Who has copied the weights since, or a ghost of them, is no other champion.
+        # A player that has copied the weights since, or a ghost of them, is no other champion.
         if champion != previous and one["weights"] != had[population]:
             state.champions[population] = champion
             tx.add_event(CHAMPION, champion, population=population, previous=previous, **one)
@@ -57,7 +57,8 @@ def _described(
     origin = state.league.checkpoints.get(Digest(weights))
     return {
         "champion": player,
-        # As a PLAYER of commands: the weights that are rated may be older than the latest ones.
+        # The name is a PLAYER of commands: the weights that are rated may be older than the latest
+        # ones.
         "player": player if origin is None else f"{origin.policy}@{origin.agent_steps}",
         "weights": str(weights),
         **interval_fields(interval),

@@ -11,14 +11,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 from arena.metrics.sink import RUN
-from arena.types import BOT_PREFIX, Digest, Entrant
+from arena.types import BOT_PREFIX, Digest, Entrant, population_of
 from arena.wire.messages import Train, Trainee
-from populations.controller.indexes.curve_counts import Curves
+from populations.choices import figures
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import WriteMetrics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.league.lineage import num_copies
 from populations.matchmaking.external_players import external_player_id
 from populations.records.rows import AssignmentRow, PolicyRow, RatingsRow
 
@@ -48,7 +49,7 @@ def follow(state: ControllerState, tx: Transaction) -> None:
             tx.commands.append(WriteMetrics(policy=policy, agent_steps=steps, metrics=metrics))
         curves.held.clear()
     is_resumed, curves.is_resumed = curves.is_resumed, False
-    # At the end, and where some may be missing, those of all populations, by the last fit.
+    # All populations are written, by the last fit, at the end and where some points may be missing.
     for population in state.tables.ratings if is_over or is_resumed else fitted:
         depth = 3 if is_over else 2 if population in fitted else 1
         _write_standings(state, tx, population, depth=depth)
@@ -69,7 +70,7 @@ def _write_training(
         # A policy without a step (its initial weights) has no point.
         if steps > trainee.agent_steps:
             metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
-            metrics |= _lineage_metrics(state.curves, trainee)
+            metrics |= _lineage_metrics(state, trainee)
             metrics |= _factor_metrics(state, trainee)
             if is_due(state, trainee.agent_steps, steps):
                 state.curves.held.pop(trainee.policy, None)
@@ -95,13 +96,16 @@ def is_due(state: ControllerState, before: int | None, now: int) -> bool:
     return not every or before is None or now // every > before // every
 
 
-def _lineage_metrics(curves: Curves, trainee: Trainee) -> dict[str, float]:
+def _lineage_metrics(state: ControllerState, trainee: Trainee) -> dict[str, float]:
     """Return what a policy was trained with, before the decisions that followed."""
+    tables = state.tables
+    space = state.config.populations[population_of(trainee.policy)].search_space
+    values = figures(trainee.hyperparameters, space)
     return {
-        **{f"hyperparameter/{name}": value for name, value in trainee.hyperparameters.items()},
+        **{f"hyperparameter/{name}": value for name, value in values.items()},
         "pbt/generation_count": float(trainee.generation),
-        "pbt/copies_count": float(curves.copies[trainee.policy]),
-        "league/ghosts_count": float(curves.ghosts[trainee.policy]),
+        "pbt/copies_count": float(num_copies(tables.generations, trainee.policy)),
+        "league/ghosts_count": float(len(tables.ghosts.by("kept").get(trainee.policy, ()))),
     }
 
 
@@ -127,7 +131,7 @@ def _write_standings(
     for row in state.tables.policies.values():
         if row.population != population or row.state != "active":
             continue
-        digest = state.league.standing_weights(row, state.tables)
+        digest = state.league.standing_weights(row)
         if digest is None:
             continue
         ratings = _rating_metrics(state, population, digest, prefix="rating/")
@@ -226,15 +230,14 @@ def _mean_hyperparameters(state: ControllerState) -> Mapping[str, float]:
     means: dict[str, float] = {}
     for population, section in state.config.populations.items():
         for name in section.search_space:
-            # Numbers that stand for text have no mean.
-            if section.changeable_settings.get(name):
-                continue
+            # Text has no mean.
             values = [
-                row.hyperparameters[name]
+                value
                 for row in state.tables.policies.values()
                 if row.population == population
                 and row.state == "active"
-                and name in row.hyperparameters
+                and (value := row.hyperparameters.get(name)) is not None
+                and not isinstance(value, str)
             ]
             if values:
                 means[f"hyperparameter/{population}_{name}_mean"] = sum(values) / len(values)

@@ -1,4 +1,4 @@
-"""The sinks of a run: what one of them raises is told, and ends nothing.
+"""The sinks of a run: errors of a sink are reported and do not stop the run.
 
 A sink may be a user's own and raise anything, at its making too. It is left alone then for a
 second, at the next failure for two, and so on, up to a minute; what was to be written meanwhile is
@@ -63,7 +63,8 @@ class Sinks:
         self._sinks = [_Guarded(name=name, make=make) for name, make in makers.items()]
         self._told: list[Finding] = []
         for one in self._sinks:
-            # Made at the start, so that a wrong setting is told before anything is trained.
+            # Sinks are made at the start, so that a wrong setting is reported before anything is
+            # trained.
             self._try(one, lambda sink: None)
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:

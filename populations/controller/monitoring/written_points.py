@@ -6,12 +6,10 @@ Points are written after the commit of what they describe, so a kill may fall in
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-from arena.metrics.jsonl import files_of, is_sealed
+from arena.metrics.jsonl import files_of, point_of
 from arena.metrics.sink import RUN
 from arena.wire.messages import Train
 from populations.controller.monitoring.curves import evaluated_steps
@@ -43,7 +41,7 @@ def read_written(path: Path) -> Written | None:
     for file in files:
         with open(file, "rb") as lines:
             for line in lines:
-                point = _point(line)
+                point = point_of(line)
                 if point is None:
                     continue
                 policy, steps = point["policy"], point["agent_steps"]
@@ -54,15 +52,6 @@ def read_written(path: Path) -> Written | None:
                 else:
                     rated[policy] = (steps, point)
     return trained, rated, run_steps
-
-
-def _point(line: bytes) -> dict[str, Any] | None:
-    """Return a line's figures; None if it is torn or damaged."""
-    try:
-        point: dict[str, Any] = json.loads(line)
-    except ValueError:
-        return None
-    return point if is_sealed(line) else None
 
 
 def go_on(state: ControllerState, written: Written, rows: Iterable[AssignmentRow]) -> None:
@@ -76,7 +65,7 @@ def go_on(state: ControllerState, written: Written, rows: Iterable[AssignmentRow
     curves, policies = state.curves, state.tables.policies
     trained, rated, curves.run_shown_at = written
     for row in policies.values():
-        digest = state.league.standing_weights(row, state.tables)
+        digest = state.league.standing_weights(row)
         if digest is None or row.policy not in rated:
             continue
         steps, figures = rated[row.policy]

@@ -58,7 +58,7 @@ def verify(
         for published in finished.checkpoints:
             key = published.checkpoint.key
             directory = resolve_key(run_dir, key)
-            # Before its bytes are read, which for a huge file would take minutes.
+            # The size is checked before bytes are read, which would take minutes for a huge file.
             _check_size(run_dir, directory, given=given.get(published.policy))
             manifest = verify_directory(directory)
             # An intact directory may still be another checkpoint than the learner says.

@@ -66,7 +66,8 @@ class Inbox:
 
     def drain(self) -> Iterator[Event]:
         """Take events out until there are none: the oldest heard and the oldest ready in turn."""
-        # In turn, so that neither learners nor answers wait until the others are all handled.
+        # Both queues have their turn, so that neither learners nor answers wait for all of the
+        # others.
         while not self.is_empty:
             if self._heard:
                 yield self._heard.pop(next(iter(self._heard)))
@@ -78,7 +79,7 @@ class Inbox:
         event = self._answers.popleft().result()
         self._num_awaited -= 1
         match event:
-            # From now on the lease itself tells a repetition.
+            # The lease itself tells a repetition from now on.
             case AssignmentFinished(learner=learner, finished=result):
                 self._reading.discard((learner, (result.assignment_id, result.attempt)))
             case AssignmentFailed(learner=learner, failed=fault):

@@ -43,7 +43,7 @@ def stragglers(learners: Mapping[LearnerId, Learner]) -> frozenset[LearnerId]:
     # A learner alone has nothing to be compared with.
     if len(rates) < 2:
         return frozenset()
-    # Of two, the faster one is what is usual.
+    # The usual rate of two learners is the faster one's.
     usual = median_high(rates.values())
     return frozenset(name for name, rate in rates.items() if rate < STRAGGLER_SHARE * usual)
 
@@ -108,7 +108,8 @@ class LiveFigures:
             "store_endpoint": store_endpoint,
             "phase": state.phase,
             "elapsed_s": round(state.elapsed_before_s + now_s - state.started_s, 2),
-            # Committed counts: a journal that has less later has lost work (`storage.loss`).
+            # These counts are the committed ones: a journal that has less later has lost work
+            # (`storage.loss`).
             **committed(state.tables),
             "alerts": alerts(state, now_s=now_s),
             "evaluation": share.document(state),

@@ -19,7 +19,6 @@ from arena.files import write_own
 from arena.metrics.sink import JSONL, METRICS_FILE, find_sinks
 from arena.resolve import NO_CODE
 from arena.types import PolicyId, WeightsRef
-from populations.choices import with_names
 from populations.config.resume import Change, without_secrets
 from populations.config.run_config import RunConfig
 from populations.config.run_file import (
@@ -117,7 +116,7 @@ def create_run(
     events = [
         *(("weights_imported", name, origin) for name, origin in (origins or {}).items()),
         *((IMPORTED, key, origin) for key, origin in (outsiders or {}).items()),
-        *(("policy_created", name, about) for name, about in _births(policies, run_file.config)),
+        *(("policy_created", name, about) for name, about in _births(policies)),
     ]
     rows += [
         EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=dict(data))
@@ -128,25 +127,22 @@ def create_run(
         journal.backup(run_dir / BACKUP)
     with storage_errors(run_dir):
         failpoint("create.journal")
-        # Before run.yaml, with which there is a run that goes on.
+        # The launch is recorded before run.yaml, with which there is a run that goes on.
         why_not = record_launch(run_file)
-        # Last: without run.yaml nothing goes on, and ``--force`` makes the run anew.
+        # Write run.yaml last: without it nothing goes on, and ``--force`` makes the run anew.
         finish(run_dir)
         failpoint("create.done")
     return why_not
 
 
-def _births(
-    policies: Sequence[PolicyRow], config: RunConfig
-) -> Iterator[tuple[PolicyId, dict[str, Json]]]:
+def _births(policies: Sequence[PolicyRow]) -> Iterator[tuple[PolicyId, dict[str, Json]]]:
     """Yield each new policy and what its event says of it."""
     for policy in policies:
-        space = config.populations[policy.population].search_space
         yield (
             policy.policy,
             {
                 "role": policy.role,
-                "hyperparameters": with_names(policy.hyperparameters, space),
+                "hyperparameters": dict(policy.hyperparameters),
                 "reference": policy.index == 0,
             },
         )
@@ -178,13 +174,13 @@ def clear_run(run_dir: Path) -> None:
         StorageError: If the disk refuses.
     """
     with storage_errors(run_dir):
-        # First: a run that is half thrown away is none.
+        # Remove run.yaml first, so that a run that is half removed is none.
         (run_dir / RUN_FILE).unlink(missing_ok=True)
         for path in run_dir.iterdir():
             if path.name == "controller.lock":
                 continue
             failpoint("create.clear")
-            # Of a link only the link is the run's.
+            # A link is removed and what it leads to is not, for only the link is the run's.
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -229,12 +225,14 @@ class OpenRun:
             WorkLost: If acknowledged work is lost; nothing was written.
             StorageError: If the journal cannot be read or written.
         """
-        # Absolute: rules of users run in this process, and may change the working directory.
+        # The path is absolute: rules of users run in this process, and may change the working
+        # directory.
         run_dir = run_dir.absolute()
         self.run_dir = run_dir
-        # First: what follows writes, and the sweep removes what shows a loss.
+        # Losses are looked for first: what follows writes, and the sweep removes what shows a loss.
         self.loss = accepted_loss(run_dir, accept=accept_loss)
-        # Only after the caller's checks, and before anything is read of a change that was cut off.
+        # A change that was cut off is settled after the caller's checks, and before any of it is
+        # read.
         settle(run_dir)
         self.run_file = changed or RunFile.load(run_dir / RUN_FILE)
         if changed is None:
@@ -277,7 +275,7 @@ class OpenRun:
                     launch_directory=self.setup.launch_directory,
                 )
                 self.sinks = Sinks(makers)
-            # Closed before the journal, in the reverse order of making.
+            # Sinks are closed before the journal, in the reverse order of making.
             stack.callback(self.sinks.close)
             if JSONL in makers:
                 with storage_errors(run_dir):
@@ -295,7 +293,7 @@ class OpenRun:
         rows = recover(self.run_dir, tables)
         if not rows:
             return tables
-        # Committed and loaded again, so that memory equals the journal.
+        # Rows are committed and loaded again, so that memory equals the journal.
         self.journal.commit(rows)
         return self.journal.load()
 

@@ -180,7 +180,7 @@ class Server:
             StorageError: If a commit fails, for some time where that may pass, or the run's
                 directory is gone; what was not committed was not acknowledged: nothing is lost.
         """
-        # While learners start; else the first evaluation would wait for it.
+        # Modules are imported while learners start, or the first evaluation would wait for it.
         self._worker.submit(import_slow_modules)
         try:
             self._handle([ControllerStarted()])
@@ -196,7 +196,7 @@ class Server:
             failpoint("controller.before_sweep")
             sweep(self._run_dir, self._state.tables)
             self._write_status()
-            # Last: all is saved, whatever hooks do, and they find all of it.
+            # Hooks are finished last: all is saved whatever they do, and they find all of it.
             self._finish_hooks()
         finally:
             for hooks in self._hooks:
@@ -206,15 +206,15 @@ class Server:
                 threads.shutdown(wait=False, cancel_futures=True)
 
     def _serve_once(self) -> None:
-        # Before what they said last is heard, and taken in after it: who took its leave and ended
-        # is not lost.
+        # Exits are asked for before messages are read and handled after them, so that a learner
+        # that said goodbye and ended does not count as lost.
         exited = self._launcher.exited()
         self._hear()
         # It looks at everybody, so where there is always something to do, not every time.
         now_s = self._clock()
         if self._inbox.is_empty or now_s - self._ticked_at_s >= TICK_S:
             self._ticked_at_s = now_s
-            # Those who say too much cannot make it patient without end.
+            # Cap the grace, so that a peer that floods the socket cannot extend it for ever.
             deaf_s = min(now_s - self._all_heard_s, self._state.patience.liveness_s)
             waiting = frozenset(self._launcher.waiting())
             self._handle([Ticked(deaf_s=deaf_s, waiting=waiting)])
@@ -241,7 +241,7 @@ class Server:
         if self._inbox.is_empty:
             timeout_s = BUSY_TICK_S if self._inbox.num_awaited else TICK_S
         else:
-            # With events in line the socket is only looked at.
+            # The socket is only looked at while events wait.
             timeout_s = 0.0
         begin_s = self._clock()
         while received := self._transport.receive(timeout_s):
@@ -251,7 +251,8 @@ class Server:
                 return
             timeout_s = 0.0
         self._all_heard_s = self._clock()
-        # Behind what they said last: who took its leave and ended is not lost.
+        # These stand behind the last messages, so that a learner that said goodbye and ended does
+        # not count as lost.
         for learner in self._unreached:
             self._inbox.record(LearnerUnreachable(learner=learner))
         self._unreached.clear()
@@ -274,7 +275,8 @@ class Server:
             yield event
 
     def _write_status(self) -> None:
-        # Once a second: a run without its directory ends, even with nothing to commit.
+        # The place is checked once a second: a run without its directory ends, even with nothing to
+        # commit.
         self._journal.require_place()
         self._status_at_s = self._clock()
         document = self._live.document(
@@ -303,7 +305,7 @@ class Server:
 
     def _finish_hooks(self) -> None:
         for hooks in self._hooks:
-            # In the log alone: the run is over, and its journal says how it ended.
+            # The log alone has it: the run is over, and its journal says how it ended.
             for told in hooks.finish(wait=self._wait, on_wait=self._on_wait):
                 if told.what:
                     logger.warning("%s: %s: %s", told.kind, told.subject, told.what)
@@ -336,11 +338,12 @@ class Server:
                 else:
                     self._handle([joined])  # it is not sure whether anybody is there
             case _ if known is None:
-                # With its Hello still in line it is no stranger.
+                # A learner whose Hello still waits is no stranger.
                 if not self._inbox.holds(learner, LearnerJoined):
                     self._inbox.record(StrangerSpoke(learner=learner))
             case Heartbeat():
-                # Not in line: silence is judged by it, and it takes no time.
+                # A heartbeat does not wait with the other events: silence is judged by it, and it
+                # takes no time.
                 self._handle([HeartbeatReceived(learner=learner, heartbeat=message)])
             case Finished() | Failed():
                 lease = message.assignment_id, message.attempt
@@ -390,8 +393,8 @@ class Server:
             tx = handle(self._state, event, now)
             rows += tx.rows
             commands += tx.commands
-        # Before the commit, and commands after it: each journaled assignment can be sent, and each
-        # sent one is journaled.
+        # Commands are checked before the commit and carried out after it: each journaled assignment
+        # can be sent, and each sent one is journaled.
         check_commands(commands)
         if rows:
             failpoint("controller.before_commit")
@@ -399,7 +402,7 @@ class Server:
             failpoint("controller.committed")
             self._on_commit(rows)
         self._live.record(self._state, now_s=self._clock())
-        # Before the messages: a learner may publish soon after it has its assignment.
+        # Grants go out before the messages: a learner may publish soon after it has its assignment.
         self._grant()
         for command in commands:
             self._carry_out(command)
@@ -429,7 +432,8 @@ class Server:
             case FitRatings():
                 self._inbox.expect(self._fitter.submit(_fit, command.known))
             case LinkGhosts():
-                # Before the messages that name them: commands are carried out in order.
+                # Ghosts are linked before the messages that name them: commands are carried out in
+                # order.
                 failpoint("controller.before_link")
                 self._inbox.expect(_done(link(self._run_dir, command.ghosts)))
                 failpoint("controller.linked")

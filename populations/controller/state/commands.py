@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from arena.types import LearnerId, PolicyId
+from arena.types import Hyperparameters, LearnerId, PolicyId
 from arena.wire.messages import FromController
 from populations.controller.rating_fit import Snapshot
 from populations.core import Explore, SearchSpace
@@ -65,7 +65,7 @@ class ExploreHyperparameters:
     policy: PolicyId
     # A rule keeps no state, so the worker thread may call it.
     rule: Explore
-    hyperparameters: Mapping[str, float]
+    hyperparameters: Hyperparameters
     search_space: SearchSpace
     # A copy of references to frozen rows; the controller goes on meanwhile.
     history: tuple[GenerationRow, ...]

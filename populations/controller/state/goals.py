@@ -53,7 +53,7 @@ def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None
 
     None if the policy is unrated.
     """
-    digest = state.league.standing_weights(policy, state.tables)
+    digest = state.league.standing_weights(policy)
     ratings = state.ratings(policy.population)
     interval = ratings.interval(digest)
     if interval is None or ratings.row is None:

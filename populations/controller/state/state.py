@@ -16,8 +16,7 @@ from arena.config import LearnerSetup
 from arena.types import AssignmentId, Digest, LearnerId, PolicyId, WeightsRef, is_bot
 from arena.wire.messages import Stop
 from populations.config.run_config import RunConfig
-from populations.controller.indexes.curve_counts import Curves
-from populations.controller.indexes.generation_history import GenerationHistory
+from populations.controller.indexes.curve_points import Curves
 from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.indexes.pbt_decisions import PbtDecisions
 from populations.controller.indexes.pbt_members import MemberIndex
@@ -72,7 +71,7 @@ Phase = Literal["training", "evaluating", "stopping", "over"]
 class ControllerState:
     """Everything the controller knows.
 
-    Durable: ``tables`` (equal to the journal after each commit) and ``league`` (their fold).
+    Durable: ``tables`` (equal to the journal after each commit) and ``league``, which asks them.
     Not durable: who is there, what they hold, and in which phase the end of the run is.
 
     Attributes:
@@ -95,12 +94,9 @@ class ControllerState:
         alerts: Warnings for people; those that hold follow from the events.
         champions: Leading player of each population at the last fit, as the events say.
         pbt_decisions: How many were due and made; follows from the events.
-        curves: Points written of each policy, and counts that they show; an index over the rows.
+        curves: Points written of each policy.
         goals: Measurements that goals of ``stop`` ask for.
-        generation_history: Generations of policies that are ranked together; an index over the
-            rows.
         rated_pins: Checkpoints that stay because of their rating.
-        quarantined: Policies in quarantine; an index over the rows.
         exploit: By population, decides who copies whom.
         explore: By population, decides what changes about hyperparameters.
         thinning: Decides which ghosts of a full pool go.
@@ -198,9 +194,6 @@ class ControllerState:
     strengths: StrengthIndex = field(default_factory=StrengthIndex)
     pending_matches: PendingMatches = field(init=False)
     scheduled: Mapping[str, ScheduledValues] = field(init=False)
-    quarantined: set[PolicyId] = field(init=False)
-    retired: set[PolicyId] = field(init=False)
-    generation_history: GenerationHistory = field(default_factory=GenerationHistory)
     alerts: Alerts = field(default_factory=Alerts)
     champions: dict[str, str] = field(default_factory=dict)
     pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
@@ -216,48 +209,40 @@ class ControllerState:
         self.pending_matches = PendingMatches(
             seats=self.setup.seats,
             ranked=self.ranked_populations,
-            origins=self.league.checkpoints,
+            checkpoints=self.tables.checkpoints,
         )
-        rows = self.tables.policies.values()
-        self.quarantined = {row.policy for row in rows if row.state == "quarantined"}
-        self.retired = {row.policy for row in rows if row.state == "retired"}
         # Evaluations that the epoch before has left open.
         for row in self.tables.assignments.values():
             self._apply_evaluation(row)
 
     def begin(self, now: Now) -> Transaction:
         """Return a new transaction, each of whose rows feeds the indexes when it is put."""
+        self.tables.begin()
         return Transaction(tables=self.tables, index=self.apply, now=now)
 
     def apply(self, row: Row) -> None:
         """Feed every index over the journal's rows with a row that was put into the tables.
 
-        Nothing else feeds them, so this is the list of what depends on which rows. Of tallies the
-        league's fold is not on it (`League.add_tally`): the rows that this changes are put.
+        Nothing else feeds them, so this is the list of what depends on which rows. Results are not
+        on it: the league puts those of tallies into the tables itself (`League.add_tally`).
         """
         match row:
             case rows.PolicyRow():
-                for out, what in ((self.quarantined, "quarantined"), (self.retired, "retired")):
-                    (out.add if row.state == what else out.discard)(row.policy)
                 self.opponent_pools.apply(row, self.tables)
                 self.training_queue.apply(row, self.tables)
                 self.members.apply(row)
                 self.strengths.apply(row, teams=self.teams)
                 self.retention.apply(row)
             case rows.CheckpointRow():
-                self.league.add_checkpoint(row)
+                # Walks for a standing that ended here may now go on to its parent.
+                self.league.forget_standing(row.weights_digest)
                 self.retention.apply(row)
             case rows.GhostRow():
-                self.league.put_ghost(row)
                 self.opponent_pools.apply(row, self.tables)
                 self.strengths.apply(row, teams=self.teams)
                 self.retention.apply(row)
-                self.curves.apply(row)
             case rows.GameRow():
                 self.retention.apply(row)
-            case rows.GenerationRow():
-                self.generation_history.apply(row, self.tables)
-                self.curves.apply(row)
             case rows.AssignmentRow():
                 self.training_queue.apply(row, self.tables)
                 self.goals.add_assignment(row)
@@ -272,11 +257,8 @@ class ControllerState:
                 self.pbt_decisions.apply(row)
             case rows.Deletion(row=(rows.GhostRow() | rows.GameRow()) as gone):
                 self.retention.release(gone)
-            case rows.Deletion(row=rows.CheckpointRow() as checkpoint):
-                self.league.remove_checkpoint(checkpoint)
+            case rows.Deletion(row=rows.CheckpointRow()):
                 self.pending_matches.forget_lines()
-            case rows.Deletion(row=rows.GenerationRow()):
-                self.generation_history.forget()
             case _:
                 pass  # the league makes pairs; ratings come with spreads that no row has
 
@@ -381,7 +363,7 @@ class ControllerState:
 
     def ratings_are_stale(self) -> bool:
         """Return whether evaluation matches came in since the last fit."""
-        return self.league.last_evaluation_sequence > self.fitted
+        return self.tables.last_evaluation_sequence > self.fitted
 
     def coming(self) -> Iterator[tuple[str, Slot]]:
         """Yield the places of learners that are yet to say Hello, with their slots.
@@ -491,7 +473,7 @@ def make_state(
         versions=versions or {},
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
-        curves=Curves.from_tables(tables),
+        curves=Curves({name: row.num_tallies for name, row in tables.ratings.items()}),
         goals=StopGoals(config.stop.player, repeats_games=setup.repeats_games),
         match_times=MatchTimes(
             # Records count a match once for each seat.
@@ -532,7 +514,7 @@ def external_players(
 
 
 def _league(config: RunConfig, setup: LearnerSetup, tables: Tables) -> League:
-    return League.fold(
+    return League(
         tables,
         seats=setup.seats,
         half_life_matches=config.payoffs.half_life_matches,

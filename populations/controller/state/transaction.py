@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from arena.types import AssignmentId
 from populations.controller.state.commands import Command
 from populations.controller.state.events import Now
-from populations.records.aggregates import PairRow, RecordRow, Row
+from populations.records.aggregates import Row
 from populations.records.rows import (
-    AssignmentRow,
     CheckpointRow,
     Deletion,
     EventRow,
@@ -20,10 +18,6 @@ from populations.records.rows import (
     GenerationRow,
     GhostRow,
     Json,
-    PolicyRow,
-    RatingsRow,
-    RunRow,
-    TallyRow,
 )
 from populations.records.tables import Tables, table_of
 
@@ -40,87 +34,51 @@ class Transaction:
         tables: Rows in memory.
         index: Feeds every index with a row that was put (`ControllerState.apply`).
         now: Time of the event.
-        rows: To commit, in order; of the run and of each assignment only the last row that was
-            put, since they are put most often, and an assignment is long.
         commands: To carry out after the commit, in order.
     """
 
     tables: Tables
     index: Callable[[Row], None]
     now: Now
-    rows: list[Row] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
-    _places: dict[AssignmentId | None, int] = field(default_factory=dict)
-    """Place in ``rows`` of each assignment's row, and of the run's."""
+    _rows: dict[tuple[str, Hashable, bool], Row] = field(default_factory=dict)
+    """Last row of each table and key, and the removal of the one before."""
 
-    def put(
-        self,
-        row: PolicyRow
-        | CheckpointRow
-        | GhostRow
-        | GenerationRow
-        | RecordRow
-        | PairRow
-        | RatingsRow
-        | GameRow
-        | RunRow,
-    ) -> None:
-        """Add or replace a row."""
-        if isinstance(row, RunRow):
-            self.tables.run = row
-            # None is the run's place: assignments have numbers.
-            self._put_last(None, row)
-            return
-        table = table_of(row)
-        getattr(self.tables, table.name)[table.key_of(row)] = row
-        self._append(row)
+    @property
+    def rows(self) -> list[Row]:
+        """Return the rows to commit: the last of each key, in the order of the first ones."""
+        return [*self._rows.values()]
 
-    def delete(
-        self, row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
-    ) -> None:
+    def put(self, row: Row) -> None:
+        """Add or replace a row; of assignments only open ones stay in memory."""
+        # Before the indexes are fed, which look into the tables.
+        self.tables.put(row)
+        self.follow((row,))
+
+    def delete(self, row: CheckpointRow | GhostRow | GenerationRow | GameRow) -> None:
         """Remove a row from its table."""
-        table = table_of(row)
-        del getattr(self.tables, table.name)[table.key_of(row)]
-        self._append(Deletion(row=row))
+        self.put(Deletion(row=row))
 
-    def put_assignment(self, row: AssignmentRow) -> None:
-        """Add or replace an assignment; only open ones stay in memory."""
-        # Before the indexes are fed: they look into the tables for open ones.
-        if row.status == "queued":
-            self.tables.assignments[row.assignment_id] = row
-        else:
-            self.tables.assignments.pop(row.assignment_id, None)
-        self._put_last(row.assignment_id, row)
-
-    def _put_last(self, key: AssignmentId | None, row: Row) -> None:
-        # ``rows`` only grows, so places stay.
-        place = self._places.setdefault(key, len(self.rows))
-        if place == len(self.rows):
-            self._append(row)
-        else:
-            # The journal needs the last row alone, the indexes each one.
-            self.rows[place] = row
+    def follow(self, rows: Iterable[Row]) -> None:
+        """Add changes that were made in the tables already."""
+        for row in rows:
+            is_gone = isinstance(row, Deletion)
+            of = row.row if isinstance(row, Deletion) else row
+            kind = table_of(of)
+            name, key = kind.name, kind.key_of(of)
+            if is_gone:
+                self._rows.pop((name, key, False), None)
+            # What this event has put is not in the journal yet.
+            if not is_gone or self.tables.had(of):
+                self._rows[name, key, is_gone] = row
             self.index(row)
-
-    def _append(self, row: Row) -> None:
-        self.rows.append(row)
-        self.index(row)
-
-    def add_tally(self, row: TallyRow) -> None:
-        """Append a tally. What `League.add_tally` says that it changes belongs beside it."""
-        # Of a tally memory keeps only what it is folded into.
-        self.tables.num_tallies = row.sequence
-        if row.kind == "evaluate":
-            self.tables.last_evaluation_sequence = row.sequence
-        self._append(row)
 
     def add_event(self, kind: str, subject: str = "", /, **data: Json) -> None:
         """Say why something was decided, with the numbers, which may have any names."""
-        # Without gaps: a transaction that fails to commit ends the process.
-        self.tables.num_events += 1
-        self._append(
+        self.put(
             EventRow(
-                sequence=self.tables.num_events,
+                # Without gaps: a transaction that fails to commit ends the process.
+                sequence=self.tables.num_events + 1,
                 time=self.now.utc,
                 kind=kind,
                 subject=subject,

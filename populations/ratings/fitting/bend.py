@@ -163,7 +163,7 @@ def ratings_of(
         own, against = one.first, one.drawn(strengths)
         distances, x = one.apart(strengths, own, against)
         ahead, slopes = bent(distances, bend)
-        # Of the anchors: h(0 - theta_j + a + g x_0j).
+        # Subtract the mean of the anchors: h(0 - theta_j + a + g x_0j).
         distances, x_zero = one.apart(strengths, None, against)
         zero, slopes_zero = bent(distances, bend)
         ratings[own] += len(one.second) * (ahead.mean(axis=1) - zero.mean())

@@ -135,7 +135,7 @@ def anchor_variance(
         return 0.0, 0.0
     error, information = fit.error[used], fit.information[used]
     explained = left[used] * fit.dispersion[used] * information
-    # Of a sum of a_i X_i, with X_i chi-squared: mean sum(a), variance 2 sum(a^2).
+    # A sum of a_i X_i, with X_i chi-squared, has the mean sum(a) and the variance 2 sum(a^2).
     freedom = float(explained.sum()) ** 2 / float((explained**2).sum())
     surprise = float((error**2).sum()) / float(explained.sum())
     # alpha^2 = sum (e^2 - explained) / sum (1 - h) I^2

@@ -268,7 +268,7 @@ class SparseSolver:
         with_means = self._conjugate_gradients(self._hessian, means, tolerance=1e-6)
         exact, sampled = means.T @ with_means, means.T @ spread
         found = sampled @ sampled.T
-        # Without matches the two means are one; there is nothing to correct in the second.
+        # The two means are one without matches, and there is nothing to correct in the second.
         if np.linalg.cond(exact) > 1e10 or np.linalg.cond(found) > 1e10:
             return spread
         # scale @ found @ scale.T = exact: sampled means get their exact covariance.

@@ -134,7 +134,7 @@ def champions(spans: Sequence[Row], lines: Sequence[Row], reader: Reader) -> Spe
         return None
     begin, end = min(known), max(known)
     unit, seconds = _unit(end - begin)
-    # Of simulated leagues all moments are the same.
+    # All moments of a simulated league are the same.
     last = max((end - begin) / seconds, 1.0 if begin == end else 0.0)
     colours = reader.coloured([line["player"] for line in best_first(lines)])
     rows = []
@@ -243,7 +243,7 @@ def schedule(
         policy = line["policy"]
         curve = curves.setdefault(policy, Curve(player=policy, label=reader.player(policy)))
         begin = {"x": line["agent_steps_begin"], "y": axis.drawn(value)}
-        # Both ends: the last generation has no successor that would end its line.
+        # Both ends are drawn, as the last generation has no successor that would end its line.
         curve.rows.extend([begin, {**begin, "x": line["agent_steps_end"]}])
         if line["cause"] in parts.COPIES:
             curve.marks.append({**begin, "mark": MARKS[0], "generation": line["generation"]})
@@ -253,7 +253,7 @@ def schedule(
 
 
 def _is_shown(value: object) -> bool:
-    """Whether a value has a place on an axis: there is one, and it is finite."""
+    """Return whether a value has a place on an axis: there is one, and it is finite."""
     return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
@@ -332,7 +332,7 @@ def _lines(
     if own := [row for row in rows if row["name"] in alone]:
         layers.append(layer(own, "point", named, **parts.DOTS))
     if reader.width is None:
-        # What can be pointed at; in a file it would be nothing.
+        # These points can be pointed at; in a file they would be nothing.
         band = {key: ".4~g" for key in ("low", "high") if any(key in row for row in rows)}
         told = tip(name="", x=",", y=".4~g", **band)
         dots = {**parts.DOTS, "opacity": 0, "size": 80}

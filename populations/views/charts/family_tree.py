@@ -35,13 +35,7 @@ MIN_SHARE = 0.05
 Place = Callable[[float], str]
 
 
-def family_tree(
-    populations: Sequence[Sequence[Row]],
-    document: Row,
-    reader: Reader,
-    *,
-    width: int | None = None,
-) -> str:
+def family_tree(populations: Sequence[Sequence[Row]], document: Row, reader: Reader) -> str:
     """Draw generations as bars in the lanes of their policies, and copies as arrows between lanes.
 
     A bar is blue where Elo was gained and orange where it was lost. Copies that the best policy of
@@ -50,8 +44,7 @@ def family_tree(
     Args:
         populations: Policies of each population with ``policy`` and ``rating``, the best first.
         document: Row of the view `lineage`, each generation with an end or going on.
-        reader: Page or file.
-        width: Pixels between names and ratings; None: all that a page has.
+        reader: Page, or file with its pixels between names and ratings.
 
     Returns:
         A whole SVG without scripts. That of a page has no width, and needs the margins `LEFT` and
@@ -63,6 +56,8 @@ def family_tree(
     every = with_ends(document["generations"], ends)
     bars = [line for line in every if line["policy"] in lanes]
     last = max((line["agent_steps_end"] for line in bars), default=0) or 1
+
+    width = reader.width
 
     def place(steps: float) -> str:
         share = steps / last
@@ -76,7 +71,7 @@ def family_tree(
         *_axis(place, last, height, reader),
         *_copies(document, lanes, [own[0]["policy"] for own in populations if own], place, reader),
         *(part for bar in _bars(bars, lanes, last, place, reader) for part in bar),
-        *(part for row in rows for part in _ends(row, lanes[row["policy"]], reader, left, width)),
+        *(part for row in rows for part in _ends(row, lanes[row["policy"]], reader, left)),
     ]
     size = 'width="100%"'
     if width is not None:
@@ -220,7 +215,7 @@ def _copies(
             f"{event['donor_agent_steps']:,} agent steps"
         )
         y1, y2 = _y(lanes[event["donor"]]), _y(lanes[event["subject"]])
-        # At the edges of the bars.
+        # Arrows begin and end at the edges of the bars.
         inset = 4 if y2 > y1 else -4
         arrow = tag(
             *("line", tag("title", escape(title))),
@@ -249,12 +244,12 @@ def _line_of(policy: str, generations: Sequence[Row]) -> set[tuple[str, int]]:
     return line
 
 
-def _ends(row: Row, lane: int, reader: Reader, left: int, width: int | None) -> list[str]:
+def _ends(row: Row, lane: int, reader: Reader, left: int) -> list[str]:
     """Return a policy's name before its lane, and its rating behind it."""
     y = _y(lane) + 4
     name = _text(reader.player(row["policy"]), x=-left, y=y)
     parts = [_linked(reader.href(row["policy"]), name)]
     if row.get("rating") is not None:
-        at = "100%" if width is None else width
+        at = reader.width or "100%"
         parts.append(_text(f"{row['rating']:z.0f}", x=at, y=y, dx=6))
     return parts

@@ -116,7 +116,7 @@ def payoff(documents: Documents, reader: Reader) -> list[Section]:
     cells = {
         results.sides_of(cell): cell
         for cell in documents["payoff"]["payoff"]
-        # Of a pair of seats each has a cell of its own, which a map has no place for.
+        # Each pair of seats has a cell of its own, which a map has no place for.
         if "seat" not in cell
     }
     met = {one for pair in cells for one in pair}
@@ -305,7 +305,7 @@ def lineage(documents: Documents, reader: Reader) -> list[Section]:
             about="A bar is a generation, with the Elo that it gained, by one fit: blue gained, "
             f"orange lost. An arrow is a copy of weights. {sum(map(len, lanes))} of "
             f"{len(rated):,} policies.",
-            chart=family_tree(lanes, document, reader, width=reader.width),
+            chart=family_tree(lanes, document, reader),
             csv="generations",
         )
     ]

@@ -107,7 +107,7 @@ def paint(name: str) -> Spec:
 def coloured(best_first: Sequence[str]) -> dict[str, str]:
     """Return the colours of the players that have one, by player."""
     if len(best_first) <= len(PALETTE):
-        # In order of names, so that a policy keeps its colour.
+        # Colours go by name, so that a policy keeps its own.
         return dict(zip(sorted(best_first), PALETTE, strict=False))
     return dict(zip(best_first[:NUM_BEST], PALETTE, strict=False))
 
@@ -143,7 +143,7 @@ class Reader:
 
     def text(self, text: str) -> str:
         """Return any text as a label: of one line, and short."""
-        # Twice: what controls or turns round text is written longer than it was.
+        # The text is cut twice: what controls or turns round text is written longer than it was.
         return one_line(one_line(text[: 4 * MAX_NAME]), max_chars=MAX_NAME)
 
     def player(self, player: str) -> str:
@@ -235,7 +235,7 @@ class Axis:
 
     def drawn(self, value: float) -> float:
         """Return a value as rows have it, or the value of what rows have."""
-        # Of Vega's scales none is a complement.
+        # Vega has no scale that is a complement.
         return float(f"{1.0 - value:.9g}") if self.scale == "complement" else value
 
     def encoding(self, field: str = "y") -> Spec:

@@ -159,7 +159,7 @@ def payoff(
         layer(cells, "rect", coloured),
     ]
     if size <= MAX_NUMBERED:
-        # Where white text is easier to read than black.
+        # White text is easier to read than black there.
         ends = {"test": "abs(datum.score - 0.45) > 0.435", "value": "white"}
         text = {"field": "score", "format": ".2f"}
         ink = {"condition": ends, "value": "black"}
@@ -207,7 +207,8 @@ class Openings:
         labels: dict[int, str] = {}
         for row in rows:
             if row["action"] is not None:
-                # Of all windows alike: what was played in an early time of many matches is no more.
+                # All windows count alike: what was played in an early time of many matches is no
+                # more.
                 totals[row["action"]] = totals.get(row["action"], 0.0) + row["share"]
                 labels[row["action"]] = row["label"]
         ranked = sorted(totals, key=lambda action: (-totals[action], action))
@@ -291,7 +292,7 @@ def scores(rows: Sequence[Row], openings: Openings, reader: Reader) -> Spec:
         else:
             middle = (own[0]["agent_steps_from"] + own[0]["agent_steps_to"]) // 2
             unsure.append({"middle": middle, "name": cell["name"]})
-    # As the shares are stacked: the first one is lowest.
+    # Names are in the order in which the shares are stacked: the first one is lowest.
     y = {"y": parts.names("name", list(openings.labels)[::-1], labelPadding=16)}
     told = tip(name="", score=".3f", low=".3f", high=".3f", count=",", x=",", x2=",")
     colour = parts.score_colour("score of the opening")

@@ -76,7 +76,7 @@ def opponents(
     for cell in cells:
         score, matches = cell["score"], cell["matches"]
         is_own = (cell["population"], cell["player"]) == (population, player)
-        # Against itself a player has half of the points.
+        # A player has half of the points against itself.
         is_itself = (cell["opponent_population"], cell["opponent"]) == (population, player)
         if not is_own or is_itself or not isinstance(score, float) or not isinstance(matches, int):
             continue
@@ -85,7 +85,7 @@ def opponents(
         row: Document = {key: cell[key] for key in keys}
         row |= {"score_low": low, "score_high": high, "mean_return": cell["mean_return"]}
         rows.append((score, -matches, row))
-    # Of equal scores the one that more matches tell of comes first.
+    # The score that more matches tell of comes first among equals.
     return [row for _, _, row in sorted(rows, key=lambda one: one[:2])]
 
 
@@ -130,7 +130,7 @@ def anchor_score(run: Inspection, population: str, player: Standing) -> Document
         seats=run.league.seats,
         names={**names, (population, weights): player.player},
     )
-    # Of several other populations each may have met it.
+    # Each of several other populations may have met it.
     own = [
         (cell["score"], cell["matches"])
         for cell in cells
@@ -295,7 +295,7 @@ def _reasons(run: Inspection, population: str, best: Standing) -> tuple[str, str
 
 def _silence(run: Inspection, population: str) -> str:
     """Return what in the results has nothing to learn from; empty: nothing has."""
-    records = [row for (name, _), row in run.league.records.items() if name == population]
+    records = [row for (name, _), row in run.league.tables.records.items() if name == population]
     matches = sum(row.matches for row in records)
     if not matches:
         return ""

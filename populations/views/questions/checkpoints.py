@@ -61,7 +61,7 @@ def _reasons_of_ratings(tables: Tables, league: League) -> Iterator[tuple[str, s
             if origin is not None:
                 yield origin.key, BEST
     for policy in tables.policies.values():
-        digest = league.standing_weights(policy, tables)
+        digest = league.standing_weights(policy)
         if digest is not None:
             yield league.checkpoints[digest].key, "standing"
 

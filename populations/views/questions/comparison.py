@@ -90,7 +90,7 @@ def _described(run: Inspection, names: Sequence[str]) -> Document:
 def _curve(runs: Sequence[Inspection], population: str) -> Iterator[Json]:
     rated = [_ratings(run, population) for run in runs]
     scored = [_scores(run, population) for run in runs]
-    # Until where all runs have come; one without ratings has come nowhere.
+    # Curves end where all runs have come; one without ratings has come nowhere.
     end = min(max((steps for line in lines for steps, _ in line), default=0) for lines in rated)
     if not end:
         return

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from arena.config import LearnerSetup
-from arena.environment_spec import EnvironmentSpec
-from arena.envs.spaces.leaves import leaf_spaces
 from arena.types import RANDOM_BOT
 from populations.config.resume import Change, compare, without_secrets
 from populations.config.run_file import learner_setup
@@ -48,10 +46,7 @@ def differences(one: Side, two: Side) -> Document:
         "versions": _different(one.run.run_file.versions, two.run.run_file.versions),
         "configuration": _different(*configurations),
         "evolution": _by_population(one.evolution(), two.evolution()),
-        "champions": _by_population(
-            {name: {"champion": one.champion(name)} for name in one.champions},
-            {name: {"champion": two.champion(name)} for name in two.champions},
-        ),
+        "champions": _by_population(one.best(), two.best()),
         "standings": _by_population(one.places(), two.places()),
         "opponents": met,
         "alerts": _alerts(one, two),
@@ -111,7 +106,8 @@ class Side:
             "created": file.created,
             **{key: self.status[key] for key in _COUNTS},
             "mean_agent_steps_per_s": _ratio(row.agent_steps, row.elapsed_s),
-            # Of one learner while it trains: independent of how many there are.
+            # The speed is that of one learner while it trains, so it does not depend on how many
+            # there are.
             "agent_steps_per_training_s": _ratio(row.agent_steps, row.training_s),
             "evaluation_share": evaluation["share_reached"],
             "checkpoints": self.status["checkpoints"],
@@ -129,12 +125,16 @@ class Side:
             for name, lines in self.standings.items()
         }
 
-    def champion(self, population: str) -> Document:
-        """Return the champion of a population, with its hyperparameters."""
-        best = self.champions[population]
+    def best(self) -> dict[str, Document]:
+        """Return the champions by population, with their hyperparameters."""
         return {
-            **picked(best, *_PLAYER),
-            "hyperparameters": self.run.named(best.hyperparameters, population),
+            name: {
+                "champion": {
+                    **picked(one, *_PLAYER),
+                    "hyperparameters": dict(one.hyperparameters),
+                }
+            }
+            for name, one in self.champions.items()
         }
 
     def places(self) -> dict[str, Document]:
@@ -312,7 +312,7 @@ def _obstacle(one: Side, two: Side, labels: tuple[str, str]) -> str | None:
         return "the runs divide their agents into different populations"
     actions = {side.setup.environment.continuous_actions for side in (one, two)}
     # Without a Box the key has no meaning.
-    if len(actions) > 1 and _has_box(one.setup.spec):
+    if len(actions) > 1 and one.setup.spec.has_numbers:
         return "the runs differ in environment.continuous_actions"
     if set(one.setup.agent_ids) != set(two.setup.agent_ids):
         return "the runs differ in network.agent_id"
@@ -320,11 +320,3 @@ def _obstacle(one: Side, two: Side, labels: tuple[str, str]) -> str | None:
         if not side.champions:
             return f"{label} has no champion yet"
     return None
-
-
-def _has_box(spec: EnvironmentSpec) -> bool:
-    return any(
-        leaf["kind"] == "Box"
-        for facts in spec.agent_specs.values()
-        for _, leaf in leaf_spaces(facts.action)
-    )

@@ -19,7 +19,6 @@ from msgspec.structs import asdict
 from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
 from arena.types import Entrant, trainee_entrant
-from populations.choices import with_names
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.core import SearchSpace
@@ -31,6 +30,7 @@ from populations.league.removed_rows import KINDS
 from populations.league.standings import Standing, champion, standings
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
+from populations.records.aggregates import PairRow
 from populations.records.rows import Document as Document
 from populations.records.rows import EventRow
 from populations.records.tables import Tables
@@ -199,10 +199,6 @@ class Inspection:
         """Return what may be explored in a population."""
         return self.run_file.config.populations[population].search_space
 
-    def named(self, hyperparameters: Mapping[str, float], population: str) -> Document:
-        """Return hyperparameters with the names of choices in the places of their numbers."""
-        return dict(with_names(hyperparameters, self.space(population)))
-
     def populations(self, population: str | None = None) -> list[str]:
         """Return the populations that play, or one of them."""
         names = dict.fromkeys(seat.population for seat in self.league.seats)
@@ -213,7 +209,7 @@ class Inspection:
         weights.
         """
         return [
-            {**asdict(row), "hyperparameters": self.named(row.hyperparameters, row.population)}
+            {**asdict(row), "hyperparameters": dict(row.hyperparameters)}
             for row in self.history().generations.values()
             if population in (None, row.population)
         ]
@@ -263,8 +259,12 @@ class Inspection:
                 f"a run has results of each pair of seats if there are {MAX_SEAT_PAIRS} at most; "
                 f"with {len(seats)} seats it has those of players in all seats together"
             )
-        pairs = self.reader.pairs(kind="evaluate")
-        return payoff_cells(pairs, seats=seats, names=self.names(), by_seats=by_seats)
+        return payoff_cells(self.met, seats=seats, names=self.names(), by_seats=by_seats)
+
+    @cached_property
+    def met(self) -> list[PairRow]:
+        """Results of the pairs that met in evaluation matches, in order of their first match."""
+        return self.reader.pairs(kind="evaluate")
 
     def is_kept(self, line: Standing) -> bool:
         """Return whether a player's weights are there, as far as the journal knows."""
@@ -285,8 +285,7 @@ class Inspection:
         """
         keeps = is_present or self.is_kept
         present = {name: [*filter(keeps, lines)] for name, lines in self.standings().items()}
-        pairs = self.reader.pairs(kind="evaluate")
-        return nash_mixtures(present, pairs, seats=self.league.seats)
+        return nash_mixtures(present, self.met, seats=self.league.seats)
 
     def standings(self, population: str | None = None) -> dict[str, list[Standing]]:
         """Return the standings of all populations, or of one."""
@@ -303,7 +302,8 @@ class Inspection:
         return {
             (name, line.weights or line.player): line.player
             for name, lines in self.standings().items()
-            # Reversed: of a policy and a ghost with its weights the first line gives the name.
+            # The order is reversed: of a policy and a ghost with its weights the first line gives
+            # the name.
             for line in reversed(lines)
         }
 
@@ -316,7 +316,7 @@ class Inspection:
 def folded(tables: Tables, run_file: RunFile, run_dir: Path) -> League:
     """Return the league that a run's rows fold to."""
     setup = learner_setup(run_file, root=run_dir)
-    return League.fold(
+    return League(
         tables,
         seats=setup.seats,
         half_life_matches=run_file.config.payoffs.half_life_matches,

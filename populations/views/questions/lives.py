@@ -221,7 +221,7 @@ def entries(
     generation, until = 0, subject.agent_steps
     ghosts: list[Event] = []
     for event in events:
-        # What its policy did after a ghost was left is none of the ghost's.
+        # A ghost has no part in what its policy did after it was left.
         is_later = until is not None and (_steps(event, subject) or 0) > until
         if is_later and event["subject"] != subject.player:
             continue
@@ -246,19 +246,23 @@ def is_about(event: Event, subject: Subject) -> bool:
     if name == policy or event.get("donor") == policy:
         return True
     if name.startswith(f"{policy}@"):
-        # Of other ghosts only that they were left, and that they led.
+        # Other ghosts count by two events only: that they were left, and that they led.
         return name == subject.player or event["kind"] in (GHOST, "champion")
     previous = str(event.get("previous", ""))
     if event["kind"] == "champion":
         return previous.partition("@")[0] == policy
-    gone = event.get("ghosts")
-    return event["kind"] == "ghosts_thinned" and isinstance(gone, list) and subject.player in gone
+    removed = event.get("ghosts")
+    return (
+        event["kind"] == "ghosts_thinned"
+        and isinstance(removed, list)
+        and subject.player in removed
+    )
 
 
 def _steps(event: Event, subject: Subject) -> int | None:
     """Return the policy's agent steps at an event, if it says them."""
     own = str(event["subject"]).partition("@")[0] == subject.policy
-    # As a donor it had others than the policy that the event is about.
+    # A donor had other agent steps than the policy that the event is about.
     steps = event.get("agent_steps" if own else "donor_agent_steps")
     return steps if isinstance(steps, int) and is_number(steps) else None
 

@@ -30,7 +30,7 @@ def metric_lines(run_dir: Path) -> Iterator[Document | None]:
                 if text is None or text.endswith(b"\n"):
                     yield None if text is None else _line_of(text)
         except FileNotFoundError:
-            # No such sink, or the file was set aside just now.
+            # There is no such sink, or the file was set aside just now.
             continue
         except OSError:
             # What is in the place of a file counts as a line of it.

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from arena.environment_spec import AgentSpec
-from arena.envs.spaces.actions import ActionLayout
 from arena.matches.openings import choices_of, entries, radices, seat_points
 from arena.matches.pair_scores import mean_score, wilson
+from arena.spaces import ActionLayout
 from arena.types import Digest, PolicyId
 from populations.league.league import League
 from populations.records.rows import TallyRow
@@ -85,7 +85,7 @@ def windows_of(tallies: Iterable[TallyRow], *, league: League, width: Mapping[st
             continue
         for index, seat in enumerate(row.tally.openings):
             origin = league.checkpoints.get(Digest(row.tally.entrants[index]))
-            # Without an action the seat has no openings that can be counted.
+            # A seat without actions has no openings that can be counted.
             if origin is None or not seat.actions:
                 continue
             number = origin.agent_steps // width[league.seats[index].population]

@@ -69,7 +69,7 @@ def payoff_cells(
             # -1 is no seat: all of them share the key.
             own, other = (row.first_seat, row.second_seat) if by_seats else (-1, -1)
             won = points(row)
-            # From the other side wins and losses change places, and two scores add up to 1.
+            # Wins and losses change places seen from the other side, and two scores add up to 1.
             sides: Mapping[_Key, Sequence[float]] = {
                 (*first, *second, own, other): (
                     *(row.wins, row.draws, row.losses, won, row.first_return_sum),
@@ -82,7 +82,7 @@ def payoff_cells(
             for key, sums in sides.items():
                 known = cells.get(key, (0.0,) * len(sums))
                 cells[key] = [one + more for one, more in zip(known, sums, strict=True)]
-    # Sorted, because the keys are in the order of first matches.
+    # Keys are sorted, because they are in the order of first matches.
     return [_json(key, cells[key], seats=seats, names=names) for key in sorted(cells)]
 
 
@@ -138,7 +138,7 @@ class Calibration:
         self.predicted += counts.matches * promised
         # Var(x) = p (1 - p) - E[x (1 - x)]; the last term is 0 for wins and losses, 1/4 for a draw.
         between = counts.points - counts.squares
-        # Below 0 with more draws than the predicted score allows.
+        # The variance would be below 0 with more draws than the predicted score allows.
         self.variance += max(counts.matches * promised * (1.0 - promised) - between, 0.0)
 
     def turned(self) -> Calibration:
@@ -181,12 +181,12 @@ def calibrations(
         if first not in known or second not in known or first == second:
             continue
         ahead = known[first]
-        # In cooperation teams play one after the other, so no seat is ahead.
+        # No seat is ahead in cooperation, where teams play one after the other.
         if not is_cooperation:
             ahead += seat_advantage(advantages, seats_of(row))
         promised = expected_score(ahead, known[second])
         counts = Counts.from_results(row)
-        # With seats swapped a pair is the same one, seen from its other player.
+        # A pair with seats swapped is the same one, seen from its other player.
         if (second, first) in found:
             one = found[second, first]
             one.add(counts.turned(), promised=1.0 - promised)
@@ -265,7 +265,7 @@ def _add(cell: _Cell, tally: Tally, *, side: range, index: int, seats: tuple[Sea
     cell.return_sum += tally.return_sum[index]
     own = side.start
     if not is_tally_by_seats(tally, seats):
-        # Of many sides those of one player have one sum.
+        # The sides of one player have one sum where there are many.
         compared = comparisons(seats, entrants=tally.entrants)
         both = (players for one in compared for players in (one.first, one.second))
         own = next((players[0] for players in both if own in players), own)

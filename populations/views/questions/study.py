@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
-from populations.choices import Categories, with_names
+from arena.types import Value
+from populations.choices import number_of
 from populations.config.run_config import RunConfig
 from populations.pbt.generations import MILLION
 from populations.ratings.model import Z95
@@ -56,7 +57,7 @@ def write_studies(run: Inspection, path: Path, *, population: str | None = None)
     Raises:
         ConfigError: If the file has a study of this run already, or cannot be written.
     """
-    # Here, so that other views do not wait for these imports.
+    # The imports are here, so that other views do not wait for them.
     from optuna import create_study
     from optuna.exceptions import DuplicatedStudyError
     from optuna.storages import RDBStorage
@@ -84,7 +85,7 @@ def write_studies(run: Inspection, path: Path, *, population: str | None = None)
                 study.add_trials(trials)
                 written[study.study_name] = len(trials)
         finally:
-            # Else connections to the file would stay open.
+            # Connections to the file would stay open otherwise.
             storage.remove_session()
             storage.engine.dispose()
     except DuplicatedStudyError as error:
@@ -122,8 +123,7 @@ def _trial(row: GenerationRow, known: Gain, *, config: RunConfig, is_running: bo
 
     space = config.populations[row.population].search_space
     distributions: dict[str, BaseDistribution] = {}
-    named = with_names(row.hyperparameters, space)
-    others = dict(named)
+    others = dict(row.hyperparameters)
     for name, dimension in parse_search_space(space, start=row.hyperparameters).items():
         distribution = _distribution(dimension, value=row.hyperparameters.get(name))
         if distribution is not None:
@@ -138,8 +138,7 @@ def _trial(row: GenerationRow, known: Gain, *, config: RunConfig, is_running: bo
     return create_trial(
         state=state,
         value=rate,
-        # Names in the places of the numbers that stand for them, as the distributions have them.
-        params={name: named[name] for name in distributions},
+        params={name: row.hyperparameters[name] for name in distributions},
         distributions=distributions,
         user_attrs={**_attributes(row, known), "other_hyperparameters": others},
     )
@@ -158,7 +157,7 @@ def _attributes(row: GenerationRow, known: Gain) -> Mapping[str, object]:
     }
 
 
-def _distribution(dimension: Range | Choices, *, value: float | None) -> BaseDistribution | None:
+def _distribution(dimension: Range | Choices, *, value: Value | None) -> BaseDistribution | None:
     """Return Optuna's distribution of a dimension, widened to hold a value; None if it cannot."""
     from optuna.distributions import (
         CategoricalDistribution,
@@ -168,14 +167,13 @@ def _distribution(dimension: Range | Choices, *, value: float | None) -> BaseDis
 
     if value is None:
         return None
-    if isinstance(dimension, Categories):
-        return CategoricalDistribution(dimension.names) if value in dimension.choices else None
     if isinstance(dimension, Choices):
         # Choices cannot be widened: a study has the same ones in all trials.
-        is_known = value in dimension.choices
-        return CategoricalDistribution(dimension.choices) if is_known else None
+        is_choice = dimension.place(value) is not None
+        return CategoricalDistribution(dimension.choices) if is_choice else None
     # Start values may be outside the search space, and Optuna refuses such a trial.
-    low, high = min(dimension.low, value), max(dimension.high, value)
+    number = number_of(value)
+    low, high = min(dimension.low, number), max(dimension.high, number)
     # A sampler draws 1 - x of a complement, but people know the hyperparameter by x, whose scale is
     # not logarithmic then.
     # Widened to 0 or below, a range has no logarithm.

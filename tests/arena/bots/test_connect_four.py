@@ -18,9 +18,9 @@ from pettingzoo.classic.connect_four.connect_four import raw_env
 from arena.bots.connect_four import Tactical
 from arena.core import ActorInput
 from arena.environment_spec import AgentSpec
-from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import describe
 from arena.matches.actors import make_bot
+from arena.spaces import ActionLayout
 
 ROWS, COLUMNS = 6, 7
 LINES = [

@@ -58,11 +58,17 @@ def test_pixels_arrive_as_they_were_rendered(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_actions_have_the_names_by_which_people_play_them(play_randomly: PlayRandomly) -> None:
     played, _ = play_randomly("classic/connect_four-v3", most=3)
-    named = ({"player_0": (0, 6)}, {"player_1": (3,)})
+    named = ({"player_0": {"0": "0", "6": "6"}}, {"player_1": {"3": "3", "[3.5]": "3.5"}})
     drawn = draw_game(replace(played, named=named))
-    assert drawn.names == ({"player_0": {0: "1", 6: "7"}}, {"player_1": {3: "4"}}, {}, {})
-    # Without names of its own a game has numbers, which are not told here.
-    assert draw_game(replace(game(2), named=({"a": (0,)},))).names == ({"a": {}}, {}, {})
+    assert drawn.names == (
+        {"player_0": {"0": "1", "6": "7"}},
+        {"player_1": {"3": "4", "[3.5]": "3.5"}},
+        {},
+        {},
+    )
+    # A game that has no names keeps those that it is given.
+    given = {"a": {"0": "1"}}
+    assert draw_game(replace(game(2), named=(given,))).names == (given, {}, {})
 
 
 def test_text_arrives_without_what_a_terminal_carries_out() -> None:

@@ -19,7 +19,7 @@ from arena.envs.make import make_batched_env
 from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.registry import make_environment
-from arena.envs.spaces.observations import first_action, num_actions
+from arena.envs.spaces.observations import discrete_actions
 from arena.envs.workers.envs import EnvWorkers
 
 ASSETS = str(Path(__file__).parents[2] / "assets")
@@ -159,7 +159,7 @@ def play_batched(
 def random_actions(made: Made, turn: Turn, generator: torch.Generator) -> dict[str, torch.Tensor]:
     actions = {}
     for name, group in turn.groups.items():
-        number = num_actions(made.spec.agent_specs[name].action)
+        number = len(discrete_actions(made.spec.agent_specs[name].action))
         draws = torch.rand((*group.agent_index.shape, number), generator=generator)
         if group.action_mask is not None:
             draws[~group.action_mask] = -1.0
@@ -237,7 +237,7 @@ class Replay:
                 action=recorded.action,
             )
         )
-        return recorded.action + first_action(specs.action)
+        return recorded.action + discrete_actions(specs.action).start
 
     def _end(self, agent: str, observation: Any, *, terminated: bool) -> None:
         if terminated:

@@ -13,9 +13,8 @@ from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import agent_spec, environment_facts, named_agents
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, EnvironmentFault
+from arena.spaces import ActionLayout, ObservationLayout
 from tests.arena.samples import ASSETS, make_env
 
 GENERATED = ["type{0..9}_{0..40}"]

@@ -9,8 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from arena.config import NetworkConfig
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import Phase
-from arena.envs.one_by_one.steppers import Phases, find_set_phase
+from arena.envs.one_by_one.envs import OneByOne, ToleratedFaults, find_set_phase
+from arena.envs.pettingzoo.buffers import Buffers
 from arena.envs.phase import players_of_agents
 from arena.types import Seat
 from arena.wire.messages import Failed
@@ -149,15 +151,23 @@ def test_an_episode_in_flight_is_told_nothing_and_one_not_begun_is_told_again() 
     def phase(agent_steps: int) -> Phase:
         return Phase(name="training", agent_steps=agent_steps, players={})
 
-    phases, game = Phases(1), Logged()
-    stepper = phases.watching(game, game, b=0)
-    phases.post([phase(1)])
-    stepper.start(0)
+    spec = EnvironmentSpec(id="logged", kwargs={}, api="aec", agents=(), agent_specs={})
+    game = Logged()
+    envs = OneByOne(
+        spec.id,
+        buffers=Buffers(spec, populations={}, num_envs=1, num_sides=0),
+        num_envs=1,
+        make=lambda b: (game, game),
+        faults=ToleratedFaults(None),
+        on_step=None,
+    )
+    envs.tell([phase(1)])
+    envs.reset([0])
     # Reset by one assignment, begun in the next one.
-    phases.post([phase(2)])
-    stepper.step({})
+    envs.tell([phase(2)])
+    envs.step({})
     # In flight: it hears of the third assignment with its next episode.
-    phases.post([phase(3)])
-    stepper.step({})
-    stepper.start(1)
+    envs.tell([phase(3)])
+    envs.step({})
+    envs.reset([1])
     assert seen == [1, "start", 2, "step", "step", 3, "start"]

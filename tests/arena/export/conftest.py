@@ -11,7 +11,6 @@ from arena.checkpoints.files import sha256_bytes
 from arena.checkpoints.tensors import serialize
 from arena.config import NetworkConfig
 from arena.environment_spec import AgentSpec, ContinuousActions, MaskPlace
-from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
 from arena.envs.spaces.observations import describe
 from arena.export.card import (
@@ -27,6 +26,7 @@ from arena.export.card import (
 )
 from arena.export.write import Written, write_export
 from arena.networks.actor_critic import make_actor_critic
+from arena.spaces import ActionLayout
 from arena.types import Digest, Seat
 
 NETWORK = NetworkConfig(hidden_sizes=(16, 16))

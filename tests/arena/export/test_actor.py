@@ -12,6 +12,8 @@ from arena.export.actor import ExportedActor, load_export_weights
 from arena.export.card import Card
 from arena.export.write import Written
 
+pytestmark = pytest.mark.xdist_group("exports")
+
 Policy = tuple[Card, dict[str, torch.Tensor]]
 
 

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import ast
+import importlib
+import inspect
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -20,8 +24,10 @@ from arena.envs.batched.scoring import score_against
 from arena.envs.outcome import make_outcome
 from arena.export.card import Card, read_card
 from arena.export.champion import Champion, main, play_game, results_of
-from arena.export.write import Written
+from arena.export.write import SPACES_MARK, Written
 from tests.layouts import frozen_policy
+
+pytestmark = pytest.mark.xdist_group("exports")
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
 
@@ -81,20 +87,24 @@ def test_it_stands_alone_and_plays_the_policys_likeliest_actions(
 
 
 def test_a_game_of_ones_own_is_found_where_the_command_is_typed(
-    board_export: Written[Card], tmp_path: Path
+    board_export: Written[Card],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    program = [sys.executable, str(board_export.directory / "champion.py")]
-    program += ["--env", "game_of_mine:env", "--games", "1"]
+    arguments = ["--env", "game_of_mine:env", "--games", "1"]
     (tmp_path / "empty").mkdir()
-    done = subprocess.run(
-        program, cwd=tmp_path / "empty", capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 2
-    assert "game_of_mine:env cannot be made: No module named 'game_of_mine'" in done.stderr
-    assert "Traceback" not in done.stderr
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path / "empty")
+        patch.setattr(sys, "path", [*sys.path])
+        with pytest.raises(SystemExit, match="2"):
+            main(["--directory", str(board_export.directory), *arguments])
+    said = capsys.readouterr().err
+    assert "game_of_mine:env cannot be made: No module named 'game_of_mine'" in said
     (tmp_path / "game_of_mine.py").write_text(
         "from pettingzoo.classic.connect_four_v3 import env\n", encoding="utf-8"
     )
+    program = [sys.executable, str(board_export.directory / "champion.py"), *arguments]
     done = subprocess.run(
         program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
     )
@@ -102,11 +112,21 @@ def test_a_game_of_ones_own_is_found_where_the_command_is_typed(
     assert [seat["matches"] for seat in seats] == [1, 1]
 
 
-def test_the_file_is_a_byte_for_byte_copy(board_export: Written[Card]) -> None:
-    import arena.export.champion as module
-
-    copied = (board_export.directory / "champion.py").read_bytes()
-    assert copied == Path(module.__file__).read_bytes()
+def test_the_file_is_the_module_with_that_of_spaces_between_two_marks(
+    board_export: Written[Card],
+) -> None:
+    written = (board_export.directory / "champion.py").read_text(encoding="utf-8")
+    module, spaces = (
+        inspect.getsource(importlib.import_module(name))
+        for name in ("arena.export.champion", "arena.spaces")
+    )
+    before, inside, after = written.split(SPACES_MARK)
+    assert [before, after] == module.split(SPACES_MARK)[::2]
+    assert spaces.endswith(inside)
+    # All of it but its docstring and the line that must be the first of a file.
+    left_out = ast.parse(spaces.removesuffix(inside)).body
+    assert [type(one) for one in left_out] == [ast.Expr, ast.ImportFrom]
+    assert re.findall(r"^ *(?:from|import) (?:arena|populations)\b.*", written, re.MULTILINE) == []
 
 
 def test_it_takes_pettingzoos_dictionary(board_export: Written[Card]) -> None:

@@ -19,6 +19,8 @@ from arena.export.write import write_export
 from tests.arena.export.conftest import make_policy
 from tests.layouts import frozen_policy
 
+pytestmark = pytest.mark.xdist_group("exports")
+
 BOX = gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(5,), dtype=np.float32)
 
 

@@ -22,7 +22,7 @@ from arena.export.graph import action_names, random_feeds
 from arena.export.write import write_export
 from tests.arena.export.conftest import make_policy
 
-pytestmark = pytest.mark.xdist_group("engines")
+pytestmark = pytest.mark.xdist_group("exports")
 
 Facts = dict[str, tuple[int, list[int | str]]]
 """Element type and shape by name."""

@@ -19,6 +19,8 @@ from arena.networks.actor_critic import ActorCritic
 from tests.arena.export.conftest import make_policy
 from tests.layouts import frozen_policy
 
+pytestmark = pytest.mark.xdist_group("exports")
+
 Policy = tuple[Card, dict[str, torch.Tensor]]
 BOX = gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(5,), dtype=np.float32)
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -23,10 +19,12 @@ from arena.core import ActorInput
 from arena.errors import ConfigError, DecodeError
 from arena.export.actor import ExportedActor, load_export_weights, tempered
 from arena.export.card import Card, CardLevel, read_card
-from arena.export.champion import Champion, NoLevel, at_temperature
+from arena.export.champion import Champion, NoLevel, at_temperature, main
 from arena.export.write import Written, write_export
 from tests.arena.export.conftest import BOARD, level, make_policy
 from tests.layouts import frozen_policy
+
+pytestmark = pytest.mark.xdist_group("exports")
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
 TEMPERATURE = 2.5
@@ -132,29 +130,24 @@ def test_a_level_plays_its_graph_at_its_temperature(with_levels: Written[Card]) 
     )
     assert weights["head.bias"][5] == pytest.approx(math.log(6.0))
     assert network == with_levels.card.network
-
-
-def test_the_actor_of_a_level_plays_as_it_does(with_levels: Written[Card]) -> None:
+    # So does the actor that matches of a league are played by.
     actor = ExportedActor(with_levels.directory, graph="levels/01/policy.onnx", temperature=2.0)
     inputs = ActorInput(
         observation=torch.zeros(4000, 84), action_mask=torch.ones(4000, 7, dtype=torch.bool)
     )
-    chosen = actor.act(inputs, agent="", generator=torch.Generator().manual_seed(1)).action
+    drawn = actor.act(inputs, agent="", generator=torch.Generator().manual_seed(1)).action
     expected = Champion(with_levels.directory, level=1).probabilities(BOARD)
-    assert np.bincount(chosen, minlength=7) / 4000 == pytest.approx(expected, abs=0.03)
+    assert np.bincount(drawn, minlength=7) / 4000 == pytest.approx(expected, abs=0.03)
 
 
-@pytest.mark.parametrize("number", [0, 4, -1])
-def test_a_level_that_is_not_there_is_refused_with_those_that_are(
-    with_levels: Written[Card], number: int
+def test_a_level_that_is_not_there_is_refused_with_those_that_are_or_how_to_get_some(
+    with_levels: Written[Card], board_export: Written[Card]
 ) -> None:
-    with pytest.raises(NoLevel, match=f"no level {number} in this export: it has 1 to 3"):
-        Champion(with_levels.directory, level=number)
-    with pytest.raises(ConfigError, match=f"has no level {number}; its export has 1 to 3"):
-        with_levels.card.level(number)
-
-
-def test_an_export_without_levels_says_how_to_get_some(board_export: Written[Card]) -> None:
+    for number in (0, 4, -1):
+        with pytest.raises(NoLevel, match=f"no level {number} in this export: it has 1 to 3"):
+            Champion(with_levels.directory, level=number)
+        with pytest.raises(ConfigError, match=f"has no level {number}; its export has 1 to 3"):
+            with_levels.card.level(number)
     with pytest.raises(NoLevel, match="arena export --levels N writes some"):
         Champion(board_export.directory, level=1)
     with pytest.raises(ConfigError, match="none: arena export --levels N"):
@@ -163,28 +156,27 @@ def test_an_export_without_levels_says_how_to_get_some(board_export: Written[Car
         Champion(board_export.directory, temperature=0.0)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"graph": "../policy.onnx"}, {"graph": "levels/1/policy.onnx"}, {"temperature": 0.0}],
-)
-def test_a_card_from_elsewhere_is_checked(
-    with_levels: Written[Card], tmp_path: Path, change: Mapping[str, object]
-) -> None:
+def test_a_card_from_elsewhere_is_checked(with_levels: Written[Card]) -> None:
     card = json.loads((with_levels.directory / "card.json").read_text())
     levels = card["levels"]
-    with pytest.raises(DecodeError, match=next(iter(change))):
-        from_json(json.dumps(levels[0] | change).encode(), CardLevel)
+    changes = (("graph", "../policy.onnx"), ("graph", "levels/1/policy.onnx"), ("temperature", 0.0))
+    for name, value in changes:
+        with pytest.raises(DecodeError, match=name):
+            from_json(json.dumps(levels[0] | {name: value}).encode(), CardLevel)
     with pytest.raises(DecodeError, match="numbered from 1"):
         from_json(json.dumps(card | {"levels": levels[1:]}).encode(), Card)
 
 
-def test_the_script_plays_at_a_level(with_levels: Written[Card]) -> None:
-    program = [sys.executable, str(with_levels.directory / "champion.py"), "--games", "2"]
-    for arguments, code, says in (
-        (("--level", "1"), 0, '"matches": 2'),
-        (("--level", "9"), 2, "no level 9"),
-        (("--uci",), 2, "PettingZoo's chess; this export plays classic/connect_four-v3"),
+def test_the_script_plays_at_a_level(
+    with_levels: Written[Card], capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = ["--directory", str(with_levels.directory), "--games", "2"]
+    main([*program, "--level", "1"])
+    assert '"matches": 2' in capsys.readouterr().out
+    for arguments, says in (
+        (("--level", "9"), "no level 9"),
+        (("--uci",), "PettingZoo's chess; this export plays classic/connect_four-v3"),
     ):
-        done = subprocess.run([*program, *arguments], capture_output=True, text=True, timeout=60)
-        assert done.returncode == code
-        assert says in done.stdout + done.stderr
+        with pytest.raises(SystemExit, match="2"):
+            main([*program, *arguments])
+        assert says in capsys.readouterr().err

@@ -20,6 +20,8 @@ from arena.export.card import Card, CardMember, MixtureCard, read_any_card, read
 from arena.export.champion import Champion
 from arena.export.write import Written, write_mixture
 
+pytestmark = pytest.mark.xdist_group("exports")
+
 Policy = tuple[Card, dict[str, torch.Tensor]]
 PROBABILITIES = (0.75, 0.25)
 

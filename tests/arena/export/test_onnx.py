@@ -10,14 +10,17 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces.observations import ObservationLayout, describe
+from arena.envs.spaces.observations import describe, flatten_into
 from arena.errors import ExportError
 from arena.export.card import Card
 from arena.export.graph import Flatten, random_feeds
 from arena.export.onnx import check_onnx, export_onnx, opset_version
 from arena.export.write import Written
 from arena.networks.actor_critic import ActorCritic, make_actor_critic
+from arena.spaces import ObservationLayout
 from tests.layouts import discrete, flat_observation, frozen_policy
+
+pytestmark = pytest.mark.xdist_group("exports")
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
 
@@ -132,6 +135,6 @@ def test_the_graph_flattens_as_the_learners_do(space: gymnasium.Space[Any]) -> N
     feeds = random_feeds(layout, 20, rng=np.random.default_rng(2))
     expected = np.full((20, layout.size), np.nan, dtype=np.float32)
     for row, observation in zip(expected, feeds["observation"], strict=True):
-        layout.flatten_into(row, observation.astype(layout.leaves[0].dtype))
+        flatten_into(layout, row, observation.astype(layout.leaves[0].dtype))
     inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
     np.testing.assert_array_equal(Flatten(layout)(inputs).numpy(), expected)

@@ -21,6 +21,8 @@ from arena.matches.seating import make_seats
 from tests.arena.export.conftest import make_policy
 from tests.layouts import frozen_policy
 
+pytestmark = pytest.mark.xdist_group("exports")
+
 BOX = gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(5,), dtype=np.float32)
 AGENTS = ("player_0", "player_1")
 LENGTH = 12

@@ -16,7 +16,7 @@ from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tu
 
 from arena.config import NetworkConfig
 from arena.core import Actor, ActorInput
-from arena.envs.spaces.observations import AGENT_ID, describe
+from arena.envs.spaces.observations import describe
 from arena.errors import ExportError
 from arena.export.actor import ExportedActor
 from arena.export.card import Card
@@ -24,10 +24,11 @@ from arena.export.card_text import card_for_people
 from arena.export.champion import Actions, Champion, play_game
 from arena.export.graph import action_names, input_names, random_feeds
 from arena.export.write import Written, write_export
+from arena.spaces import AGENT_ID
 from tests.arena.export.conftest import make_policy
 from tests.layouts import frozen_policy
 
-pytestmark = pytest.mark.xdist_group("exported spaces")
+pytestmark = pytest.mark.xdist_group("exports")
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
 

@@ -12,6 +12,8 @@ from arena.errors import CheckpointCorrupt, ConfigError
 from arena.export.card import Card, read_card
 from arena.export.write import Written, write_export
 
+pytestmark = pytest.mark.xdist_group("exports")
+
 Policy = tuple[Card, dict[str, torch.Tensor]]
 
 

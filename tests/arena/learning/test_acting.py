@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.acting import product_dtype
+from arena.spaces import ObservationLayout
 
 CPU = torch.device("cpu")
 WIDE = NetworkConfig(hidden_sizes=(32, 128))

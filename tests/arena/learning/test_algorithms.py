@@ -10,7 +10,6 @@ from arena.config import NetworkConfig, PopulationSetup
 from arena.core import Algorithm
 from arena.errors import ConfigError
 from arena.learning.algorithms import make_algorithm
-from arena.learning.hyperparameters import explored_settings
 from arena.learning.ppo import Ppo
 from tests.layouts import discrete, flat_observation
 
@@ -102,26 +101,20 @@ def test_refuses_a_value_out_of_range() -> None:
 
 
 def test_settings_among_a_policys_hyperparameters_are_its_own() -> None:
-    changeable: dict[str, tuple[str, ...]] = {"advantages": ("vtrace", "gae")}
     setup = PopulationSetup(
         agents=("a",),
         network=NetworkConfig(hidden_sizes=(4,)),
         algorithm_settings={"advantages": "gae"},
-        changeable_settings=changeable,
     )
-    for code, needs_transitions in ((0, True), (1, False)):
+    for advantages, needs_transitions in (("vtrace", True), ("gae", False)):
         algorithm = make_algorithm(
             setup,
             observation=flat_observation(2),
             action=discrete(2),
-            hyperparameters={"learning_rate": 1e-3, "advantages": code},
+            hyperparameters={"learning_rate": 1e-3, "advantages": advantages},
             device=torch.device("cpu"),
             precision="float32",
             seed=1,
             launch_directory=".",
         )
         assert algorithm.needs_transitions == needs_transitions
-    assert explored_settings({"x": 1, "flag": 0, "size": 3}, {"flag": (), "size": ()}) == {
-        "flag": 0,
-        "size": 3,
-    }

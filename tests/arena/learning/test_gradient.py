@@ -13,10 +13,10 @@ from torch.nn import functional
 
 from arena.config import NetworkConfig
 from arena.core import ActorInput
-from arena.envs.spaces.actions import ActionLayout
 from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
+from arena.spaces import ActionLayout
 from tests.arena.samples import make_ppo, make_rollout
 from tests.layouts import branching, discrete, squashed
 

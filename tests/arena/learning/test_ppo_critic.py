@@ -14,8 +14,6 @@ from torch.nn import functional
 
 from arena.config import NetworkConfig, PopulationSetup
 from arena.core import ActorInput, Algorithm
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import CheckpointCorrupt, ConfigError
 from arena.experience import Rollout, Sequences, Transitions
 from arena.learning.algorithms import make_algorithm
@@ -23,6 +21,7 @@ from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.sequences import cut_into_sequences
 from arena.networks.frozen import FrozenPolicy
+from arena.spaces import ActionLayout, ObservationLayout
 from tests.arena.samples import CPU, make_ppo, make_rollout
 from tests.layouts import discrete, flat_observation
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from arena.envs.spaces.actions import ActionLayout
 from arena.learning import ppo_loss as losses
 from arena.learning.advantages import clamped_log_ratio
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.networks.distributions import make_distribution
+from arena.spaces import ActionLayout
 from tests.layouts import discrete, squashed
 
 

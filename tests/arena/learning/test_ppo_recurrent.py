@@ -13,7 +13,6 @@ from torch.nn import functional
 
 from arena.config import NetworkConfig, PopulationSetup
 from arena.core import ActorInput
-from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
 from arena.experience import Rollout, Sequences, Transitions
 from arena.learning.acting import product_dtype
@@ -22,6 +21,7 @@ from arena.learning.hyperparameters import PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.ppo_loss import predict_all
 from arena.learning.sequences import cut_into_sequences
+from arena.spaces import ActionLayout
 from tests.arena.samples import make_ppo, make_rollout
 from tests.layouts import discrete, flat_observation
 

@@ -12,10 +12,10 @@ import torch
 
 from arena.core import ActorInput
 from arena.environment_spec import AgentSpec
-from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import describe
 from arena.errors import ConfigError
 from arena.matches.actors import BotActor, RandomActor, make_bot
+from arena.spaces import ActionLayout
 
 
 def discrete(n: int) -> ActionLayout:

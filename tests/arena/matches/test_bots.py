@@ -16,13 +16,13 @@ from pettingzoo.classic import connect_four_v3
 from arena.core import ActorInput
 from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
-from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
 from arena.matches.actors import BotActor, make_bot
 from arena.matches.match import Block, play_matches
 from arena.matches.recurrent_state import RecurrentState
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
+from arena.spaces import ActionLayout
 from arena.types import Entrant, Tally
 from tests.arena.samples import facts_of, make_env
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces.actions import ActionLayout
 from arena.networks.actor_critic import ActorCritic, make_actor_critic
+from arena.spaces import ActionLayout
 from tests.layouts import branching, discrete, flat_observation, squashed
 
 

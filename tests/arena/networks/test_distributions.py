@@ -9,9 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.envs.spaces.actions import ActionLayout
 from arena.networks import distributions
 from arena.networks.distributions import Distribution, make_distribution
+from arena.spaces import ActionLayout
 from tests.layouts import branching, discrete, squashed
 
 

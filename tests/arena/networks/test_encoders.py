@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.encoders import (
     MAX_CELLS,
@@ -18,6 +17,7 @@ from arena.networks.encoders import (
     make_residual_cnn,
     strided_layers,
 )
+from arena.spaces import ObservationLayout
 from tests.layouts import discrete, flat_observation
 
 

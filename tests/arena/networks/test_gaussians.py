@@ -7,8 +7,8 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from arena.envs.spaces.actions import ActionLayout
 from arena.networks.distributions import Distribution, log_tanh_slope, make_distribution
+from arena.spaces import ActionLayout
 
 LOW, HIGH = -1.0, 3.0
 

@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 
 from arena.config import NetworkConfig
-from arena.envs.spaces.leaves import Leaf
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.planes import convolved_parts, is_image, planes_of
+from arena.spaces import Leaf, ObservationLayout
 
 
 def layout(*shapes: tuple[int, ...], dtype: str = "float32", high: float = 1) -> ObservationLayout:

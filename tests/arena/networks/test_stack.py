@@ -11,11 +11,10 @@ from scipy import stats
 
 from arena.config import NetworkConfig
 from arena.core import ActorInput
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout, with_agent_id
 from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.stack import PolicyStack, stack_key
+from arena.spaces import ActionLayout, ObservationLayout, with_agent_id
 from tests.layouts import branching, discrete, flat_observation, squashed
 
 NUM_FEATURES, NUM_ACTIONS = 5, 4

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.frozen import FrozenPolicy
 from arena.processes.settings import SETTINGS
+from arena.spaces import ObservationLayout
 from tests.layouts import discrete
 
 IMAGE_AND_SPEED = ObservationLayout.from_json(

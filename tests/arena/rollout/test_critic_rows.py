@@ -15,11 +15,11 @@ from arena.core import ActorInput, AlgorithmOutput
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.random_play import uniform_actions
-from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.experience import Rollout
 from arena.matches.actors import RandomActor
 from arena.rollout.recorder import Learning, SeatedPlayer
+from arena.spaces import ActionLayout
 from arena.types import PolicyId
 from tests.arena.rollout.test_payloads import AGENTS, LENGTH, NUM_ENVS, POPULATIONS
 from tests.arena.samples import Inert, facts_of, make_blocks, make_collector, make_env

@@ -12,12 +12,11 @@ import torch
 
 from arena.core import ActorInput, AlgorithmOutput
 from arena.envs.random_play import uniform_actions
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.experience import Rollout
 from arena.matches.actors import RandomActor
 from arena.matches.seated import equal_blocks
 from arena.rollout.recorder import Learning, SeatedPlayer
+from arena.spaces import ActionLayout, ObservationLayout
 from arena.types import PolicyId
 from tests.arena.samples import Inert, facts_of, make_blocks, make_collector, make_env
 

@@ -15,8 +15,6 @@ from arena.checkpoints.tensors import serialize
 from arena.config import NetworkConfig, RandomOpenings
 from arena.core import ActorInput, AlgorithmOutput
 from arena.envs.random_play import uniform_actions
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
 from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
@@ -24,6 +22,7 @@ from arena.learning.sequences import pack
 from arena.networks.frozen import FrozenPolicy
 from arena.rollout.collector import Collector
 from arena.rollout.recorder import Learning, SeatedPlayer
+from arena.spaces import ActionLayout, ObservationLayout
 from arena.types import PolicyId
 from tests.arena.samples import (
     CPU,

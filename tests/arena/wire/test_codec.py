@@ -233,7 +233,10 @@ def trainee(**changes: object) -> Callable[[dict[str, Any]], object]:
         (trainee(policy="player/p003\n"), "policy: must be a policy"),
         (trainee(donor="Player/p003"), "donor: must be a policy"),
         (trainee(hyperparameters={"x": math.nan}), "hyperparameters: must be a finite number"),
-        (trainee(hyperparameters={"x": "1"}), "hyperparameters: must be int | float, got str"),
+        (
+            trainee(hyperparameters={"x": None}),
+            "hyperparameters: must be bool | int | float | str, got null",
+        ),
         (trainee(hyperparameters=[1]), "hyperparameters: must be a map"),
     ],
 )

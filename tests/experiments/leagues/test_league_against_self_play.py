@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import experiments.leagues.league_against_self_play as experiment
+from experiments.harness import columns
 from experiments.leagues.league_against_self_play import Plan, comparable, fill_in, table
 from populations.config.run_config import RunConfig
 
@@ -68,7 +69,7 @@ def test_what_has_its_line_is_not_done_again(tmp_path: Path, trained: list[RunCo
     # Measured in another way, it is another run.
     other = Plan(seconds=6.0, exploited=(), exploiter_steps=10, matches=2, overrides=())
     assert comparable(out, other) == []
-    rows = table(comparable(out, PLAN)).splitlines()
+    rows = columns(table(comparable(out, PLAN)))
     assert [row.split() for row in rows] == [
         ["game", "measure", "league", "(seeds)", "self_play", "(seeds)"],
         ["leduc", "agent_steps", *2 * ["1001.500", "+-", "0.707", "(2)"]],

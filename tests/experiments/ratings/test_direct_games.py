@@ -56,7 +56,6 @@ def test_players_of_two_sides_differ_by_their_ratings_and_the_worth_of_the_sides
             "predator": ratings("predator", 200.0, (3.0, 4.0)),
             "prey": ratings("prey", 50.0, (5.0, 0.0)),
         },
-        sums={},
         lines=lines,
         sides={"predator": 0, "prey": 1},
     )

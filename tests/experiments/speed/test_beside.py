@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments.faults.mutants.__main__ import read_results
+from experiments.harness import read_results
 from experiments.speed.beside import Checkout, Figures, compared, main, measure, table, turns
 
 PYTHON = """#!/bin/sh

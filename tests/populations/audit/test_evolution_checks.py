@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from arena.types import Entrant, PolicyId
 from populations.audit.evolution_checks import begins_anew, check_evolution
 from populations.records.rows import GenerationRow, Json, PolicyRow
-from populations.records.tables import Tables
+from populations.records.tables import ASSIGNMENTS, Table, Tables
 from tests.populations.controller.simulated import DUEL, by_rate, make_world
 
 P1, P2 = PolicyId("player/p001"), PolicyId("player/p002")
@@ -51,8 +51,8 @@ def gave_up(tables: Tables) -> None:
 def test_a_run_as_the_controller_leaves_it_is_sound(sound: Tables) -> None:
     assert list(check_evolution(sound)) == []
     tables = copy.copy(sound)
-    tables.policies = dict(sound.policies)
-    tables.assignments = {}
+    tables.policies = sound.policies.copy()
+    tables.assignments = Table(ASSIGNMENTS)
     policy(tables, P1, pending=pending(tables))
     assert list(check_evolution(tables)) == []
 
@@ -61,7 +61,7 @@ def test_a_run_as_the_controller_leaves_it_is_sound(sound: Tables) -> None:
     ("tamper", "fault"),
     [
         (lambda t: policy(t, P1, generation=99), "it is in generation 99, but those recorded"),
-        (lambda t: t.generations.pop(last(t, P1).entrant), "but those recorded are"),
+        (lambda t: t.generations.__delitem__(last(t, P1).entrant), "but those recorded are"),
         (lambda t: policy(t, P1, generation_at=-5), "otherwise than as lasting since -5"),
         (lambda t: policy(t, P1, hyperparameters={}), "with other hyperparameters than are in use"),
         (lambda t: policy(t, P1, pending=pending(t, kind="swap")), "is of the kind 'swap'"),
@@ -76,8 +76,8 @@ def test_what_is_broken_is_named(
 ) -> None:
     tables = copy.copy(sound)
     for name in ("policies", "generations", "checkpoints"):
-        setattr(tables, name, dict(getattr(sound, name)))
-    tables.assignments = {}
+        setattr(tables, name, getattr(sound, name).copy())
+    tables.assignments = Table(ASSIGNMENTS)
     tamper(tables)
     faults = list(check_evolution(tables))
     assert any(fault in found for found in faults), faults
@@ -86,7 +86,8 @@ def test_what_is_broken_is_named(
 def test_a_gap_between_two_generations_is_a_fault(sound: Tables) -> None:
     row = next(row for row in sound.generations.values() if row.agent_steps_end is not None)
     tables = copy.copy(sound)
-    tables.generations = {**sound.generations, row.entrant: replace(row, agent_steps_end=1)}
+    tables.generations = sound.generations.copy()
+    tables.generations[row.entrant] = replace(row, agent_steps_end=1)
     assert any(f"{row.entrant} ended at 1 agent steps" in f for f in check_evolution(tables))
 
 
@@ -99,7 +100,7 @@ def test_a_policy_in_training_cannot_wait_for_a_decision(sound: Tables) -> None:
     ]
     assert training
     tables = copy.copy(sound)
-    tables.policies = dict(sound.policies)
+    tables.policies = sound.policies.copy()
     policy(tables, training[0], pending={"kind": "explore"})
     assert any("it is in training" in fault for fault in check_evolution(tables))
 
@@ -115,5 +116,6 @@ def test_who_begins_anew_may_have_no_checkpoint(sound: Tables) -> None:
         ("immigrate", at - 1, False),
     ):
         changed = replace(row, cause=cause, agent_steps_begin=begin)
-        tables.generations = {**sound.generations, row.entrant: changed}
+        tables.generations = sound.generations.copy()
+        tables.generations[row.entrant] = changed
         assert begins_anew(sound.policies[P1], tables) is expected

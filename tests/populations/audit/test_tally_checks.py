@@ -77,12 +77,12 @@ def state_of(league: League) -> object:
     }
     return repr(
         (
-            list(league.records.items()),
+            list(league.tables.records.items()),
             sorted((key, tuple(value)) for key, value in league.results.items()),
             sorted(payoff.records.items()),
             [[payoff.win_rate(one, other) for other in ENTRANTS] for one in ENTRANTS],
             per_seat,
-            league.last_evaluation_sequence,
+            league.tables.last_evaluation_sequence,
         )
     )
 
@@ -93,7 +93,7 @@ def state_of(league: League) -> object:
 @pytest.mark.slow
 def test_what_is_kept_is_what_all_tallies_add_up_to(layout: str, data: st.DataObject) -> None:
     seats = make_seats(layout)
-    league = League(seats=seats, half_life_matches=HALF_LIFE)
+    league = League(tables_with(), seats=seats, half_life_matches=HALF_LIFE)
     num_tallies = 0
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "journal.db")
@@ -106,9 +106,10 @@ def test_what_is_kept_is_what_all_tallies_add_up_to(layout: str, data: st.DataOb
                         st.sampled_from(["train", "evaluate"])
                     )
                     row = make_tally_row(data.draw(tallies(len(seats))), num_tallies, kind=kind)
+                    league.tables.put(row)
                     rows += [row, *league.add_tally(row)]
                 journal.commit(rows)
-                again = League.fold(journal.load(), seats=seats, half_life_matches=HALF_LIFE)
+                again = League(journal.load(), seats=seats, half_life_matches=HALF_LIFE)
                 assert state_of(again) == state_of(league)
                 if data.draw(st.booleans()):
                     league = again
@@ -163,35 +164,29 @@ def test_remembered_standings_are_those_of_a_walk(
 ) -> None:
     """Each answer is asked for before and after every evaluation."""
     names = [chr(ord("a") + index) for index in range(len(parents))]
-    league = League(seats=make_seats("duel"), half_life_matches=HALF_LIFE)
-    tables = tables_with()
+    league = League(tables_with(), seats=make_seats("duel"), half_life_matches=HALF_LIFE)
     for index, parent in enumerate(parents):
-        row = checkpoint(names[index], parent=names[parent] if 0 <= parent < index else None)
-        tables.checkpoints[row.key] = row
-        league.add_checkpoint(row)
+        above = names[parent] if 0 <= parent < index else None
+        league.tables.put(checkpoint(names[index], parent=above))
     for first, second in [(0, 0), *order]:
         for name in names:
             policy = make_policy(checkpoint=name)
             digest = Digest(name * 64)
             line = [digest, *league.ancestors(digest)]
             found = [other for other in line if league.is_evaluated("player", other)]
-            assert league.standing_weights(policy, tables) == (found[0] if found else None)
+            assert league.standing_weights(policy) == (found[0] if found else None)
         if max(first, second) < len(names) and first != second:
             evaluated(league, names[first], names[second])
 
 
 def test_matches_count_for_the_generation_that_made_the_weights() -> None:
-    league = League(seats=make_seats("duel"), half_life_matches=HALF_LIFE)
-    tables = tables_with()
+    league = League(tables_with(), seats=make_seats("duel"), half_life_matches=HALF_LIFE)
     for name, generation in (("a", 0), ("b", 1), ("c", 1)):
-        row = checkpoint(name, parent=None, generation=generation)
-        tables.checkpoints[name] = row
-        league.add_checkpoint(row)
+        league.tables.put(checkpoint(name, parent=None, generation=generation))
     evaluated(league, "a", "b")
     evaluated(league, "c", "b")
-    tables.records = dict(league.records)
     policy = make_policy(generation=1)
-    again = League.fold(tables, seats=league.seats, half_life_matches=HALF_LIFE)
+    again = League(league.tables, seats=league.seats, half_life_matches=HALF_LIFE)
     for one in (league, again):
         assert one.matches_in_generation(policy) == 4 + 4 + 4
         assert one.matches_in_generation(replace(policy, generation=0)) == 4

@@ -6,6 +6,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.wire.messages import Train
+from populations.choices import number_of
 from populations.config.overrides import apply_overrides
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, load_config, validate_config
@@ -124,14 +125,16 @@ def test_pbt_explores_weights_within_bounds_and_copies_them_with_the_weights() -
     world = make_world(
         {**document(search_space=SPACE), "pbt": pbt, "learners": 1},
         joined=1,
-        learning=lambda trainee: 500 * trainee.hyperparameters["reward_weights.distance"],
+        learning=lambda trainee: (
+            500 * number_of(trainee.hyperparameters["reward_weights.distance"])
+        ),
     )
     world.run()
     tables = world.state.tables
     rows = sorted(tables.generations.values(), key=lambda row: (row.policy, row.generation))
     values = [row.hyperparameters["reward_weights.distance"] for row in rows]
     assert len(set(values)) > 6
-    assert all(LOW <= value <= HIGH for value in values)
+    assert all(LOW <= number_of(value) <= HIGH for value in values)
     # What is not in the search space stays.
     assert {row.hyperparameters["reward_weights.win"] for row in rows} == {1.0}
     exploited = world.events("exploited")

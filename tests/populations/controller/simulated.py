@@ -29,6 +29,7 @@ from arena.wire.messages import (
     Train,
     Trainee,
 )
+from populations.choices import number_of
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import learner_setup, new_run_file
@@ -54,18 +55,10 @@ from populations.controller.state.events import (
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
-from populations.records.aggregates import PairRow, RecordRow, Row
+from populations.records.aggregates import Row
 from populations.records.rows import (
     AssignmentRow,
-    CheckpointRow,
-    Deletion,
     EventRow,
-    GameRow,
-    GenerationRow,
-    GhostRow,
-    PolicyRow,
-    RatingsRow,
-    RunRow,
     TallyRow,
 )
 from populations.records.tables import Tables
@@ -407,48 +400,17 @@ class World(SimulatedWorld):
         return [row for row in self.committed if isinstance(row, EventRow) and row.kind in kinds]
 
 
-KEYS: dict[type[Row], tuple[str, str]] = {
-    PolicyRow: ("policies", "policy"),
-    CheckpointRow: ("checkpoints", "key"),
-    GhostRow: ("ghosts", "player"),
-    GenerationRow: ("generations", "entrant"),
-    GameRow: ("games", "game"),
-    RatingsRow: ("ratings", "population"),
-    RecordRow: ("records", "key"),
-    PairRow: ("pairs", "key"),
-}
-"""Table and key of the rows that replace each other."""
-
-
 def fold(rows: list[Row]) -> Tables:
     """What a journal that committed these rows would load."""
     tables = tables_with()
     for row in rows:
-        match row:
-            case RunRow():
-                tables.run = row
-            case AssignmentRow() if row.status == "queued":
-                tables.assignments[row.assignment_id] = row
-            case AssignmentRow():
-                tables.assignments.pop(row.assignment_id, None)
-            case TallyRow():
-                tables.num_tallies = row.sequence
-                if row.kind == "evaluate":
-                    tables.last_evaluation_sequence = row.sequence
-            case Deletion(row=gone):
-                table, key = KEYS[type(gone)]
-                del getattr(tables, table)[getattr(gone, key)]
-            case EventRow():
-                tables.num_events += 1
-            case _:
-                table, key = KEYS[type(row)]
-                getattr(tables, table)[getattr(row, key)] = row
+        tables.put(row)
     return tables
 
 
 def by_rate(trainee: Trainee) -> float:
     """Learning rates make a difference, so that policies exploit."""
-    return 5e4 * trainee.hyperparameters["learning_rate"]
+    return 5e4 * number_of(trainee.hyperparameters["learning_rate"])
 
 
 def made_once(make: Callable[P, World]) -> Callable[P, World]:

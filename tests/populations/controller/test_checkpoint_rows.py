@@ -33,13 +33,13 @@ def known(state: ControllerState) -> object:
     policies = list(tables.policies.values())
     return (
         (fit.parents, fit.times, fit.entrants, fit.newest),
-        [league.standing_weights(policy, tables) for policy in policies],
-        [league.first_weights(policy, tables) for policy in policies],
+        [league.standing_weights(policy) for policy in policies],
+        [league.first_weights(policy) for policy in policies],
         [
             _rated(state, state.ratings(policy.population), weights)
             for policy in policies
             for weights in (
-                league.first_weights(policy, tables),
+                league.first_weights(policy),
                 Digest(tables.checkpoints[policy.checkpoint].weights_digest)
                 if policy.checkpoint
                 else None,
@@ -79,7 +79,7 @@ def watched(world: World, patch: pytest.MonkeyPatch) -> Watched:
         for digest, line in list(pending._lines.items()):
             assert pending._line(Digest(digest)) == line
         rows = state.tables.checkpoints
-        assert all(row.key in rows for row in state.league._first.values())
+        assert all(row.key in rows for row in rows.first("generation").values())
         met = {Digest(entrant) for entrant in state.league.payoff.entrants()}
         assert met & lately <= state.league.checkpoints.keys()
         found.removals.append((num_before, len(state.tables.checkpoints)))
@@ -125,7 +125,7 @@ def test_rows_grow_no_more(removed: Watched) -> None:
     assert len(made) > 2 * sizes[-1]
     # A pool is full long before the end.
     assert sizes[-1] <= 1.3 * sizes[len(sizes) // 2]
-    digests = {Digest(entrant) for _, entrant in league.records}
+    digests = {Digest(entrant) for _, entrant in league.tables.records}
     digests |= {Digest(entrant) for entrant in league.payoff.entrants()}
     sources = {ghost.checkpoint for ghost in tables.ghosts.values()}
     spare = [

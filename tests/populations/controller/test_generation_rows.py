@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -11,14 +11,15 @@ from arena.types import Entrant, trainee_entrant
 from populations.audit.evolution_checks import check_evolution
 from populations.audit.tally_checks import differences, refold
 from populations.audit.verify import Sums
+from populations.choices import number_of
 from populations.controller import generation_rows, result_merging
 from populations.controller.opponents import OpponentStatistics
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
-from populations.league.lineage import History, first_of_line, line_of, schedule_of
+from populations.league.lineage import History, first_of_line, line_of, num_copies, schedule_of
 from populations.league.merging import Merge, merges
 from populations.records.rows import EventRow, GenerationRow, PolicyRow, TallyRow
-from populations.records.tables import Tables
+from populations.records.tables import GENERATIONS, Table
 from tests.populations.controller.simulated import DUEL, TAG, World, fold, make_world, tag_spec
 from tests.populations.controller.test_result_merging import ENTRANTS, merge_from, run
 
@@ -68,8 +69,11 @@ def known(state: ControllerState) -> object:
             for policy in policies
         ],
         [state.league.matches_in_generation(policy) for policy in policies],
-        [state.curves.copies[policy.policy] for policy in policies],
-        [state.generation_history.comparable(policy, state.tables)[-KEPT:] for policy in policies],
+        [num_copies(state.tables.generations, policy.policy) for policy in policies],
+        [
+            list(state.tables.generations.by("population")[policy.population].values())[-KEPT:]
+            for policy in policies
+        ],
     )
 
 
@@ -92,7 +96,7 @@ def watched(request: pytest.FixtureRequest) -> Watched:
         WORLDS[request.param],
         tag_spec() if request.param == "tag" else None,
         joined=2,
-        learning=lambda trainee: 2e4 * trainee.hyperparameters["learning_rate"],
+        learning=lambda trainee: 2e4 * number_of(trainee.hyperparameters["learning_rate"]),
     )
     found = Watched(world)
     remove, apply = generation_rows.remove, result_merging._apply
@@ -183,10 +187,7 @@ def test_views_and_replays_have_all_of_them(watched: Watched) -> None:
     history = History.of(tables, all_events(world))
     assert set(history.generations) == set(made)
     for policy in tables.policies:
-        whole = Tables(
-            **{name: getattr(tables, name) for name in Tables.__dataclass_fields__}
-            | {"generations": made}
-        )
+        whole = replace(tables, generations=Table(GENERATIONS, made.values()))
         assert schedule_of(tables, policy, history=history) == schedule_of(whole, policy)
 
 

@@ -32,6 +32,7 @@ from populations.core import Score
 from populations.pbt.statistics import on_common_opponents
 from populations.ratings.result_table import ResultTable
 from populations.records.rows import AssignmentRow
+from populations.records.tables import Table
 from populations.simulation.world import World, start
 from tests.populations.controller.simulated import DUEL, TAG, make_world, tag_spec
 
@@ -75,8 +76,8 @@ class CountedView:
             yield entry
 
 
-class CountedDict(dict[Any, Any]):
-    """A table whose entries are counted as they are passed."""
+class CountedTable(Table[Any, Any]):
+    """A table whose rows are counted as they are passed."""
 
     counter: Counter
 
@@ -103,16 +104,23 @@ class CountedDict(dict[Any, Any]):
 
 def watched(world: World, counter: Counter) -> None:
     """Count what is passed of a world's tables from now on."""
-    tables, league = world.state.tables, world.state.league
+    tables = world.state.tables
 
-    def counted(rows: dict[Any, Any]) -> CountedDict:
-        table = CountedDict(rows)
-        table.counter = counter
-        return table
+    def counted(rows: Table[Any, Any]) -> CountedTable:
+        watched = CountedTable(rows.kind)
+        watched.counter = counter
+        watched.update(rows)
+        return watched
 
     for name in COUNTED:
-        setattr(tables, name, counted(getattr(tables, name)))
-    league.records, league.checkpoints = counted(league.records), counted(league.checkpoints)
+        table = counted(getattr(tables, name))
+        setattr(tables, name, table)
+        # Keys are kept from the first question on, which passes all rows.
+        for key in table.kind.by:
+            table.by(key)
+        for key in table.kind.first:
+            table.first(key)
+    counter.count = 0
 
 
 FEW = 5
@@ -260,7 +268,7 @@ def test_common_scores_are_those_of_all_results() -> None:
 
     num_compared = 0
     for one, other in pairwise(state.tables.policies.values()):
-        digests = [state.league.standing_weights(row, state.tables) for row in (one, other)]
+        digests = [state.league.standing_weights(row) for row in (one, other)]
         first, second = (("player", Entrant(digest or "")) for digest in digests)
         # One that has just copied the other's weights is no other player.
         expected = (

@@ -78,7 +78,7 @@ def test_scores_are_kept_until_the_next_evaluation() -> None:
     # Of other candidates they are others.
     some = first.ghosts.take(np.array([1, 0]))
     assert first.scores(some) == pytest.approx(scores[:2, :2][::-1, ::-1])
-    world.state.league.last_evaluation_sequence += 1
+    world.state.league.tables.last_evaluation_sequence += 1
     renewed = make_request(world.state, policy, "player")
     assert renewed.scores(renewed.ghosts) is not scores
     assert len(pool.scores) == 1
@@ -165,15 +165,15 @@ def test_of_many_sides_scores_are_those_of_the_results() -> None:
     for sequence, (first, second, wins, points) in enumerate(
         ((one, other, 6, 6.0), (other, one, 1, 13.0)), start=1
     ):
-        state.league.add_tally(
-            crowd_tally(
-                Entrant(first),
-                Entrant(second),
-                wins=wins * 36,
-                losses=(8 - wins) * 36,
-                sequence=sequence,
-            )
+        row = crowd_tally(
+            Entrant(first),
+            Entrant(second),
+            wins=wins * 36,
+            losses=(8 - wins) * 36,
+            sequence=state.tables.num_tallies + sequence,
         )
+        state.tables.put(row)
+        state.league.add_tally(row)
         request = make_request(state, any_policy(state.tables), "player")
         score = (points + 0.5 * PRIOR_MATCHES) / (8.0 * sequence + PRIOR_MATCHES)
         assert request.scores(request.ghosts)[0, 1] == pytest.approx(score)
@@ -185,9 +185,8 @@ def put_tally(world: World, tally: Tally) -> None:
     tx = transaction(world)
     sequence = world.state.tables.num_tallies + 1
     row = TallyRow(sequence=sequence, assignment_id=AssignmentId(1), kind="train", tally=tally)
-    tx.add_tally(row)
-    for folded in world.state.league.add_tally(row):
-        tx.put(folded)
+    tx.put(row)
+    tx.follow(world.state.league.add_tally(row))
 
 
 def test_a_new_ghost_is_found_among_those_it_has_met() -> None:
@@ -257,7 +256,7 @@ def test_what_no_fit_knows_yet_is_rated_as_what_it_came_from() -> None:
     state = world.state
     policy = any_policy(state.tables)
     row = state.tables.ratings["player"]
-    standing = state.league.standing_weights(policy, state.tables)
+    standing = state.league.standing_weights(policy)
     assert standing is not None
     rated = Entrant(standing)
     assert rated in row.entrants
@@ -315,8 +314,9 @@ def test_against_the_latest_recent_checkpoints_of_the_same_generation_count() ->
         ("old", 8_999, 5, 7, 0),
         ("of another generation", 9_500, 4, 11, 0),
     ):
-        state.league.checkpoints[Digest(name)] = replace(
+        state.tables.checkpoints[name] = replace(
             some,
+            key=name,
             weights_digest=Digest(name),
             policy=rival.policy,
             agent_steps=agent_steps,
@@ -378,7 +378,7 @@ def test_ratings_and_scores_are_those_of_the_last_fit_and_the_evaluations() -> N
         else:
             assert found == ratings.row.ratings[index]
     assert np.isfinite(request.ratings(request.ghosts)).any()
-    standing = state.league.standing_weights(policy, state.tables)
+    standing = state.league.standing_weights(policy)
     index = ratings.index(standing)
     assert index is not None
     assert ratings.row is not None

@@ -20,7 +20,7 @@ from tests.populations.rows import make_failed
 
 def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
     """Lower end of the interval of a policy's rating, as standings show it."""
-    digest = state.league.standing_weights(policy, state.tables)
+    digest = state.league.standing_weights(policy)
     interval = state.ratings(policy.population).interval(digest)
     return interval[1] if interval is not None else None
 
@@ -80,7 +80,7 @@ def test_a_bound_at_any_time_by_hand() -> None:
     while digest is None or not state.ratings(policy.population).rating(digest):
         world.step()
         policy = next(iter(state.tables.policies.values()))
-        digest = state.league.standing_weights(policy, state.tables)
+        digest = state.league.standing_weights(policy)
     row = state.tables.ratings[policy.population]
     place = row.entrants.index(Entrant(digest))
     known = replace(

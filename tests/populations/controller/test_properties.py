@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
 from hypothesis import HealthCheck, settings
@@ -12,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from arena.types import LearnerId
 from arena.wire.messages import Train
 from populations.audit.evolution_checks import check_evolution
+from populations.choices import is_known
 from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,
@@ -181,7 +181,7 @@ class Controller(RuleBasedStateMachine):
         assert max(trained.values(), default=1) == 1
         assert len(tables.policies) == 4
         for policy in tables.policies.values():
-            assert all(math.isfinite(value) for value in policy.hyperparameters.values())
+            assert all(is_known(value) for value in policy.hyperparameters.values())
             if policy.checkpoint is not None and policy.state == "active":
                 assert tables.checkpoints[policy.checkpoint].state == "present"
 
@@ -209,10 +209,11 @@ class Controller(RuleBasedStateMachine):
             return
         state = self.world.state
         rows = state.tables.policies
-        assert state.retired == {name for name, row in rows.items() if row.state == "retired"}
+        retired = {name for name, row in rows.items() if row.state == "retired"}
+        assert rows.by("inactive").get("retired", {}).keys() == retired
         for row in state.tables.assignments.values():
             if isinstance(row.message, Train):
-                assert not state.retired & {trainee.policy for trainee in row.message.trainees}
+                assert not retired & {trainee.policy for trainee in row.message.trainees}
         for population in state.setup.populations:
             trained = [row for row in rows.values() if row.population == population]
             # A policy that broke may leave fewer.

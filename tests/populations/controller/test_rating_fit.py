@@ -55,14 +55,14 @@ def test_a_fit_rates_all_that_were_evaluated(finished: World) -> None:
     known = snapshot(league, tables)
     fit = fit_input(known)
     fitted = fit_ratings(fit)
-    assert {*fit.entrants} == {*league.records}
+    assert {*fit.entrants} == {*league.tables.records}
     assert len(fit.entrants) > len(players_of(known))
     assert [*fitted] == [*known.populations]
     for row, spread in rows_of(fitted):
         assert [(row.population, e) for e in row.entrants] == [
             rated for rated in fit.entrants if rated[0] == row.population
         ]
-        assert row.num_tallies == league.last_evaluation_sequence
+        assert row.num_tallies == league.tables.last_evaluation_sequence
         assert len(spread) == len(row.entrants)
         assert np.linalg.norm(spread, axis=1) == pytest.approx(np.array(row.deviations))
         # Skill alone decides simulated matches: nothing is left for cycles.
@@ -215,8 +215,7 @@ def test_time_is_that_of_the_line_whoever_had_the_weights() -> None:
     world = make_world()
     known = replace(
         snapshot(world.state.league, world.state.tables),
-        evaluated=[("player", Entrant(row.weights_digest)) for row in rows],
-        num_evaluated=len(rows),
+        evaluated=tuple(("player", Entrant(row.weights_digest)) for row in rows),
         checkpoints={row.weights_digest: row for row in rows},
         generations={
             Entrant(name): make_generation(

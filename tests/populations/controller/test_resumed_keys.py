@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from arena.types import RANDOM_BOT, PolicyId
 from arena.wire.messages import Train
+from populations.choices import number_of
 from populations.config.resume import is_under, why_not
 from populations.config.run_config import validate_config
 from populations.config.run_file import (
@@ -149,7 +150,9 @@ def moved(world: World, name: str = "learning_rate") -> tuple[float, str]:
     ask(world.state, tx)
     (question,) = (one for one in tx.commands if isinstance(one, ExploreHyperparameters))
     exploration = answer(question).exploration
-    return exploration.new[name] / exploration.old[name], exploration.moves[name]
+    return number_of(exploration.new[name]) / number_of(exploration.old[name]), exploration.moves[
+        name
+    ]
 
 
 def drawn(world: World, index: int = 2, *, times: int = 25) -> Counter[str]:
@@ -641,7 +644,7 @@ def moves_nothing(before: World, after: World) -> None:
 def goes_back(before: World, after: World) -> None:
     assert moved(before)[1].startswith("x")
     start = after.state.config.populations["player"].start_values["learning_rate"]
-    factor = start / policy_of(after, BEST).hyperparameters["learning_rate"]
+    factor = number_of(start) / number_of(policy_of(after, BEST).hyperparameters["learning_rate"])
     found, move = moved(after)
     assert found == pytest.approx(factor)
     assert move == "reset"
@@ -651,12 +654,12 @@ def goes_back(before: World, after: World) -> None:
 def explores_elsewhere(before: World, after: World) -> None:
     for world, low, high in ((before, 1e-5, 3e-3), (after, 1.0, 2.0)):
         policy = policy_of(world, BEST)
-        assert low <= moved(world)[0] * policy.hyperparameters["learning_rate"] <= high
+        assert low <= moved(world)[0] * number_of(policy.hyperparameters["learning_rate"]) <= high
 
 
 def changeable() -> list[str]:
     """Return every key that `why_not` lets a resume change; * is a population's name."""
-    return [key for key in leaves(population="*") if why_not(key, None, 1) is None]
+    return [key for key in leaves(population="*") if why_not(key) is None]
 
 
 def test_every_key_that_may_change_has_an_effect() -> None:

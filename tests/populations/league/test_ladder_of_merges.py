@@ -16,7 +16,7 @@ from populations.league.merging import Merge, apply_merge
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Fit
 from populations.ratings.results import Rated
-from tests.populations.rows import make_checkpoint, make_tally, make_tally_row
+from tests.populations.rows import make_checkpoint, make_tally, make_tally_row, tables_with
 
 SEATS = tuple(
     Seat(name=name, agents=(name,), population="player", side=name) for name in ("one", "two")
@@ -54,7 +54,7 @@ class Ladder:
     def __init__(self, regime: Regime, seed: int) -> None:
         self.regime = regime
         self.rng = np.random.default_rng(seed)
-        self.league = League(seats=SEATS, half_life_matches=100.0)
+        self.league = League(tables_with(), seats=SEATS, half_life_matches=100.0)
         self.skills: dict[Rated, float] = {ANCHOR: 0.0}
         self.pool = [ANCHOR]
         self.num_tallies = 0
@@ -65,9 +65,7 @@ class Ladder:
         name = f"{number:03d}"
         new = ("player", Entrant(name))
         self.skills[new] = self.regime.step * number + self.rng.normal(0.0, 20.0)
-        self.league.add_checkpoint(
-            make_checkpoint(name, agent_steps=number, learner_updates=number)
-        )
+        self.league.tables.put(make_checkpoint(name, agent_steps=number, learner_updates=number))
         rivals = self.rng.permutation(len(self.pool))[: self.regime.rivals]
         for rival in rivals:
             self.play(new, self.pool[rival])

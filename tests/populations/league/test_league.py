@@ -10,7 +10,7 @@ from populations.audit.tally_checks import refold
 from populations.league.league import League
 from populations.ratings.results import Counts
 from populations.records.rows import TallyRow
-from tests.populations.rows import make_tally, make_tally_row
+from tests.populations.rows import make_tally, make_tally_row, tables_with
 
 BOT, WEIGHTS = Entrant("bot:random"), Entrant("a" * 64)
 SEATS = tuple(
@@ -29,8 +29,9 @@ def row(
 
 
 def fold(rows: list[TallyRow], seats: tuple[Seat, ...]) -> League:
-    league = League(seats=seats, half_life_matches=1e12)
+    league = League(tables_with(), seats=seats, half_life_matches=1e12)
     for sequence, tally in enumerate(rows, start=1):
+        league.tables.put(replace(tally, sequence=sequence))
         league.add_tally(replace(tally, sequence=sequence))
     return league
 
@@ -53,13 +54,13 @@ def test_only_evaluation_counts_and_each_population_has_its_own_scale() -> None:
         (predator, ("prey", WEIGHTS), (0, 1)): counts(11, 22, 33),
         (predator, prey, (0, 1)): counts(7, 0, 1),
     }
-    assert {rated: record.matches for rated, record in league.records.items()} == {
+    assert {rated: record.matches for rated, record in league.tables.records.items()} == {
         predator: 74,
         prey: 8,
         ("prey", WEIGHTS): 66,
     }
     assert league.payoff.record(BOT, WEIGHTS).wins == 100
-    assert league.last_evaluation_sequence == 4
+    assert league.tables.last_evaluation_sequence == 4
 
 
 def test_one_player_against_itself_is_no_result() -> None:
@@ -98,7 +99,7 @@ def test_where_games_repeat_each_counts_once() -> None:
         played(row("evaluate", other, script, 3, 0, 0), None),
     ]
     sampled = fold(rows, seats)
-    league = League(seats=seats, half_life_matches=1e12, repeats_games=True)
+    league = League(tables_with(), seats=seats, half_life_matches=1e12, repeats_games=True)
     for sequence, tally in enumerate(rows, start=1):
         league.add_tally(replace(tally, sequence=sequence))
     me, you = ("player", WEIGHTS), ("player", other)
@@ -112,7 +113,7 @@ def test_where_games_repeat_each_counts_once() -> None:
     }
     assert sampled.results[me, you, (0, 1)] == counts(11, 0, 0)
     # What was played is what was played.
-    assert league.records == sampled.records
+    assert league.tables.records == sampled.tables.records
     # A check folds the same rows from the same tallies.
     tallies = [replace(tally, sequence=sequence) for sequence, tally in enumerate(rows, start=1)]
     folded = refold(tallies, seats=seats, half_life_matches=1e12, repeats_games=True)
@@ -136,7 +137,7 @@ def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
     )
     kinds: tuple[Literal["train", "evaluate"], ...] = ("evaluate", "train")
     for kind in kinds:
-        league = League(seats=seats, half_life_matches=1e12)
+        league = League(tables_with(), seats=seats, half_life_matches=1e12)
         league.add_tally(replace(row(kind, BOT, BOT, 1, 0, 0), tally=tally))
         if kind == "evaluate":
             me, bot = ("player", WEIGHTS), ("player", BOT)
@@ -194,7 +195,7 @@ def test_of_many_sides_two_players_have_one_result_over_all_seats() -> None:
     assert league.record("player", BOT).return_sum == -2.0
     # Matchmaking has the same, from training.
     train = replace(rows[1], kind="train")
-    learning = League(seats=seats, half_life_matches=1e12)
+    learning = League(tables_with(), seats=seats, half_life_matches=1e12)
     learning.add_tally(train)
     found = learning.payoff.record(WEIGHTS, BOT)
     assert (found.wins, found.losses, found.mean_return) == (1.0, 1.0, 4.0)
@@ -270,5 +271,5 @@ def test_a_team_against_itself_is_no_result_but_against_another_it_is() -> None:
         )
         league = fold([replace(row("evaluate", BOT, BOT, 1, 0, 0), tally=tally)], seats)
         assert len(league.results) == expected
-        assert bool(league.records) == (expected > 0)
+        assert bool(league.tables.records) == (expected > 0)
         assert all(outcome == counts(3.0, 1.0, 1.0) for outcome in league.results.values())

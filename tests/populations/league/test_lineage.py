@@ -14,7 +14,8 @@ from populations.league.lineage import History, first_of_line, line_of, lineage,
 from populations.league.payoff import Payoff
 from populations.records.columns import to_json
 from populations.records.rows import EventRow, GenerationRow, Json
-from populations.records.tables import Tables
+from populations.records.tables import GENERATIONS as KIND
+from populations.records.tables import Table, Tables
 from tests.populations.rows import make_generation, make_policy, make_tally, tables_with
 
 
@@ -123,7 +124,7 @@ def test_a_schedule_needs_a_policy_that_has_trained() -> None:
     with pytest.raises(ConfigError, match="has not trained yet"):
         schedule_of(tables(p002=700), "player/p002")
     unrecorded = tables(p002=900)
-    unrecorded.generations = {}
+    unrecorded.generations = Table(KIND)
     with pytest.raises(ConfigError, match="has not recorded its generations"):
         schedule_of(unrecorded, "player/p002")
 
@@ -163,7 +164,7 @@ def test_a_schedule_goes_through_generations_whose_rows_are_gone() -> None:
     )
     # As the journal stores it.
     stored = replace(event, data=json.loads(to_json(event.data)))
-    rows.generations = {name: row for name, row in GENERATIONS.items() if row not in gone}
+    rows.generations = Table(KIND, [row for row in GENERATIONS.values() if row not in gone])
     assert schedule_of(rows, "player/p001") != whole
     history = History.of(rows, [stored])
     assert dict(history.generations) == GENERATIONS

@@ -14,7 +14,7 @@ from populations.league.pairs import link_row
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
 from populations.records.rows import TallyRow
-from tests.populations.rows import make_tally
+from tests.populations.rows import make_tally, tables_with
 
 SEATS = tuple(
     Seat(name=name, agents=(name,), population="player", side=name) for name in ("one", "two")
@@ -29,7 +29,7 @@ def rated(name: str) -> Rated:
 
 def league_of(*played: tuple[str, str, int, int]) -> League:
     """A league in which the first of two has won some matches in the first seat, and lost some."""
-    league = League(seats=SEATS, half_life_matches=100.0)
+    league = League(tables_with(), seats=SEATS, half_life_matches=100.0)
     for sequence, (first, second, wins, losses) in enumerate(played, start=1):
         tally = make_tally((first, second), (0, 1, wins, 0, losses))
         league.add_tally(

@@ -26,8 +26,9 @@ from populations.league.pairs import link_row
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Counts
 from populations.records.aggregates import PairRow, RecordRow
-from populations.records.rows import CheckpointRow, EventRow, TallyRow
-from tests.populations.rows import make_checkpoint, make_tally
+from populations.records.rows import CheckpointRow, Deletion, EventRow, TallyRow
+from populations.records.tables import table_of
+from tests.populations.rows import make_checkpoint, make_tally, tables_with
 
 
 def test_sums_are_added_by_hand() -> None:
@@ -53,9 +54,9 @@ def checkpoint(name: str, parent: str | None) -> CheckpointRow:
 
 
 def test_a_league_without_a_player_by_hand() -> None:
-    league = League(seats=SEATS, half_life_matches=100.0)
+    league = League(tables_with(), seats=SEATS, half_life_matches=100.0)
     for name, parent in (("a", None), ("b", "a"), ("c", "b")):
-        league.add_checkpoint(checkpoint(name, parent))
+        league.tables.put(checkpoint(name, parent))
     sequence = 0
     for home, away, wins in (("b", "x", 6), ("x", "b", 2), ("b", "y", 3), ("a", "x", 5)):
         sequence += 1
@@ -63,7 +64,7 @@ def test_a_league_without_a_player_by_hand() -> None:
     league.add_tally(two_sided(sequence + 1, "train", "player/p000#2", "b", 4))
     league.add_tally(two_sided(sequence + 2, "train", "player/p000#2", "x", 4))
     assert league.nearest_evaluated("player", Digest("c")) == "b"
-    before = dict(league.records)
+    before = dict(league.tables.records)
     merge = Merge(
         population="player",
         num_tallies=sequence,
@@ -77,10 +78,15 @@ def test_a_league_without_a_player_by_hand() -> None:
         },
         advantages=(0.0, 40.0, -40.0, 0.0),
     )
-    kept, gone = apply_merge(league, merge)
+    changes = apply_merge(league, merge)
+    kept = [row for row in changes if not isinstance(row, Deletion)]
+    gone = [change.row for change in changes if isinstance(change, Deletion)]
     # What it was found for had the gone one as the nearest.
     assert league.nearest_evaluated("player", Digest("c")) == "a"
-    own, sums = before["player", Entrant("b")], league.records["player", Entrant("player/p000#2")]
+    own, sums = (
+        before["player", Entrant("b")],
+        league.tables.records["player", Entrant("player/p000#2")],
+    )
     assert (sums.matches, sums.wins, sums.losses) == (own.matches, own.wins, own.losses)
     assert sums.matches == 24
     # Of 8 matches in each seat 6 won at home and 6 away against x, 3 at home against y.
@@ -99,7 +105,7 @@ def test_a_league_without_a_player_by_hand() -> None:
     assert (link.wins, link.losses) == pytest.approx((2.0 * tie.weight, 2.0 * tie.weight))
     half = 2.0 * tie.weight
     assert link.score_sum == pytest.approx(half + tie.weight * tie.difference)
-    assert {row.key for row in gone} == {
+    assert {table_of(row).key_of(row) for row in gone} == {
         ("player", "b"),
         ("evaluate", "b", "x", 0, 1),
         ("evaluate", "x", "b", 0, 1),
@@ -107,7 +113,7 @@ def test_a_league_without_a_player_by_hand() -> None:
         ("train", "b", "player/p000#2", 1, 0),
     }
     # The others keep theirs.
-    assert league.records["player", Entrant("x")] == before["player", Entrant("x")]
+    assert league.tables.records["player", Entrant("x")] == before["player", Entrant("x")]
     assert list(league.payoff.met(Entrant("player/p000#2"))) == [("x", 4.0, 4.0)]
     with pytest.raises(ValueError, match="b of player has no results"):
         apply_merge(league, merge)
@@ -120,9 +126,9 @@ def test_what_a_population_knows_of_a_player_takes_no_bias_away_in_another() -> 
         Seat(name="hunter", agents=("hunter",), population="predator", side="0"),
         Seat(name="hunted", agents=("hunted",), population="prey", side="1"),
     )
-    league = League(seats=seats, half_life_matches=100.0)
+    league = League(tables_with(), seats=seats, half_life_matches=100.0)
     for name in ("a", "b", "c"):
-        league.add_checkpoint(replace(checkpoint(name, None), policy=PolicyId("predator/p000")))
+        league.tables.put(replace(checkpoint(name, None), policy=PolicyId("predator/p000")))
     league.add_tally(two_sided(1, "evaluate", "b", "x", 6))
     league.add_tally(two_sided(2, "evaluate", "b", "y", 3))
     tied = Link(50.0, 0.1)
@@ -139,7 +145,7 @@ def test_what_a_population_knows_of_a_player_takes_no_bias_away_in_another() -> 
         points=points,
         advantages=(0.0, 40.0, -40.0, 0.0),
     )
-    kept, _ = apply_merge(league, merge)
+    kept = [row for row in apply_merge(league, merge) if not isinstance(row, Deletion)]
     met = [(points[other] / unit, [(won(n), 40.0 / unit)]) for other, n in ((x, 6), (y, 3))]
     at = strength_of(20.0 / unit, met, [(10.0 / unit, tied)])
     known = known_of(at, met)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from arena.types import PolicyId
+from arena.types import Hyperparameters, PolicyId
 from populations.records.rows import GenerationRow
 from tests.populations.rows import make_generation
 
 
 def generation(
-    hyperparameters: Mapping[str, float],
+    hyperparameters: Hyperparameters,
     *,
     rate: float | None,
     index: int = 0,

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from populations.choices import number_of
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import (
     NoExplore,
@@ -37,6 +38,7 @@ SPACE: SearchSpace = {
     "rollout_length": {"low": 16, "high": 70, "step": 16},
     "max_grad_norm": {"choices": [0.1, 0.5, 2.0]},
 }
+ONE: SearchSpace = {"learning_rate": SPACE["learning_rate"]}
 START = {
     "learning_rate": 3e-4,
     "entropy_coef": 0.01,
@@ -62,7 +64,8 @@ BOUNDS = {
 
 
 def explored(rule: Explore, start: dict[str, float], seed: int = 0) -> dict[str, float]:
-    return dict(rule.explore(start, SPACE, rng=np.random.default_rng(seed)).new)
+    new = rule.explore(start, SPACE, rng=np.random.default_rng(seed)).new
+    return {name: number_of(value) for name, value in new.items()}
 
 
 def test_one_step_up_by_hand() -> None:
@@ -163,7 +166,7 @@ def test_arguments_are_left_alone() -> None:
 def test_every_factor_is_as_likely_and_some_values_are_drawn_anew() -> None:
     rng = np.random.default_rng(3)
     rule = Perturb(PerturbSettings(perturb_factors=(0.8, 1.2), resample_probability=0.25))
-    moves = Counter(rule.explore(START, SPACE, rng=rng).moves["learning_rate"] for _ in range(4000))
+    moves = Counter(rule.explore(START, ONE, rng=rng).moves["learning_rate"] for _ in range(4000))
     # standard deviation of a share of 1/4: 0.007, of 3/8: 0.0077
     assert moves["resampled"] / 4000 == pytest.approx(0.25, abs=0.03)
     assert moves["x0.8"] / 4000 == pytest.approx(0.375, abs=0.03)
@@ -182,7 +185,8 @@ def test_a_thousand_steps_stay_in_bounds(seed: int, resample_probability: float)
     )
     current: dict[str, float] = dict(START)
     for _ in range(1000):
-        current = dict(rule.explore(current, SPACE, rng=rng).new)
+        new = rule.explore(current, SPACE, rng=rng).new
+        current = {name: number_of(value) for name, value in new.items()}
         for name, (low, high) in BOUNDS.items():
             assert low <= current[name] <= high, name
             assert type(current[name]) is type(START[name])
@@ -219,7 +223,7 @@ def test_integers_move_unless_a_bound_is_in_the_way(value: int, factor: float) -
 def test_what_has_no_value_yet_is_drawn_from_its_range() -> None:
     space: SearchSpace = {"target_kl": {"low": 0.01, "high": 0.1}}
     exploration = STEP.explore({}, space, rng=np.random.default_rng(0))
-    assert 0.01 <= exploration.new["target_kl"] <= 0.1
+    assert 0.01 <= number_of(exploration.new["target_kl"]) <= 0.1
     assert exploration.moves == {"target_kl": "resampled"}
 
 
@@ -278,7 +282,7 @@ def first_generation(hyperparameters: dict[str, float]) -> GenerationRow:
 def test_genes_move_as_often_as_they_should() -> None:
     rng = np.random.default_rng(4)
     rule = Perturb(PerturbSettings(resample_probability=0.0, mutation_probability=0.15))
-    moves = Counter(rule.explore(START, SPACE, rng=rng).moves["learning_rate"] for _ in range(4000))
+    moves = Counter(rule.explore(START, ONE, rng=rng).moves["learning_rate"] for _ in range(4000))
     assert moves["kept"] / 4000 == pytest.approx(0.85, abs=0.02)  # 3.5 standard deviations
     outside = Perturb(PerturbSettings(mutation_probability=0.0)).explore(
         {"a": 9.0}, {"a": {"low": 0, "high": 1}}, rng=rng
@@ -318,5 +322,5 @@ def test_a_discount_of_0_is_a_value_as_any_other(log: bool) -> None:
     assert up == 0.0  # the bound is in the way
     gamma = 0.0
     for _ in range(300):
-        gamma = Perturb().explore({"gamma": gamma}, space, rng=rng).new["gamma"]
+        gamma = number_of(Perturb().explore({"gamma": gamma}, space, rng=rng).new["gamma"])
         assert 0.0 <= gamma <= high

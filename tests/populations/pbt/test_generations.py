@@ -10,6 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from arena.types import Value
+from populations.choices import number_of
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import PerturbSettings
 from populations.pbt.generations import believable, believed_leads, finished
@@ -128,8 +130,9 @@ def test_leads_are_finite_whatever_was_measured(drawn: list[tuple[float, float, 
 SPACE: SearchSpace = {name: {"low": 0.0, "high": 1.0} for name in ("a", "b")}
 
 
-def gain(a: float, b: float) -> float:
+def gain(a: Value, b: Value) -> float:
     """Best at (0.7, 0.3), where it is 300; a far corner has none."""
+    a, b = number_of(a), number_of(b)
     return 300.0 * math.exp(-8.0 * ((a - 0.7) ** 2 + (b - 0.3) ** 2))
 
 

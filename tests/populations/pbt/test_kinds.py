@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from populations.choices import number_of
 from populations.pbt.kinds import EXPLOITS, EXPLORES
 from populations.pbt.selection import Rule
 from populations.pbt.settings import PbtConfig
@@ -19,7 +20,7 @@ def test_every_kind_of_exploring_stays_inside_the_space(name: str) -> None:
     found = rule.explore({"learning_rate": 1e-3, "gamma": 0.9}, SPACE, rng=rng)
     assert found.old == {"learning_rate": 1e-3, "gamma": 0.9}
     assert found.new["gamma"] == 0.9
-    assert 1e-5 <= found.new["learning_rate"] <= 1e-2
+    assert 1e-5 <= number_of(found.new["learning_rate"]) <= 1e-2
 
 
 def test_every_kind_of_selection_but_none_is_a_rule() -> None:

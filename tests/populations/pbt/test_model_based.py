@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -9,6 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.types import Hyperparameters
+from populations.choices import number_of
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import Perturb, PerturbSettings
 from populations.pbt.model_based import ModelBased, SamplerKind
@@ -51,10 +53,10 @@ def make(kind: SamplerKind) -> ModelBased:
     return ModelBased(sampler=kind, fallback=PerturbSettings())
 
 
-def gain(hyperparameters: Mapping[str, float]) -> float:
+def gain(hyperparameters: Hyperparameters) -> float:
     """Best at (0.7, 0.3), where it is 100."""
     return 100.0 - 400.0 * sum(
-        (hyperparameters[name] - best) ** 2 for name, best in (("a", 0.7), ("b", 0.3))
+        (number_of(hyperparameters[name]) - best) ** 2 for name, best in (("a", 0.7), ("b", 0.3))
     )
 
 
@@ -69,7 +71,7 @@ def random_history(num: int, *, seed: int, space: SearchSpace = SPACE) -> list[G
     return history
 
 
-def assert_valid(new: Mapping[str, float]) -> None:
+def assert_valid(new: Hyperparameters) -> None:
     for name, dimension in DIMENSIONS.items():
         value = new[name]
         assert type(value) is type(START[name]), name
@@ -87,7 +89,7 @@ def test_it_stays_inside_bounds_for_ever(
     kind: SamplerKind, seed: int, num: int, num_running: int
 ) -> None:
     history = random_history(num, seed=seed)
-    current: Mapping[str, float] = START
+    current: Hyperparameters = START
     for i in range(2):
         for index in range(num_running):
             history.append(generation(current, rate=None, index=index, number=90 + i))
@@ -142,13 +144,14 @@ def test_samplers_learn_where_random_search_does_not(
 
 def test_pending_generations_make_policies_spread() -> None:
     history = random_history(12, seed=0, space=PLANE)
-    asked: list[Mapping[str, float]] = []
+    asked: list[Hyperparameters] = []
     for index in range(2):
         rng = np.random.default_rng(0)
         new = make("gp").explore({"a": 0.0, "b": 0.0}, PLANE, history=history, rng=rng).new
         asked.append(new)
         history.append(generation(new, rate=None, index=10 + index))
-    assert math.dist(tuple(asked[0].values()), tuple(asked[1].values())) > 0.01
+    places = [tuple(map(number_of, one.values())) for one in asked[:2]]
+    assert math.dist(*places) > 0.01
 
 
 @pytest.mark.parametrize("kind", ["tpe", "gp", "cma_es"])
@@ -191,6 +194,6 @@ def test_one_dimension_and_none() -> None:
     history = random_history(12, seed=0, space=PLANE)
     for kind in KINDS:
         new = make(kind).explore(START, line, history=history, rng=np.random.default_rng(0)).new
-        assert 0.0 <= new["a"] <= 1.0
+        assert 0.0 <= number_of(new["a"]) <= 1.0
         nothing = make(kind).explore(START, {}, history=history, rng=np.random.default_rng(0))
         assert nothing.new == START

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.types import Hyperparameters
+from populations.choices import is_known, number_of
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import Perturb, PerturbSettings, Resample
 from populations.pbt.pb2 import Pb2
@@ -46,7 +47,7 @@ def drifting_gain(explore: Explore, *, seed: int) -> float:
         new = explore.explore(
             {"a": 0.5}, LINE, history=history, agent_steps=i * 100_000, rng=rng
         ).new
-        gains.append(-1000.0 * (new["a"] - best) ** 2)
+        gains.append(-1000.0 * (number_of(new["a"]) - best) ** 2)
         noisy = gains[-1] + float(rng.normal(0.0, 20.0))
         begin = i * 100_000
         history.append(
@@ -94,7 +95,7 @@ def test_running_generations_are_avoided_but_change_no_mean() -> None:
     asked: list[float] = []
     for index in range(4):
         new = RULE.explore({"a": 0.0}, LINE, history=history, rng=np.random.default_rng(1)).new
-        asked.append(new["a"])
+        asked.append(number_of(new["a"]))
         history.append(generation(new, rate=None, index=20 + index))
     assert len({round(value, 3) for value in asked}) == 4
     alone = [
@@ -104,13 +105,13 @@ def test_running_generations_are_avoided_but_change_no_mean() -> None:
     assert alone == [asked[0]] * 2
 
 
-def assert_valid(new: Mapping[str, float]) -> None:
+def assert_valid(new: Hyperparameters) -> None:
     for name, dimension in DIMENSIONS.items():
         assert type(new[name]) is type(START[name]), name
-        assert math.isfinite(new[name])
+        assert is_known(new[name])
         assert dimension.fit(new[name]) == new[name], name
         if isinstance(dimension, Range):
-            assert dimension.low <= new[name] <= dimension.high
+            assert dimension.low <= number_of(new[name]) <= dimension.high
 
 
 RATES = st.one_of(st.just(0.0), st.just(5.0), st.floats(-1e9, 1e9))
@@ -127,7 +128,7 @@ def test_it_stays_inside_bounds_whatever_the_data(
 ) -> None:
     rng = np.random.default_rng(seed)
     history: list[GenerationRow] = []
-    current: Mapping[str, float] = START
+    current: Hyperparameters = START
     for i, (rate, rating, is_running) in enumerate(drawn):
         shown = None if is_running else rate
         history.append(generation(current, rate=shown, index=i, begin=i, rating=rating))

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pytest
 
 from arena.types import PolicyId
+from populations.choices import number_of
 from populations.core import Member, SearchSpace
 from populations.decisions import ExploitDonor, ExploreOwn
 from populations.pbt.exploit import BinaryTournament, Truncation
@@ -82,7 +83,9 @@ def test_population_based_training_gets_to_the_top_of_the_surrogate(rule: Rule, 
                 num_exploits += 1
             if isinstance(decision, (ExploitDonor, ExploreOwn)):
                 exploration = explore.explore(worker.hyperparameters, SPACE, rng=rng)
-                worker.hyperparameters = dict(exploration.new)
+                worker.hyperparameters = {
+                    name: number_of(value) for name, value in exploration.new.items()
+                }
     assert max(worker.quality for worker in workers.values()) > 1.19
     assert num_exploits > 10
 

@@ -32,6 +32,7 @@ from populations.records.rows import (
 from populations.records.tables import Tables
 from populations.storage.journal import Journal, JournalReader
 from tests.instances import instances
+from tests.populations.rows import tables_with
 
 T = TypeVar("T")
 StructT = TypeVar("StructT", bound=Struct)
@@ -108,7 +109,7 @@ class Model:
 
     def tables(self) -> Tables:
         tallies = self.of(TallyRow)
-        return Tables(
+        return tables_with(
             run=self.of(RunRow)[None],
             policies=self.of(PolicyRow),
             checkpoints=self.of(CheckpointRow),

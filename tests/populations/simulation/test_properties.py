@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct, structs
 
+from populations.choices import number_of
 from populations.config.run_config import RunConfig, validate_config
 from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
 from populations.pbt.settings import EXPLOIT_KINDS, EXPLORE_KINDS
@@ -146,7 +147,7 @@ def check(config: RunConfig) -> list[Row]:
                 if isinstance(dimension, Choices):
                     assert value in dimension.choices
                 else:
-                    assert dimension.low <= value <= dimension.high
+                    assert dimension.low <= number_of(value) <= dimension.high
         elif isinstance(row, EventRow) and row.kind == "exploited":
             assert row.data["donor"] != row.subject
             donor = tables.policies[row.data["donor"]]  # type: ignore[index]

@@ -65,22 +65,6 @@ def evaluation(number: int, keys: list[str], status: str) -> AssignmentRow:
     return make_assignment(message, status=status)
 
 
-def put(tables: Tables, row: Row) -> None:
-    match row:
-        case CheckpointRow():
-            tables.checkpoints[row.key] = row
-        case PolicyRow():
-            tables.policies[row.policy] = row
-        case GhostRow():
-            tables.ghosts[row.player] = row
-        case AssignmentRow() if row.status == "queued":
-            tables.assignments[row.assignment_id] = row
-        case AssignmentRow():
-            tables.assignments.pop(row.assignment_id, None)
-        case _:
-            pass
-
-
 class Run:
     """Random rows, and what both ways decide."""
 
@@ -148,7 +132,7 @@ class Run:
         assert keys == expected
         for key in keys:
             doomed = replace(self.tables.checkpoints[key], state="doomed")
-            put(self.tables, doomed)
+            self.tables.put(doomed)
             self.retention.apply(doomed)
 
 
@@ -162,7 +146,7 @@ def test_deciding_row_by_row_is_deciding_from_all_rows(
     for _ in range(data.draw(st.integers(1, 60))):
         rows = run.change(data)
         for row in rows:
-            put(run.tables, row)
+            run.tables.put(row)
         for _ in range(data.draw(st.integers(1, 2))):  # twice is as good as once
             for row in rows:
                 if isinstance(row, RetentionRow):

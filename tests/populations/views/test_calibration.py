@@ -12,7 +12,7 @@ from populations.league.league import League
 from populations.records.aggregates import PairRow
 from populations.records.rows import RatingsRow, TallyRow
 from populations.views.questions.results import calibrations
-from tests.populations.rows import make_tally
+from tests.populations.rows import make_tally, tables_with
 
 SEATS = (
     Seat(name="first", side="first", population="player", agents=("first",)),
@@ -83,7 +83,7 @@ def test_of_many_sides_a_row_is_where_its_population_begins() -> None:
     """Three populations share twelve sides: a fit's table is as wide as seats have results."""
     names = [f"{population}{index}" for index in range(4) for population in "abc"]
     seats = tuple(Seat(name=name, side=name, population=name[0], agents=(name,)) for name in names)
-    league = League(seats=seats, half_life_matches=1e12)
+    league = League(tables_with(), seats=seats, half_life_matches=1e12)
     width = league.num_rated_seats
     assert width == 3
     advantages = [0.0] * width**2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from typing import Any
 
 from populations.views.charts.family_tree import BIG_GAIN, LANE, LOSS, NEITHER, TOP, family_tree
@@ -49,7 +50,7 @@ def test_lanes_are_by_rating_with_their_names_before_them() -> None:
 
 
 def test_a_bar_is_a_generation_from_its_first_step_to_its_last() -> None:
-    root = parsed(family_tree([POLICIES], documents.lineage(), FILE, width=400))
+    root = parsed(family_tree([POLICIES], documents.lineage(), FILE))
     first, second = lines_of(root, "p000 generation")
     # 4000 agent steps on 400 pixels; the second one goes on.
     assert (first["x1"], first["x2"], first["y1"]) == ("0.0", "200.0", str(middle(2)))
@@ -62,7 +63,7 @@ def test_a_bar_is_a_generation_from_its_first_step_to_its_last() -> None:
 
 
 def test_arrows_lead_from_donors_and_those_of_the_best_are_thick_and_on_top() -> None:
-    root = parsed(family_tree([POLICIES], documents.lineage(), FILE, width=400))
+    root = parsed(family_tree([POLICIES], documents.lineage(), FILE))
     other, best = lines_of(root, "copied p001 at 1,900 agent steps")
     # Lane 1 is p001, the donor of both; lanes 2 and 0 copied it, at the edges of the bars.
     assert (other["x1"], other["y1"]) == ("190.0", str(middle(1) + 4))
@@ -86,7 +87,9 @@ def test_a_page_gives_shares_of_its_width_and_links() -> None:
 def test_a_generation_that_is_its_own_parent_ends_the_search() -> None:
     rows = [documents.generation("player/p000", 0, 0, "start", parent="player/p000#0")]
     lineage = {**documents.lineage(), "generations": rows}
-    assert lines_of(parsed(family_tree([POLICIES], lineage, FILE, width=9)), "p000 generation 0")
+    assert lines_of(
+        parsed(family_tree([POLICIES], lineage, replace(FILE, width=9))), "p000 generation 0"
+    )
 
 
 def test_all_of_64_lanes_have_names() -> None:
@@ -105,7 +108,7 @@ def test_texts_of_strangers_are_text() -> None:
     row = documents.generation(policy["policy"], 0, 0, hostile)
     row["hyperparameters"] = {hostile: hostile}
     lineage = {"policies": [policy], "generations": [row], "exploits": []}
-    root = parsed(family_tree([[policy]], lineage, FILE, width=400))
+    root = parsed(family_tree([[policy]], lineage, FILE))
     assert {one.tag for one in root.iter()}.isdisjoint({f"{SVG}script", f"{SVG}b"})
     assert 'player/<b>&"' in [one.text for one in root.iter(f"{SVG}text")]
     assert not [key for one in root.iter() for key in one.attrib if key.startswith("on")]

@@ -99,7 +99,7 @@ def tables() -> Tables:
 
 
 def league(known: Tables) -> League:
-    return League.fold(known, seats=SEATS, half_life_matches=1000.0)
+    return League(known, seats=SEATS, half_life_matches=1000.0)
 
 
 def fitted(known: Tables) -> CheckpointFit:

@@ -172,7 +172,7 @@ def test_a_study_is_written_once_and_other_runs_may_be_in_the_file(
 def test_each_role_has_a_study_of_its_own(inspection: Inspection, tmp_path: Path) -> None:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     tables = inspection.tables
-    policies = dict(tables.policies)
+    policies = tables.policies.copy()
     exploiter = list(policies)[-1]
     policies[exploiter] = structs.replace(policies[exploiter], role="main_exploiter")
     with_roles = replace(inspection, tables=replace(tables, policies=policies))

@@ -113,14 +113,14 @@ def test_the_likelier_reason_is_chosen_by_what_the_run_knows(idle: World, tmp_pa
         assert little.startswith("too little training so far (2,000 agent steps of the policy")
         assert "learned from as configured; arena envs check tests.duel:env" in cannot
         # Results of which none is won say more than the little training.
-        for key, record in run.league.records.items():
+        for key, record in run.league.tables.records.items():
             draws = record.wins + record.draws + record.losses
-            run.league.records[key] = replace(record, wins=0, losses=0, draws=draws)
+            run.league.tables.records[key] = replace(record, wins=0, losses=0, draws=draws)
         cannot, little = reasons(run)
         assert "results were draws)" in cannot
         assert little.startswith("too little training")
-        for key, record in run.league.records.items():
-            run.league.records[key] = replace(
+        for key, record in run.league.tables.records.items():
+            run.league.tables.records[key] = replace(
                 record,
                 return_sum=-2.0 * record.matches,
                 return_sum_of_squares=4.0 * record.matches,

@@ -24,6 +24,8 @@ from arena.networks.actor_critic import ActorCritic
 from tests.arena.export.conftest import make_policy
 from tests.tools.conftest import NETWORK, RunBuilder
 
+pytestmark = pytest.mark.xdist_group("exports")
+
 Array = npt.NDArray[Any]
 BOARD = "classic/connect_four-v3"
 BOX = gymnasium.spaces.Box(low=0, high=1, shape=(6, 7, 2), dtype=np.int8)

@@ -6,7 +6,7 @@ import torch
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.batched.connect_four import ConnectFour
 from arena.envs.inspect import inspect_environment
-from tools.bench.play import PlainLoop, RandomGame, RandomPlay
+from tools.bench.play import PlainLoop, RandomGame, random_play
 from tools.bench.subject import Subject, load_subject
 
 
@@ -42,9 +42,9 @@ def test_a_plain_loop_goes_on_from_episode_to_episode(environment_id: str, decis
 
 def test_random_play_counts_every_decision(tag: Subject) -> None:
     env = tag.make_env()
-    play = RandomPlay(
+    play = random_play(
         env,
-        actions=tag.actions,
+        actions=tag.players.actions,
         generator=torch.Generator().manual_seed(1),
     )
     # Two environments of three predators and one prey, all of whom decide at once.

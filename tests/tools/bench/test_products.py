@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tools.bench.stages import Products, UpdateProducts
+from tools.bench.stages import Products
 
 SIZES = (5, 4, 3)
 
@@ -15,7 +15,7 @@ def test_the_products_are_those_of_a_linear_network() -> None:
     observation = products._rows[0]
     outputs = observation @ weights[0].t() @ weights[1].t()
 
-    assert products.forward_rows() == 6
+    products.forward()
     assert torch.allclose(products._rows[-1], outputs.detach(), atol=1e-6)
 
     torch.autograd.backward(outputs, products._row_gradients[-1])
@@ -37,10 +37,10 @@ def test_an_update_multiplies_every_minibatch_in_its_dtype(
         rows.append(len(a))
         return multiply(a, b, out=out)
 
-    update = UpdateProducts(SIZES, num_decisions=50, num_epochs=3, num_minibatches=4, dtype=dtype)
+    products = Products(SIZES, num_rows=12, dtype=dtype)
     monkeypatch.setattr(torch, "mm", counting)
-    # 4 minibatches of 12 decisions, 2 are left over.
-    assert update() == 48
+    # Three epochs of 4 minibatches.
+    products.update(3 * 4)
     # Of two layers: 2 products forward, 2 for the weights, 1 for what lies between them.
     assert len(rows) == 3 * 4 * 5
     assert rows.count(12) == 3 * 4 * 3

@@ -59,28 +59,6 @@ def test_the_champion_is_exported_with_its_record(
 
 
 @pytest.mark.slow
-def test_a_page_is_among_the_files_of_an_export(
-    command: Command, board_run: Path, tmp_path: Path
-) -> None:
-    directory = tmp_path / "champion"
-    command("export", board_run, "--html", "--matches", 0, "--to", directory, "--json")
-    page = (directory / "champion.html").read_bytes()
-    record = read_card(directory).files["champion.html"]
-    assert (record.size_bytes, record.sha256) == (len(page), sha256_bytes(page))
-
-
-def test_a_page_of_another_game_is_refused_before_anything_is_played(
-    command: Command, cyclic_run: Path, board_run: Path, tmp_path: Path
-) -> None:
-    directory = tmp_path / "champion"
-    error = command("export", cyclic_run, "--html", "--to", directory, code=2)["error"]
-    assert "openspiel:kuhn_poker, openspiel:leduc_poker, not classic/rps-v2" in error
-    error = command("export", board_run, "--html", "--mixture", "--to", directory, code=2)["error"]
-    assert "--mixture and --html exclude each other" in error
-    assert not directory.exists()
-
-
-@pytest.mark.slow
 def test_an_export_is_a_player_and_is_not_overwritten(
     exported: tuple[dict[str, Any], Path], command: Command, board_run: Path
 ) -> None:
@@ -119,15 +97,19 @@ def test_a_ghost_is_exported_by_name_over_an_old_export(
 
 
 @pytest.mark.slow
-def test_a_kept_checkpoint_is_exported_by_name(
+def test_a_kept_checkpoint_is_exported_by_name_with_a_page(
     command: Command, board_run: Path, tmp_path: Path
 ) -> None:
-    arguments = ("--player", "player/p000@120000", "--to", tmp_path / "kept", "--matches", 0)
+    directory = tmp_path / "kept"
+    arguments = ("--player", "player/p000@120000", "--html", "--to", directory, "--matches", 0)
     document = command("export", board_run, *arguments, "--json")["exports"]["player"]
     assert (document["record"], document["exploitability"]) == ([], None)
-    assert "No matches were played" in (tmp_path / "kept" / "card.md").read_text()
+    assert "No matches were played" in (directory / "card.md").read_text()
     assert document["player"] == "player/p000@000000120000"
     assert (document["agent_steps"], document["rating"]) == (120_000, 300.0)
+    page = (directory / "champion.html").read_bytes()
+    record = read_card(directory).files["champion.html"]
+    assert (record.size_bytes, record.sha256) == (len(page), sha256_bytes(page))
 
 
 def changed(export: Path, copy: Path, **sections: Mapping[str, object]) -> Path:
@@ -140,25 +122,19 @@ def changed(export: Path, copy: Path, **sections: Mapping[str, object]) -> Path:
     return copy
 
 
-@pytest.mark.parametrize(
-    ("key", "reference"), [("id", "os:system"), ("outcome", "some.module:function")]
-)
 @pytest.mark.slow
 def test_code_that_a_foreign_card_names_is_not_imported(
-    exported: tuple[dict[str, Any], Path],
-    command: Command,
-    tmp_path: Path,
-    key: str,
-    reference: str,
+    exported: tuple[dict[str, Any], Path], command: Command, tmp_path: Path
 ) -> None:
-    directory = changed(exported[1], tmp_path / "foreign", environment={key: reference})
-    error = command("evaluate", directory, "bot:random", code=2)["error"]
-    assert reference in error
-    assert "add --trust" in error
+    for key, reference in (("id", "os:system"), ("outcome", "some.module:function")):
+        directory = changed(exported[1], tmp_path / key, environment={key: reference})
+        error = command("evaluate", directory, "bot:random", code=2)["error"]
+        assert reference in error
+        assert "add --trust" in error
 
 
 @pytest.mark.slow
-def test_ones_own_environment_replaces_a_foreign_outcome(
+def test_ones_own_environment_replaces_a_foreign_outcome_and_no_other_game(
     exported: tuple[dict[str, Any], Path], command: Command, tmp_path: Path
 ) -> None:
     # What it is called with is data: an environment of other arguments would be another one.
@@ -168,14 +144,9 @@ def test_ones_own_environment_replaces_a_foreign_outcome(
     players = (directory, tmp_path / "twin", "bot:random")
     arguments = ("--environment", "classic/connect_four-v3", "--matches", 1, "--json")
     assert len(command("evaluate", *players, *arguments)["pairs"]) == 6
-
-
-@pytest.mark.slow
-def test_strangers_are_refused_beside_an_export(
-    exported: tuple[dict[str, Any], Path], command: Command
-) -> None:
-    arguments = ("--environment", "classic/tictactoe-v3")
-    error = command("evaluate", exported[1], "bot:random", *arguments, code=2)["error"]
+    # Another game is none that it could play.
+    stranger = ("bot:random", "--environment", "classic/tictactoe-v3")
+    error = command("evaluate", exported[1], *stranger, code=2)["error"]
     assert "plays classic/connect_four-v3" in error
 
 
@@ -248,22 +219,15 @@ def steering(steering_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return directory
 
 
-@pytest.mark.parametrize("options", [(), ("--sample",)])
 @pytest.mark.slow
-def test_continuous_actions_are_played_by_the_file_alone(
-    steering: Path, options: tuple[str, ...]
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", ALONE, str(steering), *options],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    (seat,) = json.loads(done.stdout)["seats"]
-    assert (seat["seat"], seat["matches"], seat["wins"]) == ("home", 2, None)
-    # Everybody is far from something at each of ten steps.
-    assert -1000.0 < seat["mean_return"] < 0.0
+def test_continuous_actions_are_played_by_the_file_alone(steering: Path) -> None:
+    for options in ((), ("--sample",)):
+        program = [sys.executable, "-I", "-c", ALONE, str(steering), *options]
+        output = subprocess.check_output(program, text=True, timeout=60)
+        (seat,) = json.loads(output)["seats"]
+        assert (seat["seat"], seat["matches"], seat["wins"]) == ("home", 2, None)
+        # Everybody is far from something at each of ten steps.
+        assert -1000.0 < seat["mean_return"] < 0.0
 
 
 @pytest.mark.slow
@@ -279,40 +243,41 @@ def test_the_champion_and_the_run_act_alike_in_a_whole_episode(
     assert returns[0] == pytest.approx(returns[1], rel=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "value", "complaint"),
-    [
-        ("environment", "continuous_actions", "clipped", "share environment.continuous_actions"),
-        ("network", "agent_id", False, "population agent must share network.agent_id"),
-    ],
-)
 @pytest.mark.slow
 def test_who_reads_or_writes_other_numbers_is_refused(
-    steering: Path,
-    command: Command,
-    tmp_path: Path,
-    section: str,
-    key: str,
-    value: object,
-    complaint: str,
+    steering: Path, command: Command, tmp_path: Path
 ) -> None:
-    other = changed(steering, tmp_path / "other", **{section: {key: value}})
-    assert complaint in command("evaluate", steering, other, code=2)["error"]
+    for section, key, value, complaint in (
+        ("environment", "continuous_actions", "clipped", "share environment.continuous_actions"),
+        ("network", "agent_id", False, "population agent must share network.agent_id"),
+    ):
+        other = changed(steering, tmp_path / key, **{section: {key: value}})
+        assert complaint in command("evaluate", steering, other, code=2)["error"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("run", "arguments", "complaint"),
     [
-        (("--population", "prey"), "the run has player"),
-        (("--player", "player/p007"), "policies: player/p000"),
-        (("--player", "player/p001", "--population", "prey"), "the run has player"),
-        (("--player", "player/p002"), "no checkpoint yet"),
+        ("board", ("--population", "prey"), "the run has player"),
+        ("board", ("--player", "player/p007"), "policies: player/p000"),
+        ("board", ("--player", "player/p001", "--population", "prey"), "the run has player"),
+        ("board", ("--player", "player/p002"), "no checkpoint yet"),
+        ("cyclic", ("--html",), "openspiel:kuhn_poker, openspiel:leduc_poker, not classic/rps-v2"),
+        ("board", ("--html", "--mixture"), "--mixture and --html exclude each other"),
+        ("board", ("--levels", 3, "--mixture"), "--mixture and --levels exclude each other"),
+        ("tag", ("--levels", 3, "--population", "prey"), "of the run; without are predator"),
     ],
 )
-def test_what_cannot_be_exported_is_said(
-    command: Command, board_run: Path, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+def test_what_cannot_be_exported_is_said_before_anything_is_played(
+    command: Command,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    run: str,
+    arguments: tuple[object, ...],
+    complaint: str,
 ) -> None:
-    error = command("export", board_run, "--to", tmp_path / "x", *arguments, code=2)["error"]
+    directory = request.getfixturevalue(f"{run}_run")
+    error = command("export", directory, "--to", tmp_path / "x", *arguments, code=2)["error"]
     assert complaint in error
     assert list(tmp_path.iterdir()) == []
 

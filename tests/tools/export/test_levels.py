@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -30,11 +32,14 @@ from tools.export.levels import (
     Member,
     card_levels,
     choose_levels,
-    distance_of,
     find_teams,
 )
+from tools.play.game import PersonsGame
+from tools.play.table import sit_down
 from tools.players.resolve import resolve_player
 from tools.players.weights import PolicyWeights
+
+pytestmark = pytest.mark.xdist_group("exports")
 
 Command = Callable[..., dict[str, Any]]
 
@@ -111,44 +116,22 @@ def test_chance_does_not_choose() -> None:
     assert off <= 2
 
 
-def test_distances_add_up_and_so_do_their_variances() -> None:
-    # 10 to 1 is 400 Elo; 1 to 1 is none.
-    distance, deviation = distance_of([(10.0 / 11.0, 100), (0.5, 400)])
-    assert distance == pytest.approx(400.0)
-    elo = 400.0 / math.log(10.0)
-    variance = elo**2 * (1.0 / (100 * 10.0 / 121.0) + 1.0 / (400 * 0.25))
-    assert deviation == pytest.approx(math.sqrt(variance))
-    assert distance_of([]) == (0.0, 0.0)
-
-
 def test_matches_are_seen_from_the_upper_one_in_both_orders() -> None:
-    seeds = []
-
-    def play(env: object, contenders: Any, *, seed: int, **_: object) -> object:
-        seeds.append(seed)
-        home, away = contenders
-        pairs = (
-            SimpleNamespace(home=home, away=away, score=0.9, matches=10),
-            SimpleNamespace(home=away, away=home, score=0.3, matches=10),
-        )
-        return SimpleNamespace(pairs=pairs)
-
-    policy = SimpleNamespace(make_actor=lambda game, *, greedy: None)
-    policy.at_temperature = lambda temperature: policy
-    export: Any = SimpleNamespace(
-        game=SimpleNamespace(play=play, word=None),
-        settings=SimpleNamespace(seed=5),
-        progress=SimpleNamespace(begin=lambda text: None),
+    export, hot = MagicMock(), "player/p000 at temperature 2"
+    export.settings.seed = 5
+    export.game.play.return_value.pairs = (
+        SimpleNamespace(home="player/p000", away=hot, score=0.9, matches=10),
+        SimpleNamespace(home=hot, away="player/p000", score=0.3, matches=10),
     )
-    team: Any = {"player": Member(0.0, "player/p000", None)}  # type: ignore[arg-type]
-    matches = Matches(export, None, [team, team])  # type: ignore[arg-type]
-    matches._policies = {0: {"player": policy}, 1: {"player": policy}}  # type: ignore[dict-item]
+    matches = Matches(export, MagicMock(), [{"player": Member(0.0, "player/p000", MagicMock())}])
+    matches._policies = {0: {"player": MagicMock()}}
     pair = Candidate(0), Candidate(0, 2.0)
     assert matches.meet(*pair) == pytest.approx(0.8)
     assert matches.meet(*pair) == pytest.approx(0.8)
     assert matches.score(*pair) == pytest.approx((0.8, 40))
     # Other games the second time.
-    assert len(set(seeds)) == 2
+    first, second = export.game.play.call_args_list
+    assert first.kwargs["seed"] != second.kwargs["seed"]
 
 
 @pytest.mark.slow
@@ -187,6 +170,14 @@ def test_levels_of_a_run_are_exported_and_play(
     assert loaded.probabilities(BOARD) == pytest.approx(lowest.probabilities(BOARD))
     assert len({loaded.act(BOARD) for _ in range(200)}) > 1
 
+    # Whoever plays is told its probabilities; the best one always takes the middle.
+    with closing(PersonsGame(sit_down(names[1]), seed=1)) as game:
+        chances = {one["action"]: one["probability"] for one in game.thought["choices"]}
+    wanted = lowest.probabilities(BOARD)[[*chances]]
+    assert [*chances.values()] == pytest.approx(wanted, abs=1e-5)
+    best = Champion(directory, level=len(card.levels)).probabilities(BOARD)
+    assert max(wanted) < best.max() == pytest.approx(1.0)
+
 
 @pytest.mark.slow
 def test_a_player_of_a_run_has_a_temperature(leveled_run: Path) -> None:
@@ -210,14 +201,9 @@ def test_a_player_of_a_run_has_a_temperature(leveled_run: Path) -> None:
 
 
 @pytest.mark.slow
-def test_levels_need_ratings_and_all_populations(
-    command: Command, tag_run: Path, board_run: Path, leveled_run: Path, tmp_path: Path
+def test_options_that_a_player_of_a_run_has_not_are_refused(
+    command: Command, leveled_run: Path
 ) -> None:
-    to = ("--to", tmp_path / "out")
-    error = command("export", tag_run, "--levels", 3, "--population", "prey", *to, code=2)["error"]
-    assert "every population has a player of the run; without are predator" in error
-    error = command("export", board_run, "--levels", 3, "--mixture", *to, code=2)["error"]
-    assert "--mixture and --levels exclude each other" in error
     bounds = "temperature one of 0.000001 to 1,000,000, got"
     for option, says in (
         ("level=1", "must be a directory of arena export --levels"),
@@ -255,8 +241,9 @@ def test_a_level_is_as_unsure_as_the_exported_player(high: float | None) -> None
     assert [level.graph[:9] for level in levels] == ["policy.on", "levels/01", "policy.on"]
     assert (levels[0].rating, levels[0].rating_low, levels[0].rating_high) == (500.0, 470.0, high)
     # 10 to 1 is 400 Elo; 1 to 1 is none, and 400 matches of it add to the variance.
-    for level, number in zip(levels[1:], (1, 2), strict=True):
-        spread = math.hypot(1.96 * distance_of(scores[:number])[1], 30.0)
+    first, second = 1.0 / (100 * 10.0 / 121.0), 1.0 / (400 * 0.25)
+    for level, variance in zip(levels[1:], (first, first + second), strict=True):
+        spread = math.hypot(1.96 * math.sqrt(variance) * 400.0 / math.log(10.0), 30.0)
         assert level.rating == pytest.approx(100.0)
         assert level.rating_low == pytest.approx(100.0 - spread)
         assert level.rating_high == (None if high is None else pytest.approx(100.0 + spread))

@@ -14,6 +14,7 @@ from populations.controller.evaluation.finals import final_countdown
 from populations.controller.server.live_status import LiveFigures
 from populations.controller.state.clocks import Countdown
 from populations.controller.state.events import HeartbeatReceived, StopRequested, Ticked
+from populations.records.tables import ASSIGNMENTS, Table
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 headline: Any = importlib.import_module("populations.commands.launch.display")
@@ -174,7 +175,7 @@ def test_finals_count_down_in_seconds_that_pass() -> None:
     world = working()
     state = world.state
     state.phase = "evaluating"
-    state.tables.assignments.clear()
+    state.tables.assignments = Table(ASSIGNMENTS)
     # Half of the training, of which each of two learners did half; evaluation has 0.3 of the time.
     state.tables.run = replace(state.tables.run, training_s=700.0, evaluation_s=240.0)
     state.finals = finals = final_countdown(state)
@@ -210,7 +211,7 @@ def test_a_deterministic_run_promises_no_seconds() -> None:
     world = working(deterministic=True)
     assert "then finals and saving" in said(world, speed=10.0)
     world.state.phase = "evaluating"
-    world.state.tables.assignments.clear()
+    world.state.tables.assignments = Table(ASSIGNMENTS)
     assert said(world) == "finals: matches until ratings are sure, then saving"
 
 

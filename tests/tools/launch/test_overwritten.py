@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from arena.types import Hyperparameters
 from populations.config.run_file import RUN_FILE, RunFile, check_resume, with_config
 from populations.controller.server.reconfiguration import settle
 from populations.controller.server.run_directory import OpenRun
@@ -19,7 +20,7 @@ serving: Any = importlib.import_module("populations.commands.launch.serving")
 
 def resumed(
     run_dir: Path, rates: Sequence[float], override: str
-) -> tuple[list[str], list[Mapping[str, float]]]:
+) -> tuple[list[str], list[Hyperparameters]]:
     """What a resume says, and what policies have that had these learning rates and gamma 0.95."""
     run_dir.mkdir()
     make_small_run(run_dir)

@@ -75,7 +75,7 @@ def test_a_players_weights_are_those_of_the_start_beside_a_run_that_trains(
         assert told("4", "Your move.") == answered
         over = page.get_by_text("The game is over")
         while not over.is_visible():
-            page.locator(".moves button").last.click()
+            page.locator(".moves button:enabled").last.click()
             page.locator("main[aria-busy]").wait_for(state="detached")
         with page.expect_download() as download:
             page.get_by_role("link", name="Save").click()

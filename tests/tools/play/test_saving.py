@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from populations.errors import StorageError
+from tests.tools.play.conftest import GameOf
 from tools.play import saving
 from tools.play.answers import answer
 from tools.play.game import PersonsGame, Refused
@@ -114,27 +115,22 @@ def test_code_that_a_file_names_needs_the_users_word(
     assert read_game(path, trust=True)[1].is_playable
 
 
-def test_a_file_is_not_replaced(game_file: Path, board_run: Path) -> None:
+def test_options_that_find_a_game_have_no_meaning(game_file: Path, command: Command) -> None:
+    for option in ("--player", "--opponent", "--id", "--beside"):
+        error = command("replay", game_file, option, "p000", code=2)["error"]
+        assert f"is one game, so {option} has no meaning" in error
+
+
+def test_no_file_is_replaced_and_a_game_that_is_too_long_is_not_saved_and_goes_on(
+    game_of: GameOf, game_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    game = game_of("bot:random", environment="classic/tictactoe-v3")
     with pytest.raises(StorageError, match=r"game\.json cannot be written: File exists"):
-        played(game_file, str(board_run))
-
-
-@pytest.mark.parametrize("option", ["--player", "--opponent", "--id", "--beside"])
-def test_options_that_find_a_game_have_no_meaning(
-    game_file: Path, command: Command, option: str
-) -> None:
-    error = command("replay", game_file, option, "p000", code=2)["error"]
-    assert f"is one game, so {option} has no meaning" in error
-
-
-def test_a_game_that_is_too_long_is_not_saved_and_goes_on(
-    board_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        save(game, game_file)
     monkeypatch.setattr(saving, "MAX_GAME_BYTES", 10)
-    with closing(PersonsGame(sit_down(str(board_run)), seed=5)) as game:
-        with pytest.raises(Refused, match="has at most 10 bytes, this one 12"):
-            save(game, tmp_path / "game.json")
-        refused = answer(game, {"do": "save"})
-        assert "has at most 10 bytes" in refused["refusal"]
-        assert "file" not in refused
+    with pytest.raises(Refused, match="has at most 10 bytes, this one 12"):
+        save(game, tmp_path / "game.json")
+    refused = answer(game, {"do": "save"})
+    assert "has at most 10 bytes" in refused["refusal"]
+    assert "file" not in refused
     assert not (tmp_path / "game.json").exists()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import Mapping
 from typing import Any, cast
 
 import httpx
@@ -14,12 +13,11 @@ import psutil
 import pytest
 
 from arena.errors import ConfigError
+from tests.tools.play.conftest import GameOf
 from tests.tools.web.conftest import TOKEN
 from tools.play import tables as module
 from tools.play.answers import answer
-from tools.play.game import PersonsGame
 from tools.play.site import METHODS, make_app
-from tools.play.table import sit_down
 from tools.play.tables import Ended, Full, Tables
 from tools.web.security import Access
 
@@ -34,14 +32,8 @@ TABLE: Mapping[str, object] = {
 TIMEOUT_S = 60.0
 
 
-@pytest.fixture(scope="module")
-def game() -> Iterator[PersonsGame]:
-    table = sit_down("bot:random", environment="classic/tictactoe-v3")
-    with closing(PersonsGame(table, seed=1)) as game:
-        yield game
-
-
-def test_answers_are_what_a_page_shows(game: PersonsGame) -> None:
+def test_answers_are_what_a_page_shows(game_of: GameOf) -> None:
+    game = game_of("bot:random", environment="classic/tictactoe-v3")
     begun = answer(game, {"do": "look"})
     assert (begun["steps"], begun["undoes"]) == (0, False)
     assert begun["svg"].startswith("<svg")
@@ -105,15 +97,9 @@ def test_a_game_that_is_asked_for_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
         game, until_s = tables.new(), time.monotonic() + 4.0
         while time.monotonic() < until_s:
             assert tables.ask(game, {"do": "look"})["steps"] == 0
-
-
-@pytest.mark.slow
-def test_what_cannot_be_is_said_before_there_is_an_address() -> None:
-    with (
-        pytest.raises(ConfigError, match="there is no player 'nobody'"),
-        Tables({**TABLE, "player": "nobody"}, seed=1),
-    ):
-        pass
+    # What cannot be is said before there is an address.
+    with pytest.raises(ConfigError, match="there is no player 'nobody'"):
+        Tables({**TABLE, "player": "nobody"}, seed=1).__enter__()
 
 
 class FakeTables:
@@ -145,10 +131,12 @@ def request(method: str, path: str, **how: Any) -> httpx.Response:
     return asyncio.run(send())
 
 
-def test_a_new_game_has_an_address_of_its_own() -> None:
+def test_a_new_game_has_an_address_of_its_own_and_its_page_is_confined() -> None:
     answered = request("GET", "/")
     assert (answered.status_code, answered.headers["location"]) == (303, "games/abc")
-    assert '<script defer src="../static/play.js' in request("GET", "/games/abc").text
+    page = request("GET", "/games/abc")
+    assert '<script defer src="../static/play.js' in page.text
+    assert "script-src 'self'" in page.headers["content-security-policy"]
     assert request("GET", "/static/play.js").status_code == 200
     # The page's name leads there.
     assert request("GET", "/index.html").headers["location"] == "games/abc"
@@ -159,6 +147,7 @@ def test_a_new_game_has_an_address_of_its_own() -> None:
     assert kept.headers["content-disposition"] == 'attachment; filename="game-abc.json"'
     gone = request("POST", "/games/xyz/do", json={"do": "look"})
     assert (gone.status_code, gone.text) == (410, "it has ended\n")
+    assert request("PUT", "/games/abc/do", json={}).status_code == 405
 
 
 @pytest.mark.parametrize(
@@ -179,9 +168,3 @@ def test_a_new_game_has_an_address_of_its_own() -> None:
 )
 def test_a_request_that_is_not_the_pages_own_is_refused(how: dict[str, Any], status: int) -> None:
     assert request("POST", "/games/abc/do", **how).status_code == status
-
-
-def test_pages_are_confined_and_other_methods_refused() -> None:
-    page = request("GET", "/games/abc")
-    assert "script-src 'self'" in page.headers["content-security-policy"]
-    assert request("PUT", "/games/abc/do", json={}).status_code == 405

@@ -16,7 +16,7 @@ from populations.errors import StorageError
 from tools.league.documents import opened_views
 from tools.web import maker as module
 from tools.web.maker import Maker, Makers
-from tools.web.making import FITTED
+from tools.web.making import FITTED, unpack
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +35,7 @@ def process_of(maker: Maker) -> Child:
 
 def test_documents_of_the_process_are_those_of_the_views(maker: Maker, board_run: Path) -> None:
     documents, took_s = maker.make(board_run, ["standings", "events"])
-    found = {view: msgpack.unpackb(packed) for view, packed in documents.items()}
+    found = {view: unpack(packed) for view, packed in documents.items()}
     # Plain data has lists alone.
     opened = opened_views(board_run, list(found))
     wanted = msgpack.unpackb(msgpack.packb([one.document for one in opened]))

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from populations.views.charts import results as charts
 from populations.views.charts.figures import MAX_PLAYERS, MAX_WHISKERS
+from populations.views.league import PAYOFF
 from populations.views.parts import Column, Line, Row, Section, Table, player
 
 from ...show.html import Block, BlockRow, Cell, guarded, short
@@ -89,20 +90,16 @@ RESULT = (
 )
 """Result of two players as one line of text."""
 
+RESULTS = (
+    *("opponent", "seat", "opponent_seat", "score", "matches"),
+    *("wins", "draws", "losses", "mean_return"),
+)
+"""Columns of the view payoff about one player, the score before what it rests on."""
+
 
 def results(rows: list[Row]) -> Table:
     """Return results of one player, each as a line to copy."""
-    columns = (
-        player("opponent"),
-        Column("seat", "word"),
-        Column("opponent_seat", "word", "its seat"),
-        Column("score", "share", pair="met"),
-        Column("matches", "count"),
-        Column("wins", "count"),
-        Column("draws", "count"),
-        Column("losses", "count"),
-        Column("mean_return", "share", "return"),
-    )
+    columns = [one for key in RESULTS for one in PAYOFF if one.key == key]
     shown = [{**row, "met": (row["player"], row["opponent"])} for row in rows]
     return Table(columns, shown, copied=RESULT, anchor="vs {opponent:player}")
 

@@ -15,7 +15,7 @@ from populations.views.log import EVENTS
 from populations.views.parts import SIDES, Document, Line, Row, Section, Table, player
 from populations.views.texts import moment
 
-from ...league.narrowing import is_quiet, select_rows
+from ...league.narrowing import QUIET, select_rows
 from ...show.html import Block, short
 from .asked import Asked
 
@@ -77,7 +77,9 @@ def events(asked: Asked) -> Iterator[Block]:
     """Yield the events that the filters leave, the newest first."""
     every = asked.rows("events", "events")
     kind, name, since, event = (asked.medium.query.get(key, "") for key in FIELDS["events"])
-    loud = (row for row in every[::-1] if (row["kind"] == kind if kind else not is_quiet(row)))
+    loud = (
+        row for row in every[::-1] if (row["kind"] == kind if kind else row["kind"] not in QUIET)
+    )
     chosen = (
         [row for row in every if str(row["sequence"]) == event]
         if event

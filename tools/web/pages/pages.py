@@ -24,13 +24,11 @@ class Page:
         title: Its name in the navigation.
         views: Views whose documents it needs.
         make: Function that makes its blocks.
-        filters: Names of the fields that choose its rows.
     """
 
     title: str
     views: tuple[str, ...]
     make: Callable[[Asked], Iterator[Block]]
-    filters: tuple[str, ...] = ()
 
 
 def view_page(asked: Asked) -> Iterator[Block]:
@@ -67,7 +65,6 @@ PAGES: dict[str, Page] = {
             # Names of players lead to their pages.
             views=tuple(dict.fromkeys((name, "standings"))),
             make=MAKES.get(name, view_page),
-            filters=log.FIELDS.get(name, ()),
         )
         for name in (*(name for name, view in VIEWS.items() if view.has_page), "configuration")
     },

@@ -106,8 +106,8 @@ def player_document(documents: Mapping[str, Document], name: str) -> Document:
             key=lambda line: (line["score"] is None, line["score"] or 0.0),
         ),
         "games": sorted(
-            (one for one in rows["games"]["games"] if _places(one, name, standing)),
-            key=lambda one: min(_ending(one, place) for place in _places(one, name, standing)),
+            (one for one in rows["games"]["games"] if _endings(one, name, standing)),
+            key=lambda one: min(_endings(one, name, standing)),
         ),
         "generations": [one for one in rows["lineage"]["generations"] if one["policy"] == name],
         "checkpoints": [
@@ -119,22 +119,17 @@ def player_document(documents: Mapping[str, Document], name: str) -> Document:
     }
 
 
-def _places(game: Row, name: str, standing: Row) -> list[int]:
-    """Return the places of a game at which a player's rated weights sat; of a policy without
-    any, all of its weights.
+def _endings(game: Row, name: str, standing: Row) -> list[tuple[float, float, int]]:
+    """Return the sort keys, as of `worst_games`, of how a game ended where a player's rated weights
+    sat; of a policy without any, all of its weights.
     """
     weights = standing["weights"]
+    places = zip(game["players"], game["weights"], game["margins"], game["returns"], strict=True)
     return [
-        place
-        for place, (player, digest) in enumerate(zip(game["players"], game["weights"], strict=True))
+        badness(margin, paid, game["steps"])
+        for player, digest, margin, paid in places
         if (digest == weights if weights else player.partition("@")[0] == name)
     ]
-
-
-def _ending(game: Row, place: int) -> tuple[float, float, int]:
-    """Return the sort key of how a game ended for one of its places, as of `worst_games`."""
-    margin, return_ = game["margins"][place], game["returns"][place]
-    return badness(margin, return_, game["steps"])
 
 
 def player_page(asked: Asked, name: str) -> Iterator[Block]:
@@ -144,7 +139,7 @@ def player_page(asked: Asked, name: str) -> Iterator[Block]:
         try:
             asked.documents[view]
         except ArenaError as error:
-            # What needs it has nothing to show, and the rest stands.
+            # Sections that need it have nothing to show, and the rest stands.
             documents[view] = empty
             yield failed(view.capitalize(), error)
     found = player_document(documents, name)
@@ -201,7 +196,7 @@ BEHIND = {
 
 
 def _record(line: Row) -> Pairs:
-    # Of two columns about a rating the first one has the rating itself.
+    # The first one of two columns about a rating has the rating itself.
     kinds = {one.key: one.kind for one in reversed(STANDINGS)}
     kinds["evaluated_agent_steps"] = kinds["agent_steps"]
     rows = [
@@ -218,7 +213,7 @@ def _record(line: Row) -> Pairs:
 
 
 def _card(summary: Row) -> Pairs:
-    # What the record above has already.
+    # These are in the record above already.
     known = ("weights", "agent steps", "generation", "population")
     return Pairs(
         [(key, Line("{value}", {"value": one})) for key, one in summary.items() if key not in known]

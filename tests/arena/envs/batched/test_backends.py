@@ -11,8 +11,8 @@ from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.cards import unroll
 from arena.envs.inspect import inspect_environment
-from arena.envs.pettingzoo.batch import PettingZooBatch
 from arena.envs.registry import TWINS
+from arena.envs.stepped import PettingZooBatch
 from arena.errors import ConfigError
 from arena.processes.settings import SETTINGS
 from tests.arena.samples import ASSETS, facts_of, make_env

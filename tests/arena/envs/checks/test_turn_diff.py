@@ -17,7 +17,7 @@ from arena.envs.checks.turn_diff import Difference
 from arena.envs.describe import environment_facts
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.registry import TWINS
-from arena.envs.spaces.actions import ActionLayout
+from arena.spaces import ActionLayout
 from tests.arena.samples import make_env
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -166,23 +166,25 @@ def test_rewards_come_when_they_are_won(make: Make) -> None:
 class _Row:
     """Writes down what a stepper tells."""
 
-    b = 0
-
-    def __init__(self) -> None:
+    def __init__(self, *populations: str) -> None:
+        self.populations = populations
         self.told: list[tuple[Any, ...]] = []
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *arguments: self.told.append((name, *arguments))
 
+    def action(self, agent: str, actions: Mapping[str, list[int]]) -> int:
+        """Return the next action of the agent's population, where each agent has its slot."""
+        player = int(agent[-1])
+        name = self.populations[player]
+        return actions[name][self.populations[:player].count(name)]
+
 
 def test_kuhn_poker_by_hand() -> None:
     """Seed 1 deals by floor(3 u_0), then floor(2 u_1) of what is left; pass, bet, pass."""
-    row = _Row()
-    stepper = OpenSpielStepper(
-        load_game("openspiel:kuhn_poker", {}),
-        row=row,  # type: ignore[arg-type]
-        actions_of={"player_0": ("a", 0, 1), "player_1": ("b", 0, 1)},
-    )
+    row = _Row("a", "b")
+    game = load_game("openspiel:kuhn_poker", {})
+    stepper = OpenSpielStepper(game, row=row)  # type: ignore[arg-type]
     stepper.start(1)
     cards = [0, 1, 2]
     first = cards.pop(int(3 * uniform(1, draw=0)))
@@ -404,10 +406,9 @@ class Dice:
 
 def stepper_of(game: object) -> tuple[OpenSpielStepper, _Row]:
     """Of a game of two players, who are in one population."""
-    row = _Row()
+    row = _Row("p", "p")
     loaded = OpenSpielGame(game=game, seen="observation", tensor_shape=(2,), has_planes_first=False)
-    actions_of = {"player_0": ("p", 0, 2), "player_1": ("p", 1, 2)}
-    return OpenSpielStepper(loaded, row=row, actions_of=actions_of), row  # type: ignore[arg-type]
+    return OpenSpielStepper(loaded, row=row), row  # type: ignore[arg-type]
 
 
 def told(row: _Row) -> list[object]:

@@ -9,22 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.envs.pettingzoo.pending_decisions import DecisionBatch
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
+from arena.environment_spec import AgentSpec, EnvironmentSpec, SpaceJson
+from arena.envs.pettingzoo.pending_decisions import PendingDecisions
+from arena.envs.spaces.observations import flatten_into
 from arena.errors import EnvironmentFault
+from arena.spaces import ObservationLayout
 
 
-def box(dtype: str) -> ObservationLayout:
-    return ObservationLayout.from_json(
-        {"kind": "Box", "shape": [2, 2], "dtype": dtype, "low": 0, "high": 3}
-    )
+def box(dtype: str) -> SpaceJson:
+    return {"kind": "Box", "shape": [2, 2], "dtype": dtype, "low": 0, "high": 3}
 
 
 FLOATS, SMALL, BITS, IMAGE = box("float32"), box("int8"), box("bool"), box("uint8")
-DIGITS = ObservationLayout.from_json({"kind": "Discrete", "n": 4, "start": 0})
-SIGNS = ObservationLayout.from_json({"kind": "MultiBinary", "shape": [2, 2]})
-THREE = ActionLayout.from_json({"kind": "Discrete", "n": 3, "start": 0}, continuous="squashed")
+DIGITS: SpaceJson = {"kind": "Discrete", "n": 4, "start": 0}
+SIGNS: SpaceJson = {"kind": "MultiBinary", "shape": [2, 2]}
+THREE: SpaceJson = {"kind": "Discrete", "n": 3, "start": 0}
 
 NUM_ENVS = 3
 AGENTS = ("a", "b")
@@ -35,21 +34,15 @@ class Rows:
     """Three environments in which one of two agents is on turn, and the arrays that are written."""
 
     def __init__(
-        self, layout: ObservationLayout, mask: Literal["observation", "info"] | None = None
+        self, space: SpaceJson, mask: Literal["observation", "info"] | None = None
     ) -> None:
-        self.asked_index = np.full(NUM_ENVS, -1)
-        self.observation = np.full((NUM_ENVS, 4), 7.0, dtype=layout.dtype)
-        self.mask = np.zeros((NUM_ENVS, 3), dtype=np.bool_)
-        self.asked = DecisionBatch(
-            AGENTS,
-            layout=layout,
-            actions=THREE,
-            mask=mask,
-            row_of_cell=np.arange(NUM_ENVS).repeat(len(AGENTS)),
-            agent_index=self.asked_index,
-            observation=self.observation,
-            action_mask=self.mask,
-        )
+        facts = AgentSpec(observation=space, action=THREE, mask=mask)
+        specs = dict.fromkeys(AGENTS, facts)
+        spec = EnvironmentSpec(id="x", kwargs={}, api="aec", agents=AGENTS, agent_specs=specs)
+        self.asked = PendingDecisions("p", spec=spec, agents=AGENTS, num_envs=NUM_ENVS)
+        self.asked_index = self.asked.agent_index[:, 0]
+        self.observation, self.mask = self.asked.observation[:, 0], self.asked.action_mask[:, 0]
+        self.observation.fill(7.0)
 
 
 def observations() -> st.SearchStrategy[Any]:
@@ -68,11 +61,12 @@ def observations() -> st.SearchStrategy[Any]:
     return st.one_of(arrays, arrays, odd)
 
 
-def alone(layout: ObservationLayout, observation: object) -> tuple[list[float], str | None]:
+def alone(space: SpaceJson, observation: object) -> tuple[list[float], str | None]:
     """What one observation writes into a row by itself, or why it is refused."""
+    layout = ObservationLayout.from_json(space)
     row = np.full(4, 7.0, dtype=layout.dtype)
     try:
-        layout.flatten_into(row, observation)
+        flatten_into(layout, row, observation)
     except EnvironmentFault as fault:
         return [], str(fault)
     except ValueError as error:
@@ -81,7 +75,7 @@ def alone(layout: ObservationLayout, observation: object) -> tuple[list[float], 
 
 
 @pytest.mark.parametrize(
-    "layout",
+    "space",
     [FLOATS, SMALL, BITS, IMAGE, DIGITS, SIGNS],
     ids=["floats", "small", "bits", "image", "digits", "signs"],
 )
@@ -90,13 +84,13 @@ def alone(layout: ObservationLayout, observation: object) -> tuple[list[float], 
     columns=st.tuples(*[st.sampled_from([0, 1])] * 3),
 )
 def test_rows_are_those_of_the_layout(
-    layout: ObservationLayout, said: list[Any], columns: tuple[int, ...]
+    space: SpaceJson, said: list[Any], columns: tuple[int, ...]
 ) -> None:
-    rows = Rows(layout)
+    rows = Rows(space)
     cells = [2 * b + column for b, column in enumerate(columns[: len(said)])]
     for cell, observation in zip(cells, said, strict=True):
         rows.asked.ask(cell, observation, None)
-    written = [alone(layout, observation) for observation in said]
+    written = [alone(space, observation) for observation in said]
     refused = [(b, why) for b, (_, why) in enumerate(written) if why]
     if refused:
         b, why = refused[0]

@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.environment_spec import ContinuousActions
+from arena.envs.describe import agent_spec
 from arena.envs.random_play import uniform_actions
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout, describe
+from arena.envs.spaces.masks import flatten_mask
+from arena.envs.spaces.observations import describe, flatten_into
 from arena.errors import ConfigError, EnvironmentFault
+from arena.spaces import ActionLayout, ObservationLayout, UnusableSpace
 
 Space = spaces.Space[Any]
 
@@ -105,7 +107,7 @@ def test_nested_observations_survive_flattening(space: Space, seed: int) -> None
     samples = [space.sample() for _ in range(3)]
     rows = np.full((3, layout.size), 77, dtype=layout.dtype)
     for row, sample in zip(rows, samples, strict=True):
-        layout.flatten_into(row, sample)
+        flatten_into(layout, row, sample)
     undone = layout.to_environment(rows)
     for index, sample in enumerate(samples):
         same(sample, at(undone, index))
@@ -239,7 +241,7 @@ def test_legal_choices_are_drawn_by_branch() -> None:
 )
 def test_masks_of_a_multi_discrete(mask: object, flat: list[int]) -> None:
     layout = layout_of(spaces.MultiDiscrete([2, 3]))
-    assert layout.flatten_mask(mask).tolist() == [bool(entry) for entry in flat]
+    assert flatten_mask(layout, mask).tolist() == [bool(entry) for entry in flat]
 
 
 def test_masks_nest_as_the_space_does() -> None:
@@ -254,13 +256,13 @@ def test_masks_nest_as_the_space_does() -> None:
     )
     # Leaves in the order of their names: flags, (go), pick.
     mask = {"pick": (np.array([0, 1]), None), "flags": np.array([[1, 0]]), "go": None}
-    assert layout.flatten_mask(mask).tolist() == [True, False, False, True, True, True, True]
+    assert flatten_mask(layout, mask).tolist() == [True, False, False, True, True, True, True]
     with pytest.raises(ValueError, match="must have a part 'flags', it has none"):
-        layout.flatten_mask({"pick": None})
+        flatten_mask(layout, {"pick": None})
     with pytest.raises(ValueError, match=r"must have 2 entries, for choices \[2\], got 3"):
-        layout.flatten_mask({"pick": (np.ones(3), None), "flags": None} | {"flags": [1, 1, 1]})
+        flatten_mask(layout, {"pick": (np.ones(3), None), "flags": None} | {"flags": [1, 1, 1]})
     with pytest.raises(ValueError, match="must be integers or bool, got"):
-        layout.flatten_mask({"pick": None, "flags": "yes"})
+        flatten_mask(layout, {"pick": None, "flags": "yes"})
 
 
 def test_every_branch_must_be_allowed_a_choice() -> None:
@@ -291,8 +293,20 @@ def test_rows_that_are_no_actions() -> None:
 )
 def test_action_spaces_without_actions_are_refused(space: dict[str, Any], text: str) -> None:
     box = {"kind": "Box", "shape": [2], "dtype": "float32"}
-    with pytest.raises(ConfigError, match=text):
+    with pytest.raises(UnusableSpace, match=text):
         ActionLayout.from_json(box | space, continuous="squashed")
+
+
+def test_an_agent_without_actions_is_named() -> None:
+    class Env:
+        def observation_space(self, agent: str) -> spaces.Discrete:
+            return spaces.Discrete(2)
+
+        def action_space(self, agent: str) -> spaces.Dict:
+            return spaces.Dict({})
+
+    with pytest.raises(ConfigError, match=r"agent 'a': action space .* must have an action"):
+        agent_spec(Env(), "a")
 
 
 @pytest.mark.parametrize(
@@ -317,9 +331,9 @@ def test_a_part_that_is_wrong_is_named() -> None:
     )
     row = np.zeros(layout.size, dtype=np.float32)
     with pytest.raises(EnvironmentFault, match=r"an observation's \['map'\]\[1\] must have shape"):
-        layout.flatten_into(row, {"map": (0, np.zeros(3))})
+        flatten_into(layout, row, {"map": (0, np.zeros(3))})
     with pytest.raises(EnvironmentFault, match=r"an observation's \['map'\]\[0\] must be there"):
-        layout.flatten_into(row, {"maps": 0})
+        flatten_into(layout, row, {"maps": 0})
     assert [leaf.path for leaf in layout.leaves] == [("map", "0"), ("map", "1")]
 
 
@@ -329,10 +343,10 @@ def test_bytes_stay_bytes_and_do_not_wrap_around() -> None:
     assert layout.dtype == np.uint8
     assert (layout.leaves[0].low, layout.leaves[0].high) == (0.0, 255.0)
     row = np.zeros(4, dtype=np.uint8)
-    layout.flatten_into(row, np.array([0, 1, 254, 255]).reshape(2, 2, 1))
+    flatten_into(layout, row, np.array([0, 1, 254, 255]).reshape(2, 2, 1))
     assert row.tolist() == [0, 1, 254, 255]
     with pytest.raises(EnvironmentFault, match=r"must be in \[0, 255\], got 256"):
-        layout.flatten_into(row, np.array([0, 1, 256, -1]).reshape(2, 2, 1))
+        flatten_into(layout, row, np.array([0, 1, 256, -1]).reshape(2, 2, 1))
     beside = observation_layout_of(spaces.Dict({"image": image, "more": spaces.Discrete(2)}))
     assert beside.dtype == np.float32
 

@@ -6,8 +6,8 @@ import torch
 from arena.config import NetworkConfig
 from arena.environment_spec import AgentSpec, SpaceJson
 from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper, observation_layout
-from arena.envs.spaces.observations import is_agent_id
 from arena.networks.actor_critic import make_actor_critic
+from arena.spaces import is_agent_id
 from tests.arena.conftest import ScriptedEnv
 from tests.layouts import discrete
 

@@ -14,8 +14,8 @@ from arena.config import NetworkConfig
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.pettingzoo.states import describe_state
 from arena.envs.spaces.critic_input import CriticInput, critic_input
-from arena.envs.spaces.observations import is_agent_id
 from arena.errors import ConfigError, EnvironmentFault
+from arena.spaces import is_agent_id
 from tests.arena.samples import each_alone, facts_of, make_env
 
 SPREAD, DUET = "mpe2/simple_spread_v3", "mpe2/simple_speaker_listener_v4"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,29 +13,19 @@ import torch
 from tests.arena.export.html.conftest import make_game
 
 
-class Step(NamedTuple):
-    """What was seen at a decision, and what it brought.
-
-    Attributes:
-        agent: Agent that decided.
-        mask: Its legal actions. bool [n].
-        observation: What it saw. float32 [F].
-        outcome: Rewards after it; None while the game goes on.
-    """
-
-    agent: int
-    mask: npt.NDArray[Any]
-    observation: npt.NDArray[Any]
-    outcome: list[int] | None
-
-
 @dataclass(kw_only=True)
 class Played:
-    """A game: its cards in the order of dealing (none on boards), its actions, and its steps."""
+    """A game: its cards in the order of dealing (none on boards), its actions, and its steps.
+
+    Attributes:
+        seen: What was seen at each decision. float32 [F].
+        lines: Agent, legal actions, observation and outcome of each, as a page tells them.
+    """
 
     cards: list[int]
     actions: list[int] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    seen: list[npt.NDArray[Any]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
 
 
 def random_games(environment: str, num_games: int, *, seed: int) -> list[Played]:
@@ -56,7 +47,14 @@ def random_games(environment: str, num_games: int, *, seed: int) -> list[Played]
         over, rewards = result.terminated.all(dim=1).numpy(), result.reward.int().tolist()
         for at in goes_on.nonzero()[0].tolist():
             games[at].actions.append(int(actions[at, 0]))
-            outcome = rewards[at] if over[at] else None
-            games[at].steps.append(Step(agents[at], mask[at].numpy(), seen[at], outcome))
+            games[at].seen.append(seen[at])
+            told = f"{agents[at]} {bits(mask[at].numpy())} {bits(seen[at])}"
+            outcome = json.dumps(rewards[at] if over[at] else None, separators=(",", ":"))
+            games[at].lines.append(f"{told} {outcome}")
         goes_on &= ~over
     return games
+
+
+def bits(row: npt.NDArray[Any]) -> str:
+    assert np.isin(row, (0, 1)).all()
+    return (row.astype(np.uint8) + ord("0")).tobytes().decode()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +11,13 @@ from torch import nn
 
 from arena.config import NetworkConfig
 from arena.errors import ExportError
-from arena.export.actor import make_session
+from arena.export.champion import make_session
 from arena.export.html.page import network_document
 from arena.export.onnx import export_onnx
-from tests.arena.export.html.conftest import CONNECT_FOUR, Make
+from tests.arena.export.html.conftest import CONNECT_FOUR, Open, champion
 from tests.arena.export.html.random_games import random_games
 
-if TYPE_CHECKING:
-    from playwright.sync_api import Browser
-
-pytestmark = pytest.mark.xdist_group("html")
+pytestmark = pytest.mark.xdist_group("exports")
 
 BOUND = 1e-4
 
@@ -48,33 +42,16 @@ NETWORKS = {
 def positions(number: int) -> npt.NDArray[Any]:
     """Return observations of random games of Connect Four. float32 [number, 84]."""
     games = random_games(CONNECT_FOUR, number // 7 + 1, seed=1)
-    seen = (step.observation for game in games for step in game.steps)
-    rows = np.array(list(islice(seen, number)))
+    rows = np.array([row for game in games for row in game.seen][:number])
     # No game is over before the seventh stone.
     assert len(rows) == number
     return rows
 
 
-def judged(path: Path, browser: Browser, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return the logits and values that a page gives. [N, 7 + 1]."""
-    page = browser.new_page()
-    page.goto(path.as_uri())
-    found = np.array(page.evaluate(JUDGE, rows.tolist()))
-    page.close()
-    return found
-
-
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        *((name, 50) for name in ("mlp", "cnn", "residual_cnn")),
-        *(pytest.param(name, 1_000, marks=pytest.mark.slow) for name in NETWORKS),
-    ],
-)
-def test_a_page_judges_positions_as_the_graph_does(
-    page_file: Callable[..., Path], champion: Make, browser: Browser, name: str, number: int
-) -> None:
-    card, network = champion(CONNECT_FOUR, network=NETWORKS[name])
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("number", [50, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_a_page_judges_positions_as_the_graph_does(open_page: Open, name: str, number: int) -> None:
+    card, network = champion(network=NETWORKS[name])
     rows = positions(number)
     graph = export_onnx(network, layout=card.observation_layout, has_mask=True)
     feeds: dict[str, Any] = {
@@ -82,17 +59,14 @@ def test_a_page_judges_positions_as_the_graph_does(
         "action_mask": np.ones((len(rows), 7), dtype=bool),
     }
     logits, value = make_session(graph).run(["logits", "value"], feeds)
-    found = judged(page_file(CONNECT_FOUR, network=NETWORKS[name]), browser, rows)
+    found = np.array(open_page(network=NETWORKS[name]).evaluate(JUDGE, rows.tolist()))
     # Numbers that do not differ would agree with anything.
     assert logits.std() > 0.01
     assert np.abs(found - np.column_stack([logits, value])).max() < BOUND
 
 
-def test_probabilities_are_those_of_legal_actions(
-    page_file: Callable[..., Path], browser: Browser
-) -> None:
-    page = browser.new_page()
-    page.goto(page_file(CONNECT_FOUR).as_uri())
+def test_probabilities_are_those_of_legal_actions(open_page: Open) -> None:
+    page = open_page()
     call = "(temperature) => probabilities([1, 3, 2, 3], [true, false, true, true], temperature)"
     # e^1 / (e^1 + e^2 + e^3) = 1 / (1 + e + e^2), and so on; halved logits at temperature 2.
     for temperature in (1.0, 2.0):
@@ -106,11 +80,10 @@ def test_probabilities_are_those_of_legal_actions(
     # Three deviations of a share of .5 in 3,000 draws are .027.
     shares = np.bincount(drawn, minlength=4) / 3000
     assert shares == pytest.approx([0.5, 0.0, 0.3, 0.2], abs=0.04)
-    page.close()
 
 
-def test_a_layer_that_pages_do_not_have_is_refused(champion: Make) -> None:
-    card, network = champion(CONNECT_FOUR)
+def test_a_layer_that_pages_do_not_have_is_refused() -> None:
+    card, network = champion()
     network.trunk[1] = nn.Tanh()
     with pytest.raises(ExportError, match="no layer for Tanh"):
         network_document(network, config=card.network, layout=card.observation_layout)

@@ -5,15 +5,10 @@ Its rules are compared with those of the batched games.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from msgspec import structs
@@ -22,33 +17,16 @@ from arena.config import NetworkConfig
 from arena.environment_spec import EnvironmentSpec
 from arena.errors import ConfigError
 from arena.export.html.page import page_game
-from tests.arena.export.html.conftest import CONNECT_FOUR, IDS, Make
-from tests.arena.export.html.random_games import Played, random_games
-from tests.tools.web.browsing import mistakes_of
+from tests.arena.export.html.conftest import IDS, Open, champion
+from tests.arena.export.html.random_games import random_games
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.xdist_group("html")
 
+HIDDEN = re.compile(r"the other: paid \d+, face down")
 OVER = re.compile(r"You win|You lose|A draw")
-
-
-@contextmanager
-def opened(browser: Browser, path: Path, **options: Any) -> Iterator[Page]:
-    """Open a page without a network, where nothing goes wrong and nothing is asked for."""
-    context = browser.new_context(offline=True, **options)
-    page = context.new_page()
-    wrong, asked = mistakes_of(page, ""), []
-    page.on("request", lambda request: asked.append(request.url))
-    # Time stands still but where a test lets it pass.
-    page.clock.install(time=0)
-    page.goto(path.as_uri())
-    page.clock.pause_at(3_600)
-    yield page
-    assert wrong == []
-    assert asked == [path.as_uri()]
-    context.close()
 
 
 def said(page: Page) -> str:
@@ -66,109 +44,100 @@ def legal(page: Page) -> Any:
 
 
 @pytest.mark.parametrize("environment", IDS)
-def test_a_whole_game_is_played_by_touch_on_a_phone(
-    page_file: Callable[..., Path], browser: Browser, environment: str
-) -> None:
+def test_a_whole_game_is_played_by_touch_on_a_phone(open_page: Open, environment: str) -> None:
     phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    with opened(browser, page_file(environment), **phone) as page:
-        for side in ("0", "1"):
-            page.get_by_label("You play").select_option(side)
-            num_moves = 0
-            while not OVER.search(said(page)):
-                assert "Your move" in said(page)
-                legal(page).last.tap()
-                num_moves += 1
-            assert num_moves > 0
-            assert legal(page).count() == 0
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390
-            page.get_by_role("button", name="New game").tap()
-            assert "A new game: you are" in page.get_by_role("status").inner_text()
-
-
-def test_a_stone_falls_where_it_is_put_and_is_taken_back(
-    page_file: Callable[..., Path], browser: Browser
-) -> None:
-    with opened(browser, page_file(CONNECT_FOUR)) as page:
-        column = page.get_by_role("button", name="column 3")
-        assert column.get_attribute("aria-label") == "column 3, empty"
-        column.click()
-        assert "You: column 3. The champion thinks." in page.get_by_role("status").inner_text()
-        # Not on turn: nothing happens.
-        column.click(force=True)
-        assert str(column.get_attribute("aria-label")).startswith("column 3, from the bottom red")
-        assert "Your move" in said(page)
-        assert page.evaluate("now().cells.filter((cell) => cell >= 0).length") == 2
-        page.get_by_role("button", name="Undo").click()
-        assert page.get_by_role("status").inner_text() == "Taken back. Your move."
-        assert column.get_attribute("aria-label") == "column 3, empty"
-        # The champion's answer is not given to a move that was taken back.
-        column.click()
-        page.get_by_role("button", name="Undo").click()
-        assert said(page) == "Taken back. Your move."
-        # There is nothing before the first decision.
-        page.get_by_role("button", name="Undo").click(force=True)
-        assert page.evaluate("game.length") == 1
-        # A line that wins is marked, not the last stone alone: the lowest row, from column 2 on.
-        moved = "(position, column) => GAME.step(position, column)"
-        won = page.evaluate(f"[3, 0, 2, 0, 1, 0, 4].reduce({moved}, GAME.start()).marked")
-        assert sorted(won) == [36, 37, 38, 39]
-
-
-def test_keys_play_ask_and_take_back(page_file: Callable[..., Path], browser: Browser) -> None:
-    with opened(browser, page_file("classic/tictactoe-v3")) as page:
-        # In the order of reading, whatever the numbers of the actions.
-        page.keyboard.press("2")
-        assert "You: row 1, column 2." in page.get_by_role("status").inner_text()
-        said(page)
-        page.keyboard.press("h")
-        assert "the champion would play row" in said(page)
-        shown = page.locator(".chance").all_inner_texts()
-        assert len(shown) == legal(page).count() == 7
-        assert sum(int(one.rstrip("%")) for one in shown) == pytest.approx(100, abs=4)
-        page.keyboard.press("u")
-        assert page.locator(".chance").count() == 0
-        assert legal(page).count() == 9
-        moves(page).first.focus()
-        for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "Enter"):
-            page.keyboard.press(key)
-        assert "You: row 3, column 1." in page.get_by_role("status").inner_text()
-        page.keyboard.press("n")
-        assert "A new game" in said(page)
-        # In the other seat: the menu keeps no key for itself.
-        page.get_by_label("You play").select_option("1")
-        assert "A new game: you are ring. The champion: row" in said(page)
-        free = "(all) => all.findIndex((one) => one.ariaDisabled === 'false')"
-        page.keyboard.press(str(1 + moves(page).evaluate_all(free)))
-        assert "You: row" in page.get_by_role("status").inner_text()
-
-
-def test_hidden_cards_stay_hidden_until_the_end(
-    page_file: Callable[..., Path], browser: Browser
-) -> None:
-    with opened(browser, page_file("openspiel:kuhn_poker")) as page:
-        drawing = page.locator("#board > svg")
-        assert "the other: paid 1, face down" in str(drawing.get_attribute("aria-label"))
+    page = open_page(environment, how=phone)
+    for side in ("0", "1"):
+        page.get_by_label("You play").select_option(side)
+        # Cards of the other are hidden until the end.
+        drawing, num_moves = page.locator("#board svg"), 0
+        hidden = HIDDEN.search(str(drawing.get_attribute("aria-label")))
+        assert bool(hidden) == environment.startswith("openspiel:")
         while not OVER.search(said(page)):
-            page.get_by_role("button", name="bet").click()
-        assert "face down" not in str(drawing.get_attribute("aria-label"))
+            assert "Your move" in said(page)
+            legal(page).last.tap()
+            num_moves += 1
+        assert num_moves > 0
+        assert not HIDDEN.search(str(drawing.get_attribute("aria-label")))
+        assert legal(page).count() == 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.get_by_role("button", name="New game").tap()
+        assert "A new game: you are" in page.get_by_role("status").inner_text()
 
 
-def test_levels_are_chosen_and_share_their_weights(
-    page_file: Callable[..., Path], browser: Browser
+def test_a_stone_falls_where_it_is_put_and_is_taken_back(open_page: Open) -> None:
+    page = open_page()
+    column = page.get_by_role("button", name="column 3")
+    assert column.get_attribute("aria-label") == "column 3, empty"
+    column.click()
+    assert "You: column 3. The champion thinks." in page.get_by_role("status").inner_text()
+    # Not on turn: nothing happens.
+    column.click(force=True)
+    assert str(column.get_attribute("aria-label")).startswith("column 3, from the bottom red")
+    assert "Your move" in said(page)
+    assert page.evaluate("now().cells.filter((cell) => cell >= 0).length") == 2
+    page.get_by_role("button", name="Undo").click()
+    assert page.get_by_role("status").inner_text() == "Taken back. Your move."
+    assert column.get_attribute("aria-label") == "column 3, empty"
+    # The champion's answer is not given to a move that was taken back.
+    column.click()
+    page.get_by_role("button", name="Undo").click()
+    assert said(page) == "Taken back. Your move."
+    # There is nothing before the first decision.
+    page.get_by_role("button", name="Undo").click(force=True)
+    assert page.evaluate("game.length") == 1
+    # A line that wins is marked, not the last stone alone: the lowest row, from column 2 on.
+    moved = "(position, column) => GAME.step(position, column)"
+    won = page.evaluate(f"[3, 0, 2, 0, 1, 0, 4].reduce({moved}, GAME.start()).marked")
+    assert sorted(won) == [36, 37, 38, 39]
+
+
+def test_keys_play_ask_and_take_back(open_page: Open) -> None:
+    page = open_page("classic/tictactoe-v3")
+    # In the order of reading, whatever the numbers of the actions.
+    page.keyboard.press("2")
+    assert "You: row 1, column 2." in page.get_by_role("status").inner_text()
+    said(page)
+    page.keyboard.press("h")
+    assert "the champion would play row" in said(page)
+    shown = page.locator(".chance").all_inner_texts()
+    assert len(shown) == legal(page).count() == 7
+    assert sum(int(one.rstrip("%")) for one in shown) == pytest.approx(100, abs=4)
+    page.keyboard.press("u")
+    assert page.locator(".chance").count() == 0
+    assert legal(page).count() == 9
+    moves(page).first.focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "Enter"):
+        page.keyboard.press(key)
+    assert "You: row 3, column 1." in page.get_by_role("status").inner_text()
+    page.keyboard.press("n")
+    assert "A new game" in said(page)
+    # In the other seat: the menu keeps no key for itself.
+    page.get_by_label("You play").select_option("1")
+    assert "A new game: you are ring. The champion: row" in said(page)
+    free = "(all) => all.findIndex((one) => one.ariaDisabled === 'false')"
+    page.keyboard.press(str(1 + moves(page).evaluate_all(free)))
+    assert "You: row" in page.get_by_role("status").inner_text()
+
+
+def test_levels_are_chosen_by_names_that_are_text_and_share_their_weights(
+    open_page: Open, tmp_path: Path
 ) -> None:
-    one = page_file(CONNECT_FOUR)
-    path = page_file(CONNECT_FOUR, temperatures=(3.0, 2.0, 1.0))
-    assert path.stat().st_size < one.stat().st_size + 1_000
-    with opened(browser, one) as page:
-        assert not page.get_by_label("Level").is_visible()
-    with opened(browser, path) as page:
-        level = page.get_by_label("Level")
-        assert level.input_value() == "2"
-        assert "p003, rated 900+" in page.locator("#opponent").inner_text()
-        level.select_option("0")
-        assert "p001, rated 700 (95%: 690 to 710)" in page.locator("#opponent").inner_text()
-        page.get_by_role("button", name="column 4").click()
-        assert "Level 1: column" in said(page)
+    name = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+    one = open_page(player=name, run=name)
+    page = open_page(player=name, run=name, temperatures=(3.0, 2.0, 1.0))
+    alone, together = ((tmp_path / file).stat().st_size for file in ("0.html", "1.html"))
+    assert together < alone + 1_000
+    assert not one.get_by_label("Level").is_visible()
+    level, opponent = page.get_by_label("Level"), page.locator("#opponent")
+    assert level.input_value() == "2"
+    assert f"{name}, 3, rated 150+" in opponent.inner_text()
+    level.select_option("0")
+    assert f"{name}, 1, rated 100 (95%: 50 to 150)" in opponent.inner_text()
+    assert name in page.locator("#about").inner_text()
+    assert page.locator("img").count() == 0
+    page.get_by_role("button", name="column 4").click()
+    assert "Level 1: column" in said(page)
 
 
 @pytest.mark.slow
@@ -176,34 +145,22 @@ def test_levels_are_chosen_and_share_their_weights(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_everybody_can_read_a_page(
-    page_file: Callable[..., Path], browser: Browser, environment: str, scheme: str, width: int
+    open_page: Open, environment: str, scheme: str, width: int
 ) -> None:
-    path = page_file(environment, temperatures=(2.0, 1.0))
-    size = {"width": width, "height": 844}
-    with opened(browser, path, viewport=size, color_scheme=scheme) as page:
-        for key in ("1", "h"):
-            said(page)
-            page.keyboard.press(key)
+    how = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
+    page = open_page(environment, how=how, temperatures=(2.0, 1.0))
+    for key in ("1", "h"):
         said(page)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        # It waits for timers.
-        page.clock.resume()
-        assert Axe().run(page).violations_count == 0
+        page.keyboard.press(key)
+    said(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # It waits for timers.
+    page.clock.resume()
+    assert Axe().run(page).violations_count == 0
 
 
-def test_names_of_anybody_are_text(page_file: Callable[..., Path], browser: Browser) -> None:
-    name = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
-    path = page_file(CONNECT_FOUR, player=name, run=name, temperatures=(2.0, 1.0))
-    with opened(browser, path) as page:
-        assert name in page.locator("#opponent").inner_text()
-        assert name in page.locator("#about").inner_text()
-        assert page.locator("img").count() == 0
-        page.get_by_role("button", name="column 1").click()
-        assert "Your move" in said(page)
-
-
-def test_what_a_page_cannot_play_is_refused_by_name(champion: Make) -> None:
-    card, _ = champion(CONNECT_FOUR)
+def test_what_a_page_cannot_play_is_refused_by_name() -> None:
+    card, _ = champion()
     spec = card.environment.spec
 
     def refused(spec: EnvironmentSpec = spec, **network: Any) -> str:
@@ -232,29 +189,15 @@ REPLAY = """(games) => games.map(({ cards, actions }) => {
 """What a page sees of games: in each step agent, legal actions, observation, and outcome."""
 
 
-def lines(game: Played) -> list[str]:
-    return [
-        f"{agent} {bits(mask)} {bits(seen)} {json.dumps(outcome, separators=(',', ':'))}"
-        for agent, mask, seen, outcome in game.steps
-    ]
-
-
-def bits(row: npt.NDArray[Any]) -> str:
-    assert np.isin(row, (0, 1)).all()
-    return (row.astype(np.uint8) + ord("0")).tobytes().decode()
-
-
 @pytest.mark.parametrize("environment", IDS)
 @pytest.mark.parametrize("num_games", [200, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_a_page_has_the_rules_of_the_batched_game(
-    page_file: Callable[..., Path], browser: Browser, environment: str, num_games: int
+    open_page: Open, environment: str, num_games: int
 ) -> None:
-    page = browser.new_page()
-    page.goto(page_file(environment).as_uri())
+    page = open_page(environment)
     games = random_games(environment, num_games, seed=num_games)
     # A few at a time: what is told is some hundred bytes a step.
     for at in range(0, num_games, 500):
         some = games[at : at + 500]
         told = page.evaluate(REPLAY, [{"cards": one.cards, "actions": one.actions} for one in some])
-        assert told == [lines(one) for one in some]
-    page.close()
+        assert told == [one.lines for one in some]

@@ -14,7 +14,7 @@ from arena.core import ActorInput, AlgorithmOutput
 from arena.learners.work.worker import Worker
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.rollout.recorder import Learning
-from arena.types import PolicyId, Tally
+from arena.types import PolicyId, Tally, Value
 from arena.wire.messages import Finished
 from tests.arena.learners.conftest import finished, mirror, setup_of, train
 from tests.arena.samples import (
@@ -123,7 +123,7 @@ def test_a_policys_own_weight_counts_before_the_configured_one() -> None:
 
 def train_once(
     root: Path, name: str, *, components: dict[str, float], hyperparameters: Mapping[str, float]
-) -> tuple[Finished, dict[str, float]]:
+) -> tuple[Finished, dict[str, Value]]:
     """A short assignment from fresh weights: the answer, and the hyperparameters recorded."""
     root.mkdir()
     setup = setup_of(

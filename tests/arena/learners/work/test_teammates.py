@@ -22,7 +22,7 @@ from tests.arena.learners.work.test_worker_on_pettingzoo import (
 )
 from tests.arena.samples import Counted
 
-GAME = "experiments.leagues.teammates:parallel_env"
+GAME = "tests.assets.teammates:parallel_env"
 ROOT = Path(__file__).parents[4]
 NUM_ENVS, ROLLOUT_LENGTH = 6, int(HYPERPARAMETERS["rollout_length"])
 POLICY = "player/p000"

@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import NetworkConfig
-from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import EnvironmentFault
 from arena.learners.loop import carry_out
 from arena.learners.work.faults import MAX_REASON
 from arena.learners.work.worker import Worker
+from arena.spaces import ObservationLayout
 from arena.types import CheckpointRef, Player, PlayerId, PolicyId, Seating
 from tests.arena.learners.conftest import evaluate, failed, setup_of
 from tests.arena.samples import ASSETS, Counted, facts_of

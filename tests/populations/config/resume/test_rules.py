@@ -24,54 +24,37 @@ def test_a_pattern_names_a_key_and_all_below(key: str, pattern: str, expected: b
 
 
 def test_each_refused_key_has_a_reason() -> None:
-    assert why_not("stop.duration_s", 1, 2) is None
-    assert why_not("hooks.on_ghost", 1, 2) is None
-    assert why_not("journal.keep_detail_hours", 24.0, None) is None
-    assert why_not("metrics.keep_mb", None, 100) is None
-    assert why_not("populations.prey.hyperparameters.reward_weights.win", 1, 2) is None
-    assert why_not("populations.prey.size", 1, 2) == (
+    assert why_not("stop.duration_s") is None
+    assert why_not("hooks.on_ghost") is None
+    assert why_not("journal.keep_detail_hours") is None
+    assert why_not("metrics.keep_mb") is None
+    assert why_not("populations.prey.hyperparameters.reward_weights.win") is None
+    assert why_not("populations.prey.size") == (
         "the members of a population were made with the run"
     )
-    assert why_not("populations.prey.network.core", 1, 2) == "weights fit one architecture"
+    assert why_not("populations.prey.network.core") == "weights fit one architecture"
     reason = "all results and weights are about the environment that they were made in"
-    assert why_not("environment.curriculum", 1, 2) == reason
+    assert why_not("environment.curriculum") == reason
     # Below what may change.
-    assert why_not("evaluation.kwargs.size", 1, 2) == reason
-    assert why_not("evaluation.share", 0.1, 0.2) is None
-    assert why_not("evaluation.greedy", False, True) == (
+    assert why_not("evaluation.kwargs.size") == reason
+    assert why_not("evaluation.share") is None
+    assert why_not("evaluation.greedy") == (
         "results of sampled and of greedy play are never in one fit"
     )
     for section in ("pbt", "populations.prey.pbt"):
         reason = "the members of a population were made with the run"
-        assert why_not(f"{section}.initial", "same", "sampled") == reason
-    assert why_not("a.later.section", 1, 2) == "it was fixed when the run was made"
+        assert why_not(f"{section}.initial") == reason
+    assert why_not("a.later.section") == "it was fixed when the run was made"
 
 
 def test_players_whose_weights_were_copied_stay() -> None:
     for name in ("pbt.immigration.from", "populations.prey.pbt.immigration.from"):
-        reason = why_not(name, 1, 2)
+        reason = why_not(name)
         assert reason == "the weights of its players were copied when the run was made"
     for name in ("matchmaking.bots.bot:random", "evaluation.bots"):
-        assert why_not(name, 1, 2) is None
+        assert why_not(name) is None
         # Their places are counted among all.
-        reason = why_not(name, 1, 2, moves_players=True)
+        reason = why_not(name, moves_players=True)
         assert reason is not None
         assert "bots may only follow" in reason
-    assert why_not("pbt.immigration.probability", 1, 2) is None
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "is_allowed"),
-    [
-        (["a", "b"], ["a", "b", "c"], True),
-        (["a", "b"], None, True),
-        (["a", "b"], ["b", "a"], False),
-        (["a", "b"], ["a"], False),
-        ([16, 32], [32, 64], True),
-    ],
-)
-def test_names_in_a_search_space_keep_their_places(
-    before: object, after: object, is_allowed: bool
-) -> None:
-    key = "populations.player.search_space.advantages.choices"
-    assert (why_not(key, before, after) is None) == is_allowed
+    assert why_not("pbt.immigration.probability") is None

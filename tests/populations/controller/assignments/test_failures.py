@@ -110,7 +110,7 @@ def test_what_was_seated_before_a_copy_is_not_held_against_what_replaced_it() ->
     row = make_assignment(message)
 
     def held_against() -> list[str]:
-        tx.put_assignment(row)
+        tx.put(row)
         learner = world.state.learners[next(iter(world.state.learners))]
         lose_row(world.state, tx, learner, row, reason="it crashed")
         close(tx, row, "it crashed")

@@ -35,7 +35,7 @@ def begun() -> World:
     (learner,) = world.state.learners
     world.handle(LearnerLeft(learner=learner, reason="signal"))
     for left in list(world.state.tables.assignments.values()):
-        transaction(world).put_assignment(replace(left, status="failed"))
+        transaction(world).put(replace(left, status="failed"))
     for row in list(world.state.tables.policies.values()):
         transaction(world).put(replace(row, agent_steps=1000))
     assert not world.state.tables.assignments
@@ -68,7 +68,7 @@ def lease(world: World, *names: str) -> AssignmentRow:
     tx.put(replace(world.state.tables.run, next_assignment=number + 1))
     message = replace(given, assignment_id=number, trainees=trainees)
     row = AssignmentRow(assignment_id=number, kind="train", message=message, metrics={})
-    tx.put_assignment(row)
+    tx.put(row)
     return row
 
 
@@ -119,7 +119,7 @@ def test_one_without_a_free_rival_trains_alone_unless_one_trains_alone_too() -> 
     put(world, "prey/p002", state="active")
     row = lease(world, "prey/p002")
     assert teams(world, "predator/p002") == []
-    transaction(world).put_assignment(replace(row, status="failed"))
+    transaction(world).put(replace(row, status="failed"))
     assert teams(world, "predator/p002") == ["predator/p002", "prey/p002"]
 
 

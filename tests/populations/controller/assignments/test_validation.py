@@ -206,7 +206,7 @@ def test_an_evaluation_has_exactly_the_matches_that_it_was_asked_for(change: str
     world.handle(with_tallies(event, tallies))
     reason = str(world.events("assignment_failed")[-1].data["reason"])
     assert f"were played instead of {first.matches}" in reason
-    assert world.state.league.last_evaluation_sequence == 0
+    assert world.state.league.tables.last_evaluation_sequence == 0
 
 
 def test_seconds_are_bounded_by_the_controllers_clock_and_not_by_its_gaps() -> None:

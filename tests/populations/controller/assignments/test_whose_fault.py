@@ -364,9 +364,9 @@ def test_weights_with_which_a_network_raises_are_met_by_nobody_until_their_polic
     assert {row.state for row in rows.values()} == {"active"}
     assert [row.generation for row in rows.values()] == [int(name == guilty) for name in rows]
     began = {name: row.agent_steps for name, row in rows.items()}
-    evaluated = world.state.league.last_evaluation_sequence
+    evaluated = world.state.league.tables.last_evaluation_sequence
     world.play(20.0)
-    assert world.state.league.last_evaluation_sequence > evaluated
+    assert world.state.league.tables.last_evaluation_sequence > evaluated
     rows = world.state.tables.policies
     assert all(rows[name].agent_steps > steps for name, steps in began.items())
 

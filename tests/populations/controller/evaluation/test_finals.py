@@ -110,7 +110,7 @@ def test_a_newcomer_that_failed_plays_where_there_is_nothing_else_to_be_played()
     state, tx = world.state, world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     newcomer, other = state.tables.policies.values()
     for row in list(state.tables.assignments.values()):
-        tx.put_assignment(replace(row, status="failed"))
+        tx.put(replace(row, status="failed"))
     for ghost in list(state.tables.ghosts.values()):
         tx.put(replace(ghost, corrupt=True))
     tx.put(replace(other, state="quarantined", validated_generation=other.generation))

@@ -59,7 +59,7 @@ def test_nobody_is_rated_by_matches_against_itself() -> None:
     while not any(row.kind == "evaluate" for row in ended(world)):
         world.step()
     assert [row.matches for row in ended(world) if row.kind == "evaluate"] == [16]
-    assert not world.state.league.records
+    assert not world.state.league.tables.records
     validated = [row.validated_generation for row in world.state.tables.policies.values()]
     # Weights of the present generation count: who has trained on meanwhile need not play again.
     assert validated == [0, 0, 0, 0]

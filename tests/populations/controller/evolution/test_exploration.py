@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from arena.types import PolicyId
+from arena.types import Hyperparameters, PolicyId
 from populations.controller.evolution.exploration import answer, problem_of
 from populations.controller.state.commands import ExploreHyperparameters
 from populations.core import Exploration, SearchSpace
@@ -22,12 +22,12 @@ from tests.populations.controller.simulated import World
 class Broken:
     """A rule that fails, or gives what must not be used."""
 
-    def __init__(self, new: Mapping[str, float] | None) -> None:
+    def __init__(self, new: Hyperparameters | None) -> None:
         self.new = new
 
     def explore(
         self,
-        hyperparameters: Mapping[str, float],
+        hyperparameters: Hyperparameters,
         search_space: SearchSpace,
         *,
         history: Sequence[GenerationRow] = (),
@@ -54,7 +54,7 @@ class Broken:
 )
 @pytest.mark.slow
 def test_a_failing_rule_leaves_an_event_and_values_are_perturbed(
-    new: Mapping[str, float] | None, reason: str, places: list[str]
+    new: Hyperparameters | None, reason: str, places: list[str]
 ) -> None:
     world = eager_world()
     world.state.explore = {"player": Broken(new)}

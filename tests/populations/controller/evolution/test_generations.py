@@ -211,7 +211,7 @@ def test_members_deviations_are_those_of_their_fit() -> None:
     # By brute force: the newest evaluated weights of each policy are what all are measured from.
     newest = {
         origin.policy: ratings.index(entrant)
-        for _, entrant in state.league.records
+        for _, entrant in state.league.tables.records
         if (origin := state.league.checkpoints.get(Digest(entrant))) is not None
         and ratings.index(entrant) is not None
     }
@@ -220,7 +220,7 @@ def test_members_deviations_are_those_of_their_fit() -> None:
     rated = [m for m in members_of(state, "player", role="main") if m.rating is not None]
     assert len(rated) > 2
     for member in rated:
-        digest = state.league.standing_weights(state.tables.policies[member.policy], state.tables)
+        digest = state.league.standing_weights(state.tables.policies[member.policy])
         i = ratings.index(digest)
         assert i is not None
         assert member.deviation == pytest.approx(np.linalg.norm(ratings.spread[i] - centre))

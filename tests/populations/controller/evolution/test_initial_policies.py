@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from populations.choices import number_of
 from populations.config.run_config import RunConfig, validate_config
 from populations.controller.evolution.initial_policies import initial_policies
 from populations.pbt.explore import Perturb
@@ -67,7 +68,7 @@ def test_sampled_ones_are_anywhere_in_the_search_space_but_for_the_reference_mem
     assert abs(np.corrcoef(np.arange(300), parts)[0, 1]) < 0.2
     # One perturbation away three in four stay near.
     same = initial_policies(validate_config(SPREAD))
-    near = [0.7e-3 < row.hyperparameters["learning_rate"] < 1.3e-3 for row in same]
+    near = [0.7e-3 < number_of(row.hyperparameters["learning_rate"]) < 1.3e-3 for row in same]
     assert sum(near) > 200
     # What is not searched stays.
     assert all(
@@ -92,14 +93,14 @@ def test_few_samples_cover_every_range_whatever_the_seed() -> None:
         )
         first, *others = initial_policies(sampled)
         assert first.hyperparameters["learning_rate"] == 2e-2
-        rates = [row.hyperparameters["learning_rate"] for row in others]
+        rates = [number_of(row.hyperparameters["learning_rate"]) for row in others]
         # 2e-2 is in the last of four decades: each of the others has one of the rest.
         assert sorted(math.floor(math.log10(rate)) for rate in rates) == [-5, -4, -3]
         orders.add(tuple(np.argsort(rates)))
         for name, choices in (("num_epochs", {1, 2, 3, 4}), ("clip_coef", {0.1, 0.2, 0.3, 0.4})):
             own = first.hyperparameters[name]
             assert {row.hyperparameters[name] for row in others} == choices - {own}
-        discounts = [row.hyperparameters["gamma"] for row in others]
+        discounts = [number_of(row.hyperparameters["gamma"]) for row in others]
         assert all(0.9 <= gamma <= 0.999 for gamma in discounts)
         assert max(discounts) - min(discounts) > 0.099 / 4
     # One hyperparameter's order says nothing of another's.

@@ -11,6 +11,7 @@ from msgspec import structs
 from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train
 from populations.audit.evolution_checks import check_evolution
+from populations.choices import number_of
 from populations.controller import result_merging
 from populations.controller.assignments.failures import set_aside
 from populations.controller.assignments.results import mark_unneeded
@@ -286,7 +287,7 @@ def test_without_pbt_a_quarantined_policy_begins_a_generation_with_half_the_rate
     victim = world.state.tables.policies[PolicyId("player/p001")]
     quarantine(world.state, transaction(world), victim.policy, reason="its loss was not finite")
     after = world.state.tables.policies[victim.policy]
-    rate = victim.hyperparameters["learning_rate"]
+    rate = number_of(victim.hyperparameters["learning_rate"])
     assert after.hyperparameters["learning_rate"] == rate / 2
     row = world.state.tables.generations[trainee_entrant(victim.policy, generation=1)]
     assert (row.cause, row.parent) == ("quarantine", f"{victim.policy}#0")

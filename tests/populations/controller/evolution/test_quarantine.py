@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from arena.types import PolicyId
 from arena.wire.messages import Train
+from populations.choices import number_of
 from populations.controller.assignments.failures import set_aside
 from populations.controller.evolution.immigration import try_immigrate
 from populations.controller.evolution.quarantine import (
@@ -187,7 +188,7 @@ def test_without_a_donor_it_goes_on_once_with_half_the_rate_then_stays_out() -> 
     quarantine(world.state, transaction(world), name, reason="not finite")
     halved = world.state.tables.policies[name]
     assert (halved.state, halved.rescues) == ("active", 1)
-    rate = before.hyperparameters["learning_rate"]
+    rate = number_of(before.hyperparameters["learning_rate"])
     assert halved.hyperparameters["learning_rate"] == pytest.approx(rate / 2)
     assert halved.generation == before.generation + 1
     quarantine(world.state, transaction(world), name, reason="not finite again")

@@ -34,6 +34,7 @@ from populations.records.rows import (
     PolicyRow,
     TallyRow,
 )
+from populations.records.tables import RATINGS, RECORDS, Table
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import (
     AT_ONCE,
@@ -401,7 +402,7 @@ def test_win_rates_against_main_agents_by_hand() -> None:
         for policy in mains
     }
     state.league.results = type(state.league.results)()
-    state.league.records.clear()
+    state.tables.records = Table(RECORDS)
     state.league._standing.clear()
     ahead = {mains[0]: 100.0, mains[1]: -300.0}
     entrants = [ghost.weights_digest, *(standing[policy].weights_digest for policy in ahead)]
@@ -440,9 +441,9 @@ def test_of_many_sides_win_rates_are_those_of_the_results() -> None:
     main = next(row for row in state.tables.policies.values() if row.checkpoint is not None)
     assert main.role == "main"
     state.league.results = type(state.league.results)()
-    state.league.records.clear()
+    state.tables.records = Table(RECORDS)
     state.league._standing.clear()
-    state.tables.ratings.clear()
+    state.tables.ratings = Table(RATINGS)
     weights = Entrant(state.tables.checkpoints[main.checkpoint or ""].weights_digest)
     state.league.add_tally(
         crowd_tally(Entrant(ghost.weights_digest), weights, wins=6 * 36, losses=2 * 36)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from arena.types import PolicyId, trainee_entrant
+from arena.types import PolicyId, Value, trainee_entrant
 from arena.wire.messages import Train, Trainee
 from populations.audit.evolution_checks import check_evolution
+from populations.choices import number_of
 from populations.controller.evolution.quarantine import quarantine
 from populations.controller.evolution.reconfigure import reconfigure
 from populations.controller.evolution.rewind import rewind
@@ -24,9 +25,9 @@ from tests.populations.controller.eager import (
 from tests.populations.controller.simulated import World, fold, make_world
 
 
-def schedule_in_use(world: World, policy: str) -> list[tuple[int, dict[str, float]]]:
+def schedule_in_use(world: World, policy: str) -> list[tuple[int, dict[str, Value]]]:
     """From when on a policy was trained with which hyperparameters, as its assignments say."""
-    found: list[tuple[int, dict[str, float]]] = []
+    found: list[tuple[int, dict[str, Value]]] = []
     for row in world.committed:
         if not (isinstance(row, AssignmentRow) and row.status == "finished" and row.agent_steps):
             continue
@@ -227,7 +228,7 @@ def test_half_a_learning_rate_is_half_a_factor() -> None:
     after = world.state.tables.policies[policy]
     assert after.factors["learning_rate"] == before.factors["learning_rate"] / 2
     assert after.hyperparameters["learning_rate"] == pytest.approx(
-        before.hyperparameters["learning_rate"] / 2
+        number_of(before.hyperparameters["learning_rate"]) / 2
     )
 
 

@@ -13,7 +13,8 @@ from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.league.scheduling import noise_of
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
-from populations.records.rows import AssignmentRow
+from populations.records.rows import AssignmentRow, CheckpointRow
+from populations.records.tables import CHECKPOINTS, Table
 from tests.populations.controller.simulated import DUEL, World, make_world
 from tests.populations.rows import make_assignment, make_checkpoint, make_evaluate
 
@@ -82,11 +83,11 @@ def test_each_pair_of_an_evaluation_is_foreseen_with_what_those_before_it_tell()
         return 0.0, variances[rated[1]]
 
     pairs = [("a", "b"), ("a", "c"), ("c", "bot:x")]
-    apart = PendingMatches(seats=SEATS, ranked=("player",), origins={})
+    apart = PendingMatches(seats=SEATS, ranked=("player",), checkpoints=Table(CHECKPOINTS))
     for number, (first, second) in enumerate(pairs, start=1):
         row = evaluation(number, first, second, matches=16)
         apart.apply(row, num_tallies=0, estimate=belief)
-    together = PendingMatches(seats=SEATS, ranked=("player",), origins={})
+    together = PendingMatches(seats=SEATS, ranked=("player",), checkpoints=Table(CHECKPOINTS))
     rows = [evaluation(1, first, second, matches=16) for first, second in pairs]
     messages = [row.message for row in rows if isinstance(row.message, Evaluate)]
     pairings = tuple(pairing for message in messages for pairing in message.pairings)
@@ -106,15 +107,18 @@ def test_what_matches_will_have_told_by_hand() -> None:
     def belief(rated: Rated) -> tuple[float, float]:
         return 0.0, variances[rated[1]]
 
-    origins = {
-        Digest(child): make_checkpoint(child, parent=parent)
-        for child, parent in {"c": "a", "d": "e", "e": "d"}.items()
-    }
+    checkpoints: Table[str, CheckpointRow] = Table(
+        CHECKPOINTS,
+        [
+            make_checkpoint(child, parent=parent)
+            for child, parent in {"c": "a", "d": "e", "e": "d"}.items()
+        ],
+    )
 
     def left(matches: PendingMatches, entrant: str) -> float:
         return matches.share_of(("player", Entrant(entrant)))
 
-    unfitted = PendingMatches(seats=SEATS, ranked=("player",), origins=origins)
+    unfitted = PendingMatches(seats=SEATS, ranked=("player",), checkpoints=checkpoints)
     asked = [
         evaluation(number, first, second, matches=16)
         for number, (first, second) in enumerate([("a", "b"), ("bot:x", "a"), ("b", "b")], start=1)

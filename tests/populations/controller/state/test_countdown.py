@@ -51,11 +51,11 @@ def evaluated() -> tuple[World, World]:
     before = make_world(SHORT)
     before.state.tables = replace(
         world.state.tables,
-        policies=dict(world.state.tables.policies),
-        ghosts=dict(world.state.tables.ghosts),
-        generations=dict(world.state.tables.generations),
-        checkpoints=dict(world.state.tables.checkpoints),
-        ratings=dict(world.state.tables.ratings),
+        policies=world.state.tables.policies.copy(),
+        ghosts=world.state.tables.ghosts.copy(),
+        generations=world.state.tables.generations.copy(),
+        checkpoints=world.state.tables.checkpoints.copy(),
+        ratings=world.state.tables.ratings.copy(),
     )
     going_on(world, Countdown(duration_s=40.0)).run()
     return before, world

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from arena.types import LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Heartbeat
+from populations.choices import number_of
 from populations.controller.machine import handle
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.controller.state import events
@@ -99,7 +100,7 @@ def fitted(world: World) -> tuple[Event, Callable[[], object]]:
 def explored(world: World) -> tuple[Event, Callable[[], object]]:
     policy = world.state.tables.policies[POLICY]
     old = dict(policy.hyperparameters)
-    new = {**old, "learning_rate": old["learning_rate"] / 2}
+    new = {**old, "learning_rate": number_of(old["learning_rate"]) / 2}
     pending: dict[str, Json] = {
         "kind": "explore",
         "hyperparameters": old,

@@ -66,7 +66,7 @@ def parse_bot(player: str) -> BotId | None:
     """
     if player == RANDOM_BOT:
         return None
-    # Before it is parsed: a long nest of brackets would cost the parser memory.
+    # Check before it is parsed: a long nest of brackets would cost the parser memory.
     if len(player) > MAX_LENGTH:
         raise _too_long(player)
     name, options = split_options(player)

@@ -6,37 +6,15 @@ Tests: `tests/arena/envs/test_batched.py`, `tests/faults/test_environment_faults
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
 
-import numpy.typing as npt
 import torch
 
 from arena.envs.base import Group, Phase, Turn
 from arena.envs.chance import check_seeds
+from arena.envs.one_by_one.envs import OneByOne
 from arena.envs.pettingzoo.buffers import Buffers
+from arena.envs.workers.envs import WorkerEnvs
 from arena.processes.settings import SETTINGS
-
-
-class Envs(Protocol):
-    """B environments that fill buffers, wherever they step; `OneByOne` steps them here."""
-
-    def reset(self, seeds: Sequence[int]) -> None:
-        """Start all environments."""
-
-    def step(self, actions: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Check and carry out the pending decisions."""
-
-    def halt(self, environments: Sequence[int]) -> None:
-        """Halt environments until they are resumed."""
-
-    def resume(self, environments: Sequence[int]) -> None:
-        """Let halted environments begin in the next call of ``step``."""
-
-    def tell(self, phases: Sequence[Phase]) -> None:
-        """Take the phase of each environment's episodes from the next one on."""
-
-    def close(self) -> None:
-        """Release everything that the environments hold."""
 
 
 class PettingZooBatch:
@@ -45,16 +23,15 @@ class PettingZooBatch:
     Numpy and torch share the memory: environments write rows, and the turn is read without a copy.
 
     Args:
-        envs: The environments.
-        buffers: Buffers that they fill.
+        envs: The environments, in this process or in others.
         device: Device of the turns. On the CPU they are the buffers themselves, elsewhere copies.
     """
 
-    def __init__(self, envs: Envs, *, buffers: Buffers, device: torch.device) -> None:
+    def __init__(self, envs: OneByOne | WorkerEnvs, *, device: torch.device) -> None:
         self._envs = envs
-        self._buffers = buffers
+        self._buffers = envs.buffers
         self._device = device
-        self._turn = _shared_turn(buffers)
+        self._turn = _shared_turn(envs.buffers)
         self._is_reset = False
 
     @property
@@ -122,14 +99,15 @@ class PettingZooBatch:
 
     def _now(self) -> Turn:
         buffers, turn = self._buffers, self._turn
-        # Only now, as the figures of an episode that became void in this call have no names.
+        # Names are limited only now: figures of an episode that became void in this call have none.
         buffers.figures.limit()
         turn.void = torch.from_numpy(buffers.is_void) if buffers.has_void else None
-        return turn if self._device.type == "cpu" else _moved(turn, self._device)
+        is_there = self._device.type == "cpu"
+        return turn if is_there else turn.mapped(lambda tensor: tensor.to(self._device))
 
 
 def _shared_turn(buffers: Buffers) -> Turn:
-    populations = buffers.populations.items()
+    populations, states = buffers.populations.items(), buffers.states
     return Turn(
         groups={
             name: Group(
@@ -152,30 +130,6 @@ def _shared_turn(buffers: Buffers) -> Turn:
         # The list itself, which is filled and cleared in place.
         figures=buffers.figures.reports,
         episode=torch.from_numpy(buffers.episode),
-    )
-
-
-def _moved(turn: Turn, device: torch.device) -> Turn:
-    return Turn(
-        groups={
-            name: Group(
-                agent_index=group.agent_index.to(device),
-                observation=group.observation.to(device),
-                action_mask=None if group.action_mask is None else group.action_mask.to(device),
-                action_shape=group.action_shape,
-            )
-            for name, group in turn.groups.items()
-        },
-        reward=turn.reward.to(device),
-        terminated=turn.terminated.to(device),
-        truncated=turn.truncated.to(device),
-        final_observation={
-            name: observation.to(device) for name, observation in turn.final_observation.items()
-        },
-        episode_over=turn.episode_over.to(device),
-        score=turn.score.to(device),
-        components=None if turn.components is None else turn.components.to(device),
-        figures=turn.figures,
-        void=None if turn.void is None else turn.void.to(device),
-        episode=None if turn.episode is None else turn.episode.to(device),
+        state=None if states is None else torch.from_numpy(states.now),
+        final_state=None if states is None else torch.from_numpy(states.final),
     )
