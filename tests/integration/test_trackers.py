@@ -131,10 +131,13 @@ def of_wandb(run: Path, uuid: str) -> Kept:
     rows: list[tuple[int, dict[str, Any]]] = []
     notes, runs = [], set()
     folders = sorted(run.glob("wandb/offline-run-*"))
-    # One of each process, all of one run; the first may be killed before wandb has opened its own.
+    # One of each process, all of one run; the first may be killed before wandb has made its own, or
+    # the file in it.
     assert len(folders) in (2, 3)
-    for folder in folders:
-        for data in read_records(folder / f"run-{uuid}.wandb"):
+    files = [path for folder in folders for path in folder.glob(f"run-{uuid}.wandb")]
+    assert len(files) in (len(folders) - 1, len(folders))
+    for file in files:
+        for data in read_records(file):
             record = Record.FromString(data)
             if record.HasField("run"):
                 runs.add(record.run.run_id)
