@@ -2,12 +2,10 @@
 
     python -m experiments.speed.on_gpu --out FILE                  # all parts
     python -m experiments.speed.on_gpu --out FILE stages idle      # some
-    python -m experiments.speed.on_gpu --out FILE --device cpu --scale 0.01 modes
+    python -m experiments.speed.on_gpu --out FILE --device cpu --scale 0.01 stages
 
 Each part is a process of its own and lasts at most four minutes, so that one that hangs or fails
-costs no other; every figure is a line of JSON in FILE as soon as it is there. ``modes``,
-``policies`` and ``learns`` are of the hand-written cohort (`experiments.speed.cohort`), all others
-of the product, which must be installed.
+costs no other; every figure is a line of JSON in FILE as soon as it is there.
 
 Tests: `tests/experiments/speed/test_on_gpu.py`.
 """
@@ -23,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -36,7 +34,6 @@ from arena.learning.ppo import Ppo
 from arena.spaces import ActionLayout, ObservationLayout
 from experiments.commands import COMMAND, arena, match_counts
 from experiments.harness import add_result, parser_of, say
-from experiments.speed.cohort import Cohort, CohortSettings, Mode, Precision, captured
 from tools.bench.learner import LearnerWork
 from tools.bench.subject import load_subject
 
@@ -46,6 +43,7 @@ PART_S = 240.0
 Line = dict[str, object]
 TACTICAL = "bot:arena.bots.connect_four:Tactical"
 PLAYER = "populations.player"
+WARM_UPS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,104 +114,6 @@ def _multiply(a: torch.Tensor, b: torch.Tensor) -> int:
 def _copy(a: torch.Tensor, b: torch.Tensor) -> int:
     b.copy_(a)
     return 1
-
-
-def _cohort(where: Where, settings: CohortSettings, mode: Mode) -> Cohort:
-    torch.backends.cuda.matmul.allow_tf32 = settings.precision == "tf32"
-    return Cohort(settings, device=where.device, mode=mode)
-
-
-def _modes(where: Where) -> tuple[Mode, ...]:
-    return ("eager", "captured", "compiled") if where.device.type == "cuda" else ("eager",)
-
-
-def modes(where: Where) -> Iterator[Line]:
-    """Measure one hand-written policy: call by call, captured, compiled; and the same bits."""
-    precisions: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
-    for games in (2048, 8192):
-        for mode in _modes(where):
-            # A compilation takes half a minute.
-            for precision in precisions[2:] if mode == "compiled" else precisions:
-                settings = CohortSettings(num_games=where.games(games), precision=precision)
-                yield {"mode": mode, "precision": precision, **_measured(where, settings, mode)}
-    # All noise is drawn before a program, so that captured ones do what eager ones do.
-    settings = CohortSettings(num_games=where.games(2048))
-    made = {mode: _cohort(where, settings, mode) for mode in _modes(where)[:2]}
-    for cohort in made.values():
-        for _ in range(3):
-            cohort.iterate()
-    eager = made["eager"].weights
-    for mode, cohort in made.items():
-        off = float((cohort.weights - eager).abs().max())
-        yield {"mode": mode, "after_rollouts": 3, "weights_off_eager": off}
-
-
-def _measured(where: Where, settings: CohortSettings, mode: Mode) -> Line:
-    if where.device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    began = time.perf_counter()
-    cohort = _cohort(where, settings, mode)
-    cohort.iterate()
-    where.finish()
-    made_s = time.perf_counter() - began
-    rate = where.rate(cohort.iterate, seconds=1.0)
-    memory = torch.cuda.max_memory_allocated() if where.device.type == "cuda" else 0
-    kernels = _profiled(where, cohort.iterate, rate=rate) if mode == "captured" else {}
-    return {
-        "policies": cohort.num_policies,
-        "games_each": settings.num_games,
-        "minibatch_rows_each": settings.num_games
-        * settings.rollout_length
-        // settings.num_minibatches,
-        "decisions_per_s": round(rate),
-        "first_s": round(made_s, 2),
-        "memory_mb": round(memory / 2**20),
-        **kernels,
-    }
-
-
-def policies(where: Where) -> Iterator[Line]:
-    """Measure hand-written cohorts of 1 to 256: as many games in all, and as many games each."""
-    mode: Mode = "captured" if where.device.type == "cuda" else "eager"
-    for precision in ("tf32", "bfloat16"):
-        for number in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-            rates, coefs = (1e-3,) * number, (0.01,) * number
-            settings = CohortSettings(
-                learning_rates=rates, entropy_coefs=coefs, precision=precision
-            )
-            alike = replace(settings, num_games=max(8, where.games(16384) // number))
-            yield {"in_all": True, "precision": precision, **_measured(where, alike, mode)}
-            if number <= 64:
-                each = replace(settings, num_games=where.games(1024))
-                yield {"in_all": False, "precision": precision, **_measured(where, each, mode)}
-
-
-def learns(where: Where) -> Iterator[Line]:
-    """Let hand-written cohorts play random moves after some seconds of learning."""
-    mode: Mode = "captured" if where.device.type == "cuda" else "eager"
-    for number, games in ((1, 8192), (32, 512)):
-        coefs = (0.05,) * number
-        rates = tuple(10 ** (-3.5 + index / max(1, number - 1)) for index in range(number))
-        settings = CohortSettings(
-            learning_rates=rates,
-            entropy_coefs=coefs,
-            num_games=where.games(games),
-            precision="bfloat16",
-        )
-        cohort = _cohort(where, settings, mode)
-        for seconds in (2.0, 8.0):
-            decisions, started = 0, time.perf_counter()
-            while time.perf_counter() - started < where.seconds(seconds):
-                decisions += cohort.iterate()
-                where.finish()
-            yield {
-                "policies": number,
-                "learning_rates": [round(rate, 6) for rate in rates],
-                "decisions": decisions,
-                "score_against_random": [round(s, 3) for s in cohort.score_against_random()],
-                **{name: [round(v, 4) for v in row] for name, row in cohort.metrics().items()},
-            }
 
 
 def stages(where: Where) -> Iterator[Line]:
@@ -355,6 +255,24 @@ def _network_alone(where: Where, ppo: Ppo, rollout: Rollout, *, rows: int) -> fl
         torch.autograd.grad(loss, list(network.parameters()), allow_unused=True)
 
     return _seconds(where, passes)
+
+
+def captured(program: Callable[[], None]) -> Callable[[], None]:
+    """Run a program some times, capture it as a graph of the current device, and return its replay.
+
+    Raises:
+        RuntimeError: If it cannot be captured.
+    """
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(WARM_UPS):
+            program()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        program()
+    return graph.replay
 
 
 def _seconds(where: Where, program: Callable[[], None]) -> float:
@@ -519,9 +437,6 @@ PARTS: dict[str, Callable[[Where], Iterator[Line]]] = {
     part.__name__: part
     for part in (
         device,
-        modes,
-        policies,
-        learns,
         stages,
         idle,
         wide,

@@ -31,9 +31,9 @@ def test_parts_write_what_they_measure(tmp_path: Path) -> None:
 def test_a_part_that_fails_is_named_and_costs_no_other(tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
     # Tensors of meta have no numbers to draw: there are products, but no generator.
-    main(["modes", "device", "--device", "meta", "--scale", "0.001", "--out", str(out)])
+    main(["wide", "device", "--device", "meta", "--scale", "0.001", "--out", str(out)])
     ends = [line for line in lines(out) if "end" in line]
-    assert [(line["part"], line["end"]) for line in ends] == [("modes", 1), ("device", 0)]
+    assert [(line["part"], line["end"]) for line in ends] == [("wide", 1), ("device", 0)]
 
 
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
