@@ -39,7 +39,6 @@ from arena.wire.zeromq import ZmqLearnerTransport
 from experiments.faults.fuzz_controller import HEALTHY, HOSTILE
 from experiments.faults.fuzz_messages import Victim
 from experiments.faults.fuzz_peers import DUPLICATE
-from experiments.load.busy_controller import started
 from experiments.load.work import publishing_learner
 from populations.config.run_config import validate_config
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, new_run_file
@@ -200,6 +199,25 @@ class Reports:
             return same and report["digest"] is not None
 
         return self.wait(is_settled)
+
+
+@contextmanager
+def started(module: str, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a process of this project; it ends with the block, whatever happens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"experiments.{module}", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        with process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+    finally:
+        process.kill()
 
 
 def make_run(run_dir: Path) -> RunFile:

@@ -1,4 +1,4 @@
-"""The journal of a league that has run for long, without its checkpoints: for `scale`.
+"""The journal of a league that has run for long, without its checkpoints: for `bounds`.
 
 Every row is what a controller would have written: tallies of training and evaluation assignments
 between policies whose planted skill grows, and their fold. Only directories are missing.

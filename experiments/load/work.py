@@ -12,10 +12,13 @@ from arena.checkpoints.publish import publish
 from arena.config import LearnerSetup
 from arena.types import Digest
 from arena.wire.messages import Train, Trainee
-from experiments.load.run import AGENT_STEPS_PER_S, EPISODE_LENGTH, OPTIMIZER_BYTES
 from populations.config.run_file import RunFile
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.planted import Landscape, PlantedModel, Weights
+
+OPTIMIZER_BYTES = b"the state of no optimizer"
+EPISODE_LENGTH = 20
+AGENT_STEPS_PER_S = 10_000.0
 
 
 class _MadeUpWeights(dict[Digest, Weights]):
