@@ -1,4 +1,4 @@
-"""Cost of 10,000 policies and 200,000 matches, beside its bounds.
+"""Cost of 10,000 policies and 100,000 results, beside its bounds.
 
     python -m experiments.load.bounds             # in a temporary directory
     python -m experiments.load.bounds --run DIR   # makes the run there, or takes what is there
@@ -22,19 +22,12 @@ from pathlib import Path
 
 from experiments.commands import COMMAND
 from experiments.harness import parser_of, say
-from experiments.load.big_journal import Size, write_run
+from experiments.planted_league.week import Size, write_long_league
 from populations.storage.database import JOURNAL
 
-SIZE = Size(
-    policies=10_000,
-    assignments=2,
-    ghosts=1,
-    opponents=4,
-    evaluations=1_667,
-    pairings=12,
-    matches=2,
-)
-"""Two matches of each pair at a time: 200,000 in 100,000 tallies."""
+NUM_POLICIES = 10_000
+SIZE = Size(checkpoints=2, evaluated_every=2, ghosts_every=2, pairs=2, met=4)
+"""Two results of evaluations and eight of training for each policy."""
 
 ROUNDS = 5
 DECISIONS = 200
@@ -95,7 +88,7 @@ def controller(run: Path) -> dict[str, float]:
         "start_s": time.perf_counter() - opened,
         "start_processor_s": time.process_time() - opened_processor_s,
         "memory_mb": psutil.Process().memory_info().rss / 1e6,
-        "tallies": tables.num_tallies,
+        "results": len(tables.pairs),
     }
     tx = state.begin(Now(monotonic_s=0.0, utc=""))
     policies = list(tables.policies.values())
@@ -118,7 +111,7 @@ def measured(run: Path) -> dict[str, float]:
     return {
         "standings_s": wall_s,
         "standings_processor_s": processor_s,
-        "policies": SIZE.policies,
+        "policies": NUM_POLICIES,
         **json.loads(text),
     }
 
@@ -136,7 +129,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         run = arguments.run or Path(directory, "run")
         if not (run / JOURNAL).exists():
-            seconds = timed(lambda: write_run(run, SIZE))
+            seconds = timed(lambda: write_long_league(run, SIZE, num_policies=NUM_POLICIES))
             sys.stderr.write(f"journal written in {seconds:.0f} s\n")
         figures = measured(run)
     shares = {name: figures[name] / bound for name, bound in BOUNDS.items()}
