@@ -31,7 +31,7 @@ from experiments.faults.killing import (
     TINY,
     KilledRun,
     Victim,
-    end_on_sigterm,
+    end_on_signals,
     killed_run,
     marks,
     processes_of,
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    end_on_sigterm()
+    end_on_signals()
     with tempfile.TemporaryDirectory(prefix="arena-killed-") as directory:
         figures = measure(Path(directory), kills=options.kills, seed=options.seed)
     document = {"schema": 1, **asdict(figures)}

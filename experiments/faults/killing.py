@@ -108,6 +108,12 @@ def counters(run: Path) -> RunRow | None:
         return reader.load(pairs=()).run
 
 
+def agent_steps(run: Path) -> int:
+    """Return the agent steps of a run's finished assignments."""
+    row = counters(run)
+    return 0 if row is None else row.agent_steps
+
+
 @dataclass(slots=True)
 class KilledRun:
     """A run that goes on whatever is done to it. Owned by one thread.
@@ -301,9 +307,12 @@ def killed_run(
                 process.kill()
 
 
-def end_on_sigterm() -> None:
+def end_on_signals() -> None:
     """Let SIGTERM end this process as Ctrl-C does, so that what it has started ends with it."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    # A shell ignores SIGINT for what it runs in the background. Runs are stopped by it, and would
+    # inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def marks(count: int, *, below: int, rng: random.Random) -> Sequence[int]:

@@ -44,7 +44,7 @@ from experiments.faults.killing import (
     KilledRun,
     Victim,
     counters,
-    end_on_sigterm,
+    end_on_signals,
     killed_run,
 )
 from experiments.faults.leaks import Leaks, Slope
@@ -189,10 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    end_on_sigterm()
-    # A shell ignores SIGINT for what it runs in the background. The run is stopped by it, and would
-    # inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    end_on_signals()
     with tempfile.TemporaryDirectory(prefix="arena-soak-") as directory:
         figures = soak(
             Path(directory),
