@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -27,11 +27,6 @@ from pathlib import Path
 
 import torch
 
-from arena.config import NetworkConfig
-from arena.experience import Rollout, Sequences
-from arena.learning.hyperparameters import PpoHyperparameters
-from arena.learning.ppo import Ppo
-from arena.spaces import ActionLayout, ObservationLayout
 from experiments.commands import COMMAND, arena, match_counts
 from experiments.harness import add_result, parser_of, say
 from tools.bench.learner import LearnerWork
@@ -43,7 +38,6 @@ PART_S = 240.0
 Line = dict[str, object]
 TACTICAL = "bot:arena.bots.connect_four:Tactical"
 PLAYER = "populations.player"
-WARM_UPS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,165 +124,6 @@ def stages(where: Where) -> Iterator[Line]:
         )
         for row in json.loads(text)["measurements"]:
             yield {"hidden": hidden, **row}
-
-
-def wide(where: Where) -> Iterator[Line]:
-    """Measure the product's update on pictures and with a memory, beside its network alone."""
-    picture = {
-        "kind": "Box",
-        "shape": [84, 84, 4],
-        "dtype": "uint8",
-        "low": 0,
-        "high": 255,
-    }
-    vector = {"kind": "Box", "shape": [128], "dtype": "float32", "low": -1.0, "high": 1.0}
-    subjects: dict[str, tuple[Mapping[str, object], NetworkConfig, int]] = {
-        "84x84x4, convolutions": (picture, NetworkConfig(hidden_sizes=(512,)), 8192),
-        "128, [1024, 1024]": (vector, NetworkConfig(hidden_sizes=(1024, 1024)), 65536),
-        "128, [256], gru 256": (
-            vector,
-            NetworkConfig(hidden_sizes=(256,), core="gru", core_size=256),
-            65536,
-        ),
-    }
-    for name, (space, network, rows) in subjects.items():
-        for precision in ("float32", "bfloat16"):
-            for tf32 in (False, True) if precision == "float32" else (False,):
-                torch.backends.cuda.matmul.allow_tf32 = tf32
-                torch.backends.cudnn.allow_tf32 = tf32
-                label = "tf32" if tf32 else precision
-                found = _update(where, space, network, rows=where.games(rows), precision=precision)
-                yield {"network": name, "precision": label, **found}
-
-
-def _update(
-    where: Where,
-    space: Mapping[str, object],
-    network: NetworkConfig,
-    *,
-    rows: int,
-    precision: str,
-) -> Line:
-    num_epochs, num_minibatches = 2, 8
-    generator = torch.Generator(where.device).manual_seed(1)
-    observation = ObservationLayout.from_json(dict(space))
-    ppo = Ppo(
-        network,
-        observation=observation,
-        action=ActionLayout.from_json(
-            {"kind": "Discrete", "n": 6, "start": 0}, continuous="clipped"
-        ),
-        hyperparameters=PpoHyperparameters(
-            num_epochs=num_epochs, num_minibatches=num_minibatches, learning_rate=1e-9
-        ),
-        device=where.device,
-        precision=precision,
-        seed=1,
-    )
-    length = 16
-    whole = length * num_minibatches
-    rows = max(whole, rows - rows % whole)
-
-    def normal() -> torch.Tensor:
-        return torch.randn(rows, device=where.device, generator=generator)
-
-    if observation.dtype == "uint8":
-        shape = (rows, observation.size)
-        seen = torch.randint(
-            256, shape, dtype=torch.uint8, device=where.device, generator=generator
-        )
-    else:
-        seen = torch.rand(rows, observation.size, device=where.device, generator=generator)
-    sequences = None
-    if ppo.state_size:
-        sequences = Sequences(
-            rows=torch.arange(rows, device=where.device).view(-1, length),
-            state=torch.zeros(rows // length, ppo.state_size, device=where.device),
-        )
-    rollout = Rollout(
-        observation=seen,
-        action_mask=None,
-        action=torch.randint(6, (rows,), device=where.device, generator=generator),
-        log_prob=torch.full((rows,), -1.79, device=where.device),
-        value=normal(),
-        advantage=normal(),
-        return_=normal(),
-        agent_steps=rows,
-        sequences=sequences,
-    )
-
-    def update() -> int:
-        ppo.update(rollout, generator=generator)
-        return rows
-
-    rate = where.rate(update, seconds=2.0)
-    passes = num_epochs * num_minibatches
-    alone = _network_alone(where, ppo, rollout, rows=rows // num_minibatches)
-    return {
-        "rows": rows,
-        "update_us_per_decision": 1e6 / rate,
-        "network_alone_us_per_decision": alone * 1e6 * passes / rows,
-        "share": alone * passes / (rows / rate),
-    }
-
-
-def _network_alone(where: Where, ppo: Ppo, rollout: Rollout, *, rows: int) -> float:
-    """Return the seconds of a forward and backward pass of one minibatch and nothing else.
-
-    Captured where the device can, so that it waits for no launch.
-    """
-    # The bound reads what the product keeps to itself: it must be of the same modules.
-    network, seen = ppo._network, rollout.observation[:rows]
-    batch_sizes = state = None
-    if rollout.sequences is not None:
-        length = rollout.sequences.rows.shape[1]
-        batch_sizes = torch.full((length,), rows // length)
-        state = rollout.sequences.state[: rows // length]
-
-    def passes() -> None:
-        with ppo._autocast():
-            if batch_sizes is None or state is None:
-                parameters, value = network(seen, None)
-            else:
-                parameters, value = network.unroll(seen, batch_sizes=batch_sizes, state=state)
-        loss = parameters.float().sum() + value.float().sum()
-        torch.autograd.grad(loss, list(network.parameters()), allow_unused=True)
-
-    return _seconds(where, passes)
-
-
-def captured(program: Callable[[], None]) -> Callable[[], None]:
-    """Run a program some times, capture it as a graph of the current device, and return its replay.
-
-    Raises:
-        RuntimeError: If it cannot be captured.
-    """
-    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(WARM_UPS):
-            program()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        program()
-    return graph.replay
-
-
-def _seconds(where: Where, program: Callable[[], None]) -> float:
-    """Return the seconds of one run of a program, captured where that is possible."""
-    run = program
-    if where.device.type == "cuda":
-        try:
-            run = captured(program)
-        except RuntimeError as error:
-            sys.stderr.write(f"not captured: {error}\n")
-
-    def once() -> int:
-        run()
-        return 1
-
-    return 1.0 / where.rate(once, seconds=0.5)
 
 
 def idle(where: Where) -> Iterator[Line]:
@@ -439,7 +274,6 @@ PARTS: dict[str, Callable[[Where], Iterator[Line]]] = {
         device,
         stages,
         idle,
-        wide,
         league,
         digests,
         killed,
