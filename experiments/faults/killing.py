@@ -63,6 +63,8 @@ POLL_S = 0.01
 Victim = Literal["learner", "controller", "both", "helper"]
 """``helper``: a process that works for a learner, such as one of its ranks."""
 
+VICTIMS: tuple[Victim, ...] = ("learner", "controller", "both")
+
 
 def processes_of(run: Path) -> list[psutil.Process]:
     """Return the learner processes of a run, of any parent."""
@@ -313,8 +315,3 @@ def end_on_signals() -> None:
     # A shell ignores SIGINT for what it runs in the background. Runs are stopped by it, and would
     # inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def marks(count: int, *, below: int, rng: random.Random) -> Sequence[int]:
-    """Draw so many different numbers of committed assignments, in order."""
-    return sorted(rng.sample(range(1, below), count))

@@ -10,7 +10,6 @@ with those of the processor beside them: on a busy machine only the latter mean 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -21,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.commands import COMMAND
-from experiments.harness import parser_of, say
+from experiments.harness import in_process, parser_of, say
 from experiments.planted_league.week import Size, write_long_league
 from populations.storage.database import JOURNAL
 
@@ -106,13 +105,11 @@ def controller(run: Path) -> dict[str, float]:
 def measured(run: Path) -> dict[str, float]:
     """Measure a run's start, standings, decision and memory."""
     wall_s, processor_s = standings_s(run)
-    command = [sys.executable, "-m", "experiments.load.bounds", "--controller", "--run", str(run)]
-    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return {
         "standings_s": wall_s,
         "standings_processor_s": processor_s,
         "policies": NUM_POLICIES,
-        **json.loads(text),
+        **in_process("load.bounds", "--controller", "--run", run),
     }
 
 
