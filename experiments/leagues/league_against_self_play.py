@@ -30,10 +30,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import cast
 
+from experiments.commands import TACTICAL
 from experiments.harness import add_result, columns, parser_of, read_results, say
 from experiments.leagues.exploiters import LAST, exploit, exported_mixture, meet
 from experiments.leagues.mixtures import configuration, facts, train
-from experiments.learning.presets import TACTICAL
 
 NUM_SEEDS: Mapping[str, int] = {
     "kuhn": 5,

@@ -41,6 +41,7 @@ from arena.errors import ArenaError
 from arena.matches.pair_scores import wilson
 from arena.matches.tournament import ActorMixture
 from arena.types import is_bot
+from experiments.commands import TACTICAL
 from experiments.harness import parser_of, say
 from experiments.learning.connect_four_search import (
     Values,
@@ -51,7 +52,7 @@ from tools.terminal.progress import play_progress
 
 ENVIRONMENT = "classic/connect_four-v3"
 OPPONENTS = {
-    "tactical": ("bot:arena.bots.connect_four:Tactical", 0),
+    "tactical": (TACTICAL, 0),
     "search": ("bot:experiments.learning.connect_four_search:Search(depth=4)", 2),
 }
 """Opponents, and how many moves at the start of a game against them are drawn evenly."""

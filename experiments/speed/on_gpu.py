@@ -27,7 +27,7 @@ from pathlib import Path
 
 import torch
 
-from experiments.commands import COMMAND, arena, match_counts
+from experiments.commands import COMMAND, TACTICAL, arena, match_counts
 from experiments.harness import add_result, parser_of, say
 from tools.bench.learner import LearnerWork
 from tools.bench.subject import load_subject
@@ -36,7 +36,6 @@ PART_S = 240.0
 """Seconds after which a part is ended."""
 
 Line = dict[str, object]
-TACTICAL = "bot:arena.bots.connect_four:Tactical"
 PLAYER = "populations.player"
 
 
