@@ -185,12 +185,13 @@ def left_behind(inspection: Inspection) -> list[FrozenPolicy]:
     found = []
     for ref in refs.values():
         manifest, tensors = load_weights(inspection.run_dir, ref)
-        policy = FrozenPolicy.from_weights(
-            manifest.network,
-            tensors,
-            observation=ObservationLayout.from_json(facts.observation),
-            action=ActionLayout.from_json(facts.action, continuous="squashed"),
-            device=CPU,
+        found.append(
+            FrozenPolicy.from_weights(
+                manifest.network,
+                tensors,
+                observation=ObservationLayout.from_json(facts.observation),
+                action=ActionLayout.from_json(facts.action, continuous="squashed"),
+                device=CPU,
+            )
         )
-        found.append(policy)
     return found

@@ -25,7 +25,7 @@ from experiments.planted_league.week import Size, write_long_league
 from populations.storage.database import JOURNAL
 
 NUM_POLICIES = 10_000
-SIZE = Size(checkpoints=2, evaluated_every=2, ghosts_every=2, pairs=2, met=4)
+SIZE = Size(checkpoints=2, evaluated_every=2, ghosts_every=2, pairs=2, met=8)
 """Two results of evaluations and eight of training for each policy."""
 
 ROUNDS = 5

@@ -19,7 +19,7 @@ from experiments.harness import parser_of, say
 from experiments.planted_league.week import Size, write_long_league
 
 NUM_POLICIES = 1000
-SIZE = Size(checkpoints=62, evaluated_every=3, ghosts_every=3, pairs=3, met=4)
+SIZE = Size(checkpoints=62, evaluated_every=3, ghosts_every=3, pairs=3, met=12)
 """Some 62,000 checkpoints, of which 21,000 are ghosts and rated, and 311,000 results."""
 
 TOKEN = "a-token-of-measurements"

@@ -61,8 +61,6 @@ TEAM = {"sides": {"team": ["*"]}}
         # Chance at the reset and at each step, and agents that come and go.
         {"id": "three_sides:Guess"},
         {"id": "unruly:Grass", **TEAM},
-        pytest.param({"id": "classic/chess-v6"}, marks=pytest.mark.slow),
-        pytest.param({"id": "openspiel:othello"}, marks=pytest.mark.slow),
     ],
     ids=lambda section: f"{section['id']} {section.get('backend', '')}".strip(),
 )
