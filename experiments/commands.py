@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+TACTICAL = "bot:arena.bots.connect_four:Tactical"
+"""Player of Connect Four that looks one move ahead."""
+
 COMMAND = (sys.executable, "-m", "populations.commands.main")
 
 
@@ -17,11 +20,8 @@ def arena(*arguments: str | Path) -> str:
 
 
 def launch(config: str | Path, run: Path, *, seed: int, overrides: tuple[str, ...] = ()) -> None:
-    """Train a preset or a file to its end, or go on with a run that was interrupted."""
-    if (run / "run.yaml").is_file():
-        arena("launch", "--resume", "--run-dir", run)
-    else:
-        arena("launch", config, f"seed={seed}", *overrides, "--run-dir", run)
+    """Train a preset or a file to its end."""
+    arena("launch", config, f"seed={seed}", *overrides, "--run-dir", run)
 
 
 def match_counts(run: Path, bot: str, *, matches: int) -> dict[str, list[int]]:

@@ -1,10 +1,12 @@
-"""Arguments, JSON lines that are gone on with, and tables: parts that programs share."""
+"""Arguments, documents, JSON lines that are gone on with, and tables: parts that programs share."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,6 +24,28 @@ def say(line: str | Mapping[str, object]) -> None:
     """Write a line to standard output at once, plain data as JSON."""
     sys.stdout.write(f"{line if isinstance(line, str) else json.dumps(line)}\n")
     sys.stdout.flush()
+
+
+def say_document(document: Mapping[str, object], *, as_json: bool) -> None:
+    """Write a document, as JSON or with a line for each figure, nested names joined by dots."""
+    say(document if as_json else "\n".join(f"{name}: {value}" for name, value in flat(document)))
+
+
+def flat(document: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the figures of a document with their names."""
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def in_process(module: str, *arguments: str | Path) -> dict[str, Any]:
+    """Run an experiment in a process of its own, with one thread, and return what it prints."""
+    command = [sys.executable, "-m", f"experiments.{module}", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    return dict(json.loads(done.stdout))
 
 
 def read_results(out: Path | None) -> Iterator[dict[str, Any]]:

@@ -6,8 +6,7 @@ Each trial copies a run that nobody has open, changes one file in one place, and
 views, `verify --repair`, `verify` and the views again: in a child of one warm process, as commands
 of their own would need seconds for imports. Every file of a run is as likely as any other, every
 place in it, too; one flipped bit is as likely as all else: a block of other bytes, a block of
-zeros, a cut, a tail. With `--commands` so many of the trials also go on with the run and export its
-champion, as commands.
+zeros, a cut, a tail.
 
 Nothing may end in a traceback or hang, and no view may say other numbers than before while `verify`
 finds nothing. What came of each kind of place is kept (`tests/assets/corruptions.json`).
@@ -22,10 +21,8 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +32,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from experiments.faults.byte_places import Places, file_kind
-from experiments.harness import add_result, parser_of, say
+from experiments.harness import add_result, parser_of, say_document
 
 VIEWS = (
     *("standings", "payoff", "lineage", "hyperparameters", "matches", "checkpoints", "events"),
@@ -273,11 +270,10 @@ def in_child(work: Any, timeout_s: int) -> dict[str, Any] | None:
     return json.loads(data) if data else None
 
 
-def run_trial(run: Path, seed: str) -> tuple[Trial, float]:
+def run_trial(run: Path, seed: str) -> Trial:
     """Make one trial of a run."""
     rng = random.Random(seed)
     base = baseline(run)
-    begin_s = time.monotonic()
     with tempfile.TemporaryDirectory() as directory:
         copy = Path(directory) / run.name
         copy_run(run, copy)
@@ -285,17 +281,15 @@ def run_trial(run: Path, seed: str) -> tuple[Trial, float]:
         views = rng.sample(list(base.documents), 3)
         found = in_child(lambda: asdict(judge(base, copy, change, views)), TIMEOUT_S)
     if found is None:
-        trial = Trial(change=change, outcome="hang")
-    else:
-        trial = Trial(**{**found, "change": change})
-    return trial, time.monotonic() - begin_s
+        return Trial(change=change, outcome="hang")
+    return Trial(**{**found, "change": change})
 
 
 def trials(runs: Sequence[Path], *, number: int, seed: int) -> Iterator[Trial]:
     """Make trials, of one run after the other."""
     preload()
     for index in range(number):
-        yield run_trial(runs[index % len(runs)], f"{seed}/{index}")[0]
+        yield run_trial(runs[index % len(runs)], f"{seed}/{index}")
 
 
 def preload() -> None:
@@ -316,37 +310,6 @@ def preload() -> None:
         *("populations.controller.rating_fit", "populations.ratings.bootstrap", "scipy.optimize"),
     ):
         importlib.import_module(name)
-
-
-def by_command(run: Path, seed: str, arena: Sequence[str]) -> dict[str, Any]:
-    """Go on with a damaged run and export its champion, as commands."""
-    rng = random.Random(seed)
-    base = baseline(run)
-    with tempfile.TemporaryDirectory() as directory:
-        copy = Path(directory) / run.name
-        copy_run(run, copy)
-        change = damage(base, copy, rng)
-        elapsed_s = json.loads(base.documents["status"])["elapsed_s"]
-        commands = {
-            "export": ["export", str(copy), "--to", f"{directory}/champion"],
-            "resume": [
-                *("launch", "--resume", "--run-dir", str(copy), "--learners", "1"),
-                f"stop.duration_s={elapsed_s + 3.0}",
-            ],
-        }
-        said = {}
-        for name, argv in commands.items():
-            try:
-                done = subprocess.run(
-                    [*arena, *argv], capture_output=True, text=True, timeout=180, check=False
-                )
-                is_bad = done.returncode in (1, 99) or "Traceback" in done.stderr + done.stdout
-                said[name] = "traceback" if is_bad else done.returncode
-                if is_bad:
-                    said[f"{name} said"] = (done.stdout + done.stderr)[-1500:]
-            except subprocess.TimeoutExpired:
-                said[name] = "hang"
-    return {"change": asdict(change), **said}
 
 
 def table(found: Sequence[Trial]) -> dict[str, dict[str, int]]:
@@ -370,7 +333,6 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("runs", type=Path, nargs="+", help="run directories that nobody has open")
     parser.add_argument("--number", type=int, default=2000)
-    parser.add_argument("--commands", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--trials", type=Path, help="file that takes a line of JSON for each trial")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
@@ -384,26 +346,15 @@ def main() -> None:
             sys.stderr.write(f"{json.dumps(asdict(trial))}\n")
         if len(found) % 100 == 0:
             sys.stderr.write(f"{len(found)} of {arguments.number}\n")
-    arena = [sys.executable, "-m", "tools.main"]
-    commands = [
-        by_command(arguments.runs[index % len(arguments.runs)], f"{arguments.seed}/c{index}", arena)
-        for index in range(arguments.commands)
-    ]
     document = {
         "schema": 1,
         "seed": arguments.seed,
         "trials": len(found),
         "table": table(found),
         "kinds": kinds(found),
+        "repaired": dict(Counter(trial.repaired for trial in found if trial.repaired)),
     }
-    document["repaired"] = dict(Counter(trial.repaired for trial in found if trial.repaired))
-    document["commands"] = commands
-    if arguments.json:
-        say(document)
-        return
-    for kind, outcomes in table(found).items():
-        said = ", ".join(f"{outcomes[name]} {name}" for name in sorted(outcomes))
-        sys.stdout.write(f"{kind}: {said}\n")
+    say_document(document if arguments.json else table(found), as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ answers is measured. Memory is the controller's, over both. Ends with 1 if a bou
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
 import subprocess
@@ -39,7 +38,7 @@ from arena.wire.zeromq import ZmqLearnerTransport
 from experiments.faults.fuzz_controller import HEALTHY, HOSTILE
 from experiments.faults.fuzz_messages import Victim
 from experiments.faults.fuzz_peers import DUPLICATE
-from experiments.load.busy_controller import started
+from experiments.harness import parser_of, say_document
 from experiments.load.work import publishing_learner
 from populations.config.run_config import validate_config
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, new_run_file
@@ -200,6 +199,25 @@ class Reports:
             return same and report["digest"] is not None
 
         return self.wait(is_settled)
+
+
+@contextmanager
+def started(module: str, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a process of this project; it ends with the block, whatever happens."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"experiments.{module}", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        with process:
+            try:
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+    finally:
+        process.kill()
 
 
 def make_run(run_dir: Path) -> RunFile:
@@ -363,7 +381,7 @@ def main() -> None:
     from rich.console import Console
     from rich.progress import Progress as Bar
 
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = parser_of(__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
@@ -379,8 +397,7 @@ def main() -> None:
             seed=arguments.seed,
             note=lambda number: bar.update(task, completed=number),
         )
-    indent = None if arguments.json else 2
-    sys.stdout.write(json.dumps(document, indent=indent) + "\n")
+    say_document(document, as_json=arguments.json)
     sys.exit(1 if document["faults"] else 0)
 
 

@@ -63,6 +63,8 @@ POLL_S = 0.01
 Victim = Literal["learner", "controller", "both", "helper"]
 """``helper``: a process that works for a learner, such as one of its ranks."""
 
+VICTIMS: tuple[Victim, ...] = ("learner", "controller", "both")
+
 
 def processes_of(run: Path) -> list[psutil.Process]:
     """Return the learner processes of a run, of any parent."""
@@ -106,6 +108,12 @@ def counters(run: Path) -> RunRow | None:
         return None
     with JournalReader(run / JOURNAL) as reader:
         return reader.load(pairs=()).run
+
+
+def agent_steps(run: Path) -> int:
+    """Return the agent steps of a run's finished assignments."""
+    row = counters(run)
+    return 0 if row is None else row.agent_steps
 
 
 @dataclass(slots=True)
@@ -301,11 +309,9 @@ def killed_run(
                 process.kill()
 
 
-def end_on_sigterm() -> None:
+def end_on_signals() -> None:
     """Let SIGTERM end this process as Ctrl-C does, so that what it has started ends with it."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-
-
-def marks(count: int, *, below: int, rng: random.Random) -> Sequence[int]:
-    """Draw so many different numbers of committed assignments, in order."""
-    return sorted(rng.sample(range(1, below), count))
+    # A shell ignores SIGINT for what it runs in the background. Runs are stopped by it, and would
+    # inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)

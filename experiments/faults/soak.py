@@ -24,9 +24,7 @@ Exit code 1 if anything was lost, invented, damaged or left behind.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import random
 import signal
 import sys
@@ -39,16 +37,17 @@ from pathlib import Path
 
 from arena.learners.loop import ACK_LOG
 from experiments.faults.ack_logs import Comparison, compare
-from experiments.faults.killed_run import VICTIMS
 from experiments.faults.killing import (
+    VICTIMS,
     KilledRun,
     Victim,
     counters,
-    end_on_sigterm,
+    end_on_signals,
     killed_run,
 )
 from experiments.faults.leaks import Leaks, Slope
 from experiments.faults.simulators import VARIABLE
+from experiments.harness import parser_of, say_document
 from populations.audit.evolution_checks import check_evolution
 from populations.league.removed_rows import removed_generations
 from populations.storage.database import JOURNAL
@@ -172,7 +171,7 @@ class Figures:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Soak, print, and return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument(
         "--minutes", type=float, default=30.0, help="minutes over which kills are spread"
@@ -189,10 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    end_on_sigterm()
-    # A shell ignores SIGINT for what it runs in the background. The run is stopped by it, and would
-    # inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    end_on_signals()
     with tempfile.TemporaryDirectory(prefix="arena-soak-") as directory:
         figures = soak(
             Path(directory),
@@ -203,11 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with_simulators=options.simulators,
             with_ranks=options.ranks,
         )
-    document = {"schema": 1, **asdict(figures)}
-    if options.json:
-        sys.stdout.write(json.dumps(document, indent=1) + "\n")
-    else:
-        sys.stdout.writelines(f"{name}: {value}\n" for name, value in _flat(document))
+    say_document({"schema": 1, **asdict(figures)}, as_json=options.json)
     return 0 if figures.is_sound else 1
 
 
@@ -325,17 +317,6 @@ def _say(run: KilledRun, number: int, kills: int, victim: Victim) -> None:
 
 def _minutes_since(began_s: float) -> float:
     return (time.monotonic() - began_s) / 60.0
-
-
-def _flat(document: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
-    """Yield the lines of a document, nested names joined by dots."""
-    lines: list[tuple[str, object]] = []
-    for name, value in document.items():
-        if isinstance(value, dict):
-            lines += _flat(value, f"{prefix}{name}.")
-        else:
-            lines.append((f"{prefix}{name}", value))
-    return lines
 
 
 if __name__ == "__main__":

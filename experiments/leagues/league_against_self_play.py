@@ -13,8 +13,7 @@ any time. Then a table: mean and standard deviation over seeds. Lower is better,
 
     last, uniform, nash   of the last policy, of the uniform and of the Nash mixture of what was
                           left behind (at most 64 players, evenly spaced). Kuhn and Leduc poker,
-                          tic-tac-toe: exact exploitability, by best response.
-                          Rock-paper-scissors: L1 distance from uniform play
+                          tic-tac-toe: exact exploitability, by best response
     exploiter_last,       score of a fresh policy after --exploiter-steps against nothing but that
     exploiter_mixture     player (the games of --exploited)
     tactical_last,        Connect Four: score against a player that looks one move ahead
@@ -31,16 +30,15 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import cast
 
+from experiments.commands import TACTICAL
 from experiments.harness import add_result, columns, parser_of, read_results, say
 from experiments.leagues.exploiters import LAST, exploit, exported_mixture, meet
 from experiments.leagues.mixtures import configuration, facts, train
-from experiments.learning.presets import TACTICAL
 
 NUM_SEEDS: Mapping[str, int] = {
     "kuhn": 5,
     "leduc": 5,
     "tictactoe": 5,
-    "rock_paper_scissors": 5,
     "connect_four": 3,
 }
 """Seeds of each game without --seeds."""
@@ -148,7 +146,7 @@ def fill_in(out: Path, plan: Plan, *, game: str, way: str, seed: int) -> None:
         run = Path(scratch) / "run"
         overrides = [*plan.overrides, *stop]
         config = configuration(game, kind=KINDS[way], seed=seed, overrides=overrides)
-        train(config, run, is_biased=game == "rock_paper_scissors")
+        train(config, run)
         found = measured(game, run, plan, scratch=Path(scratch))
     line = {"game": game, "way": way, "seed": seed, **plan.settings(), **found}
     add_result(out, line)

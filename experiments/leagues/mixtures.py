@@ -3,45 +3,35 @@
 One policy trains against itself alone (``latest``), or half against itself and half against its
 ghosts (``pfsp``). Of what it leaves (ghosts and the last checkpoint) there are the last policy, the
 uniform mixture, and the Nash mixture of the game in which players choose one of them. Kuhn and
-Leduc poker, tic-tac-toe: exact exploitability, half of NashConv, of policies that sample.
-Rock-paper-scissors: the L1 distance from uniform, from a start that plays rock four times of five.
-Connect Four is too large for either.
+Leduc poker, tic-tac-toe: exact exploitability, half of NashConv, of policies that sample. Connect
+Four is too large for that.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from arena import __version__
-from arena.checkpoints.files import encode_manifest, file_records
-from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
-from arena.checkpoints.tensors import serialize
-from arena.environment_spec import EnvironmentRequest
-from arena.envs.inspect import inspect_environment
-from arena.game_theory.exploitability import exploitability, mixture, values
+from arena.checkpoints.tensors import load_weights
+from arena.envs.batched.kuhn_poker import KuhnPoker
+from arena.envs.batched.leduc_poker import LeducPoker
+from arena.game_theory.exploitability import exploitability, mixture, sampling, values
 from arena.game_theory.game_tree import grow_tree
-from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
+from arena.spaces import ActionLayout, ObservationLayout
 from experiments.commands import arena
 from experiments.leagues import mixed_tictactoe
-from experiments.learning.frozen_players import POKER_GAMES, as_policy, layouts, left_behind
 from populations.config.overrides import apply_overrides
-from populations.config.run_config import RunConfig, validate_config
-from populations.config.run_file import RunFile, new_run_file
-from populations.controller.server.run_directory import create_run
 from populations.ratings.nash import max_entropy_nash
 from populations.views.questions.inspection import Inspection
+from populations.yaml_documents import write_document
 
 CPU = torch.device("cpu")
-ROCK = 0
-ROCK_LOGIT = 2.08
-"""exp(2.08) is 8 times as likely as each of the others: 80%."""
+POKER_GAMES = {"kuhn": KuhnPoker, "leduc": LeducPoker}
 
 COMMON: dict[str, object] = {
     "populations": {
@@ -78,16 +68,6 @@ GAMES: dict[str, dict[str, object]] = {
         "ghosts": {"every_agent_steps": 93_750},
         "stop": {"agent_steps_per_policy": 7_500_000},
     },
-    "rock_paper_scissors": {
-        # One rollout an assignment, and win rates that follow it: opponents change before a policy
-        # has become pure against them, which it could not leave again.
-        "environment": {"id": "classic/rps-v2", "kwargs": {"max_cycles": 1}, "num_envs": 512},
-        "hyperparameters": {**POKER, "rollout_length": 4},
-        "assignment": {"agent_steps": 3_000},
-        "payoffs": {"half_life_matches": 30},
-        "ghosts": {"every_agent_steps": 10_000},
-        "stop": {"agent_steps_per_policy": 1_000_000},
-    },
     "tictactoe": {
         "environment": {
             "id": "classic/tictactoe-v3",
@@ -111,7 +91,7 @@ GAMES: dict[str, dict[str, object]] = {
 }
 
 
-def configuration(game: str, *, kind: str, seed: int, overrides: Sequence[str]) -> RunConfig:
+def configuration(game: str, *, kind: str, seed: int, overrides: Sequence[str]) -> object:
     """Return the configuration of one way of training in one game."""
     document = {**COMMON, **GAMES[game], "seed": seed}
     hyperparameters = document.pop("hyperparameters")
@@ -119,56 +99,14 @@ def configuration(game: str, *, kind: str, seed: int, overrides: Sequence[str]) 
         f"populations.player.hyperparameters={json.dumps(hyperparameters)}",
         f"matchmaking.kind={kind}",
     ]
-    return validate_config(apply_overrides(document, [*fixed, *overrides]))
+    return apply_overrides(document, [*fixed, *overrides])
 
 
-def prepare(config: RunConfig) -> RunFile:
-    """Resolve a configuration of two sides and one population, as a launch would."""
-    environment = config.environment
-    spec = inspect_environment(
-        EnvironmentRequest(
-            environment.id, kwargs=environment.kwargs, launch_directory=str(Path.cwd())
-        )
-    )
-    return new_run_file(config, spec, name="check", launch_directory=str(Path.cwd()))
-
-
-def train(config: RunConfig, run: Path, *, is_biased: bool) -> None:
-    """Train to the end; with ``is_biased`` from weights that play rock four times of five."""
-    run_file = prepare(config)
-    weights = {"player": _rock(run_file)} if is_biased else {}
-    run.mkdir(parents=True)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    create_run(run, run_file, initial_weights=weights, utc=now)
-    arena("launch", "--resume", "--run-dir", run)
-
-
-def _rock(run_file: RunFile) -> dict[str, bytes]:
-    """Return weights that ignore what they see, and their manifest."""
-    population = run_file.config.populations["player"]
-    observation, action = layouts(run_file.spec)
-    network = make_actor_critic(population.network, observation=observation, action=action, seed=0)
-    tensors = network.state_dict()
-    tensors["head.weight"].zero_()
-    tensors["head.bias"].zero_()
-    tensors["head.bias"][ROCK] = ROCK_LOGIT
-    files = {WEIGHTS: serialize(tensors)}
-    manifest = Manifest(
-        policy="player/p000",
-        generation=0,
-        agent_steps=0,
-        learner_updates=0,
-        hyperparameters={},
-        parent=None,
-        donor=None,
-        environment_digest=run_file.spec.digest,
-        population_agents=population.agents or (),
-        network=population.network,
-        files=file_records(files),
-        arena_version=__version__,
-        created=run_file.created,
-    )
-    return {**files, MANIFEST: encode_manifest(manifest)}
+def train(config: object, run: Path) -> None:
+    """Train to the end."""
+    path = run.with_suffix(".yaml")
+    write_document(config, path)
+    arena("launch", path, "--run-dir", run)
 
 
 def facts(game: str, run: Path, *, max_players: int | None = None) -> dict[str, object]:
@@ -193,8 +131,6 @@ def facts(game: str, run: Path, *, max_players: int | None = None) -> dict[str, 
         kept = np.linspace(0, len(policies) - 1, max_players).round().astype(int)
         policies = [policies[index] for index in kept]
     found["players"] = len(policies)
-    if game == "rock_paper_scissors":
-        return found | _distances(policies)
     if game == "tictactoe":
         return found | _tictactoe(policies)
     if game in POKER_GAMES:
@@ -205,7 +141,7 @@ def facts(game: str, run: Path, *, max_players: int | None = None) -> dict[str, 
 def _poker(game: str, policies: Sequence[FrozenPolicy]) -> dict[str, object]:
     """Return the exploitability of the last policy and of the mixtures."""
     tree = grow_tree(POKER_GAMES[game])
-    plays = [as_policy(policy) for policy in policies]
+    plays = [sampling(policy) for policy in policies]
     won = values(tree, plays)
     nash = max_entropy_nash(((won - won.T) / 2).numpy()).tolist()
     uniform = [1.0 / len(plays)] * len(plays)
@@ -234,19 +170,28 @@ def _tictactoe(policies: Sequence[FrozenPolicy]) -> dict[str, object]:
     return found | {"nash_support": int((nash > 1e-3).sum())}
 
 
-def _distances(policies: Sequence[FrozenPolicy]) -> dict[str, object]:
-    """Return L1 distances from uniform; the observation of the only round shows no move."""
-    unmoved = torch.eye(4)[3:]
-    chances = torch.stack([p.logits(unmoved)[0].double().softmax(dim=0) for p in policies])
-    beats = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]]).double()
-    nash = torch.from_numpy(max_entropy_nash((chances @ beats @ chances.T).numpy()))
-
-    def distance(mixed: torch.Tensor) -> float:
-        return round(float((mixed - 1 / 3).abs().sum()), 4)
-
-    return {
-        "first": [round(chance, 3) for chance in chances[0].tolist()],
-        "last": distance(chances[-1]),
-        "uniform": distance(chances.mean(dim=0)),
-        "nash": distance(nash @ chances),
-    }
+def left_behind(inspection: Inspection) -> list[FrozenPolicy]:
+    """Return the ghosts, oldest first, and the last checkpoint of each policy."""
+    tables = inspection.tables
+    rows = sorted(tables.ghosts.values(), key=lambda ghost: ghost.agent_steps)
+    refs = {ghost.weights.digest: ghost.weights for ghost in rows}
+    for policy in tables.policies.values():
+        assert policy.checkpoint is not None
+        last = tables.checkpoints[policy.checkpoint].weights
+        refs.pop(last.digest, None)
+        refs[last.digest] = last
+    spec = inspection.run_file.spec
+    facts = spec.agent_specs[spec.agents[0]]
+    found = []
+    for ref in refs.values():
+        manifest, tensors = load_weights(inspection.run_dir, ref)
+        found.append(
+            FrozenPolicy.from_weights(
+                manifest.network,
+                tensors,
+                observation=ObservationLayout.from_json(facts.observation),
+                action=ActionLayout.from_json(facts.action, continuous="squashed"),
+                device=CPU,
+            )
+        )
+    return found

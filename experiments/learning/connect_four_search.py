@@ -1,15 +1,12 @@
-"""Two searches of Connect Four: a bot that looks some plies ahead, and exact values.
+"""A bot for Connect Four that looks some plies ahead.
 
-Written beside Arena's environments and not with them, so that they can judge players. Boards are
-bitboards as in `arena.bots.connect_four`. The bot has N boards in arrays, the exact search one in
-plain integers, which are faster alone. What that one leaves out, and its order of moves by the
-threats that they make, are from Pons, "Solving Connect 4", http://blog.gamesolver.org. Shapes: N
-boards, 7 columns.
+Written beside Arena's environments and not with them, so that it can judge players. Boards are
+bitboards as in `arena.bots.connect_four`. Shapes: N boards, 7 columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -30,7 +27,7 @@ from arena.bots.connect_four import (
 
 Values = npt.NDArray[np.int64]
 
-_BOARD, _BOTTOM = int(BOARD), int(BOTTOM)
+FULL, LOWEST = int(BOARD), int(BOTTOM)
 _COLUMN = [int(column) for column in COLUMN]
 
 _CELLS = CELLS.tolist()
@@ -39,16 +36,11 @@ LINES = {
     step: [
         line
         for line in (sum(1 << (cell + k * step) for k in range(4)) for cell in _CELLS)
-        if line & _BOARD == line
+        if line & FULL == line
     ]
     for step in (1, *DIRECTIONS)
 }
 """Cells of the 69 lines of four, by the distance of neighbours."""
-
-LINES_THROUGH = {
-    cell: sum(line >> cell & 1 for lines in LINES.values() for line in lines) for cell in _CELLS
-}
-"""Number of lines through a cell, by its bit: 3 in a corner, 13 in the centre."""
 
 WIN = 10_000
 """Value of a win, above that of any lines; a ply that is left adds one, so sooner is better."""
@@ -67,15 +59,12 @@ STARTS = [
 ]
 """Distance of neighbours in a line, and the first cells of all such lines."""
 
-Table = dict[int, tuple[int, int]]
-"""Lowest and highest value that a position may have, by its key."""
-
 
 def board_after(moves: str) -> tuple[int, int]:
     """Return the stones of the player on turn and of the opponent after moves by column (0-6)."""
     own = other = 0
     for move in moves:
-        own, other = other, own | _playable(own | other) & _COLUMN[int(move)]
+        own, other = other, own | playable_cells(own | other) & _COLUMN[int(move)]
     return own, other
 
 
@@ -162,111 +151,6 @@ def _open_lines(stones: Bits, others: Bits) -> Values:
     return found
 
 
-def exact_values(own: int, other: int) -> list[int | None]:
-    """Solve each move of a position in which nobody has four.
-
-    Returns:
-        By column: 1, 0 or -1 where the player on turn wins, draws or loses after it; None where
-            there is no room.
-    """
-    table: Table = {}
-    cells = [_playable(own | other) & column for column in _COLUMN]
-    return [_value_of_move(own, other, cell, table) if cell else None for cell in cells]
-
-
-def _value_of_move(own: int, other: int, cell: int, table: Table) -> int:
-    after = own | cell
-    occupied = after | other
-    if _completing(own) & cell:
-        return 1
-    if occupied == _BOARD:
-        return 0
-    if _completing(other) & _playable(occupied):
-        return -1
-    return -_solve(other, after, -1, 1, table)
-
-
-def _playable(occupied: int) -> int:
-    return (occupied + _BOTTOM) & _BOARD
-
-
-def _completing(own: int) -> int:
-    """Return the cells that complete four of these stones, as `completing` does for arrays."""
-    found = (own << 1) & (own << 2) & (own << 3)
-    for step in DIRECTIONS:
-        up, down = own << step, own >> step
-        two_up, two_down = up & (own << 2 * step), down & (own >> 2 * step)
-        found |= two_up & ((own << 3 * step) | down) | two_down & ((own >> 3 * step) | up)
-    return found & _BOARD
-
-
-def _solve(own: int, other: int, low: int, high: int, table: Table) -> int:
-    """Return the value to a player on turn who cannot win at once, by alpha-beta.
-
-    Args:
-        own: Stones of the player on turn.
-        other: Stones of the opponent. Somewhere is room.
-        low: Lower end of the window; at or below it the answer is an upper bound.
-        high: Upper end; at or above it the answer is a lower bound.
-        table: Bounds of positions with the player on turn that were solved before.
-    """
-    occupied = own | other
-    threats = _completing(other) & ~occupied
-    moves = _playable(occupied)
-    forced = moves & threats
-    if forced:
-        if forced & (forced - 1):
-            return -1
-        moves = forced
-    # Below a cell that completes the opponent's four nobody plays.
-    moves &= ~(threats >> 1)
-    if not moves:
-        return -1
-    # Neither player can win any more with two cells left.
-    if occupied.bit_count() >= _BOARD.bit_count() - 2:
-        return 0
-    if not moves & (moves - 1):
-        return -_solve(other, own | moves, -high, -low, table)
-    # In each column the sum has one bit above the stones: different positions, different sums.
-    key = own + occupied + _BOTTOM
-    bounds = table.get(key)
-    if bounds is None:
-        bounds = (
-            -1 if _has_line(_BOARD & ~own) else 0,
-            1 if _has_line(_BOARD & ~other) else 0,
-        )
-    least, most = bounds
-    alpha, beta = max(low, least), min(high, most)
-    if alpha >= beta:
-        return least if least >= high else most
-    best = -1
-    for _, cell in sorted(_ordered(own, occupied, moves), reverse=True):
-        best = max(best, -_solve(other, own | cell, -beta, -alpha, table))
-        if best >= beta:
-            break
-        alpha = max(alpha, best)
-    # An answer above the window's lower end is a lower bound, one below its upper end an upper one.
-    if best > low:
-        least = max(least, best)
-    if best < high:
-        most = min(most, best)
-    table[key] = (least, most)
-    return best
-
-
-def _ordered(own: int, occupied: int, moves: int) -> Iterator[tuple[tuple[int, int], int]]:
-    """Yield moves behind what a good one has most of: open cells, and lines through its cell."""
-    while moves:
-        cell = moves & -moves
-        moves ^= cell
-        open_cells = _completing(own | cell) & ~occupied
-        yield (open_cells.bit_count(), LINES_THROUGH[cell.bit_length() - 1]), cell
-
-
-def _has_line(cells: int) -> bool:
-    """Return whether four of the cells are in a line."""
-    for step in LINES:
-        pairs = cells & (cells >> step)
-        if pairs & (pairs >> 2 * step):
-            return True
-    return False
+def playable_cells(occupied: int) -> int:
+    """Return the lowest empty cell of each column, of one board."""
+    return (occupied + LOWEST) & FULL

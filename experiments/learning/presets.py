@@ -17,13 +17,12 @@ import tempfile
 from pathlib import Path
 
 from arena.types import RANDOM_BOT
-from experiments.commands import arena, launch, match_counts
+from experiments.commands import TACTICAL, arena, launch, match_counts
 from experiments.harness import parser_of, say
 from experiments.learning.returns import late_returns, returns_trend
 from experiments.learning.tictactoe import best_response, greedy_export
 from populations.views.questions.inspection import Inspection
 
-TACTICAL = "bot:arena.bots.connect_four:Tactical"
 TACTICAL_MATCHES = 500
 
 

@@ -75,24 +75,6 @@ def late_returns(
     }
 
 
-def returns_by_quarter(run: Inspection, *, population: str) -> list[float | None]:
-    """Return the mean returns of a population's checkpoints from each quarter of their training.
-
-    Against the random bot in all other seats; in cooperation, where players are compared by their
-    own episodes, in any company. None for a quarter without an evaluation.
-    """
-    quarters = [Returns() for _ in range(4)]
-    for tally in _evaluations(run):
-        for seat, entrant in enumerate(tally.entrants):
-            others = {str(other) for at, other in enumerate(tally.entrants) if at != seat}
-            if not run.league.is_cooperation and others != {str(RANDOM_BOT)}:
-                continue
-            progress = _progress(run, entrant)
-            if run.league.seats[seat].population == population and progress is not None:
-                quarters[min(int(4 * progress), 3)].add(tally, seat=seat)
-    return [round(quarter.mean, 3) if quarter.matches else None for quarter in quarters]
-
-
 def returns_trend(run: Inspection, *, population: str) -> tuple[float, float] | None:
     """Return how much the return rises over a training, in cooperation, and the standard error of
     that.

@@ -1,4 +1,4 @@
-"""Cost of 10,000 policies and 200,000 matches, beside its bounds.
+"""Cost of 10,000 policies and 100,000 results, beside its bounds.
 
     python -m experiments.load.bounds             # in a temporary directory
     python -m experiments.load.bounds --run DIR   # makes the run there, or takes what is there
@@ -10,7 +10,6 @@ with those of the processor beside them: on a busy machine only the latter mean 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -21,20 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.commands import COMMAND
-from experiments.harness import parser_of, say
-from experiments.load.big_journal import Size, write_run
+from experiments.harness import in_process, parser_of, say
+from experiments.planted_league.week import Size, write_long_league
 from populations.storage.database import JOURNAL
 
-SIZE = Size(
-    policies=10_000,
-    assignments=2,
-    ghosts=1,
-    opponents=4,
-    evaluations=1_667,
-    pairings=12,
-    matches=2,
-)
-"""Two matches of each pair at a time: 200,000 in 100,000 tallies."""
+NUM_POLICIES = 10_000
+SIZE = Size(checkpoints=2, evaluated_every=2, ghosts_every=2, pairs=2, met=8)
+"""Two results of evaluations and eight of training for each policy."""
 
 ROUNDS = 5
 DECISIONS = 200
@@ -95,7 +87,7 @@ def controller(run: Path) -> dict[str, float]:
         "start_s": time.perf_counter() - opened,
         "start_processor_s": time.process_time() - opened_processor_s,
         "memory_mb": psutil.Process().memory_info().rss / 1e6,
-        "tallies": tables.num_tallies,
+        "results": len(tables.pairs),
     }
     tx = state.begin(Now(monotonic_s=0.0, utc=""))
     policies = list(tables.policies.values())
@@ -113,13 +105,11 @@ def controller(run: Path) -> dict[str, float]:
 def measured(run: Path) -> dict[str, float]:
     """Measure a run's start, standings, decision and memory."""
     wall_s, processor_s = standings_s(run)
-    command = [sys.executable, "-m", "experiments.load.bounds", "--controller", "--run", str(run)]
-    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return {
         "standings_s": wall_s,
         "standings_processor_s": processor_s,
-        "policies": SIZE.policies,
-        **json.loads(text),
+        "policies": NUM_POLICIES,
+        **in_process("load.bounds", "--controller", "--run", run),
     }
 
 
@@ -136,7 +126,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         run = arguments.run or Path(directory, "run")
         if not (run / JOURNAL).exists():
-            seconds = timed(lambda: write_run(run, SIZE))
+            seconds = timed(lambda: write_long_league(run, SIZE, num_policies=NUM_POLICIES))
             sys.stderr.write(f"journal written in {seconds:.0f} s\n")
         figures = measured(run)
     shares = {name: figures[name] / bound for name, bound in BOUNDS.items()}

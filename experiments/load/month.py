@@ -29,10 +29,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +43,7 @@ from msgspec.structs import replace
 
 from arena.types import Digest
 from arena.wire.messages import Train
-from experiments.harness import parser_of, say
+from experiments.harness import in_process, parser_of, say
 from experiments.load.long_world import (
     GENERATED_FIT_FACTOR,
     HOUR_S,
@@ -178,7 +174,7 @@ class Measured:
             "memory_mib": round(psutil.Process().memory_info().rss / MIB),
             **timings,
             "truth": self.truth(),
-            "resume": in_process("--resume", self.directory),
+            "resume": in_process("load.month", "--resume", self.directory),
         }
 
     def truth(self) -> dict[str, dict[str, float]]:
@@ -225,17 +221,6 @@ class Measured:
                 table.name: connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]
                 for table in TABLES
             }
-
-
-def in_process(option: str, directory: Path) -> dict[str, object]:
-    """Look at the run in a process of its own, and return what it prints."""
-    command = [sys.executable, "-m", "experiments.load.month", option, str(directory)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    text = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True, env=environment
-    ).stdout
-    found: dict[str, object] = json.loads(text)
-    return found
 
 
 def print_resume(directory: Path) -> None:
@@ -339,7 +324,7 @@ def measure(directory: Path, options: argparse.Namespace) -> None:
             pass_hours(measured, age - options.last_hours, every_h=GENERATED_LINE_H)
             resumed(measured, options, generating=False)
             pass_hours(measured, age, every_h=options.every_h)
-    say(in_process("--verify", directory))
+    say(in_process("load.month", "--verify", directory))
 
 
 def print_verified(directory: Path) -> None:

@@ -13,9 +13,14 @@ import time
 from pathlib import Path
 
 import httpx
+import psutil
 
 from experiments.harness import parser_of, say
-from experiments.load.big_journal import Size, write_run
+from experiments.planted_league.week import Size, write_long_league
+
+NUM_POLICIES = 1000
+SIZE = Size(checkpoints=62, evaluated_every=3, ghosts_every=3, pairs=3, met=12)
+"""Some 62,000 checkpoints, of which 21,000 are ghosts and rated, and 311,000 results."""
 
 TOKEN = "a-token-of-measurements"
 PAGES = (
@@ -35,10 +40,9 @@ def peak_mib(pid: int) -> int:
 
 
 def children_mib(pid: int) -> int:
-    """Return the largest `peak_mib` of a process's children."""
-    threads = Path(f"/proc/{pid}/task").iterdir()
-    children = [pid for one in threads for pid in (one / "children").read_text().split()]
-    return max((peak_mib(int(child)) for child in children), default=0)
+    """Return the largest `peak_mib` of the processes below one."""
+    below = psutil.Process(pid).children(recursive=True)
+    return max((peak_mib(child.pid) for child in below), default=0)
 
 
 def look(client: httpx.Client, pid: int, url: str) -> tuple[str, int]:
@@ -99,7 +103,7 @@ def main() -> None:
     parser.add_argument("--wait-s", type=float, default=0.0, help="Seconds before later rounds.")
     given = parser.parse_args()
     if given.make:
-        write_run(given.run, Size())
+        write_long_league(given.run, SIZE, num_policies=NUM_POLICIES)
     measure(given.run, rounds=given.rounds, wait_s=given.wait_s)
 
 

@@ -10,26 +10,12 @@ from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
 from arena.checkpoints.publish import publish
 from arena.config import LearnerSetup
-from arena.types import Digest
 from arena.wire.messages import Train, Trainee
-from experiments.load.run import AGENT_STEPS_PER_S, EPISODE_LENGTH, OPTIMIZER_BYTES
 from populations.config.run_file import RunFile
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.planted import Landscape, PlantedModel, Weights
 
-
-class _MadeUpWeights(dict[Digest, Weights]):
-    """Digests of weights that were not trained: arbitrary, and always the same."""
-
-    def __missing__(self, digest: Digest) -> Weights:
-        return PlantedModel().bot(digest)
-
-
-class _SameDigest(dict[Digest, Digest]):
-    """Weights of checkpoints that others have made: named like the checkpoint."""
-
-    def __missing__(self, digest: Digest) -> Digest:
-        return digest
+OPTIMIZER_BYTES = b"the state of no optimizer"
 
 
 class PublishingLearner(SimulatedLearner):
@@ -53,8 +39,5 @@ def publishing_learner(run_file: RunFile, setup: LearnerSetup) -> PublishingLear
         model=PlantedModel(),
         # No hyperparameter matters here.
         landscapes=dict.fromkeys(run_file.config.populations, Landscape({}, 1.0)),
-        agent_steps_per_s=AGENT_STEPS_PER_S,
-        episode_length=EPISODE_LENGTH,
-        weights=_MadeUpWeights(),
-        origins=_SameDigest(),
+        agent_steps_per_s=10_000.0,
     )

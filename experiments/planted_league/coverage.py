@@ -25,20 +25,17 @@ from typing import Any
 
 import numpy as np
 
-from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, PolicyId, is_external
+from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, is_external
 from experiments.harness import add_result, markdown, parser_of, read_results, say
 from populations.config.run_config import load_config
-from populations.controller.opponents import make_request
 from populations.gc_pause import collector_paused
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing, champion, standings
-from populations.matchmaking.drawing import normalized
-from populations.matchmaking.pfsp import PfspRule
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
-from populations.simulation.planted import PlantedModel, Weights, expected_score
+from populations.simulation.planted import PlantedModel, Weights
 from populations.simulation.world import World, make_world, start
 
 CHANGES = (
@@ -90,9 +87,6 @@ class LeagueError:
         pair_deviation: Pair deviation of the last fit, Elo.
         misfit: Misfit of the last fit.
         cyclicity: Cyclicity of the last fit.
-        pfsp_score: Planted score of the final policies against the ghosts that PFSP would draw.
-        pfsp_error: Mean distance of the scores that PFSP expects from the planted ones, weighted as
-            it draws.
     """
 
     ratings: float
@@ -117,8 +111,6 @@ class LeagueError:
     pair_deviation: float
     misfit: float
     cyclicity: float
-    pfsp_score: float
-    pfsp_error: float
 
 
 @collector_paused()
@@ -195,7 +187,6 @@ def _population_error(world: World, population: str) -> LeagueError:
     every = _distinct([line for line in lines if line.kind != "bot" and line.rating is not None])
     all_held, _, gaps, sums_held = _differences(every, ratings, world, skill)
     is_near, is_far = np.abs(gaps) < NEAR, np.abs(gaps) > FAR
-    pfsp = np.mean([_pfsp(world, line.player) for line in final], axis=0).tolist()
     row = world.state.tables.ratings[population]
     best = champion(lines)
     assert best is not None, "a player is rated"
@@ -225,8 +216,6 @@ def _population_error(world: World, population: str) -> LeagueError:
         pair_deviation=row.pair_deviation,
         misfit=row.misfit,
         cyclicity=row.cyclicity,
-        pfsp_score=pfsp[0],
-        pfsp_error=pfsp[1],
     )
 
 
@@ -258,28 +247,6 @@ def true_strengths(world: World) -> dict[Rated, float]:
     ahead = [model.difference(known[one], known[two]) for one, two in pairs]
     strengths = np.append(np.linalg.lstsq(signs[:, :-1], np.array(ahead))[0], 0.0)
     return {rated: float(strengths[places.get(rated, -1)]) for rated in known}
-
-
-def _pfsp(world: World, player: PlayerId) -> tuple[float, float]:
-    """Return a policy's planted score against the ghosts that PFSP draws, and the mean distance of
-    the expected scores from it.
-    """
-    state, weights = world.state, world.learner.weights
-    policy = state.tables.policies[PolicyId(player)]
-    assert policy.checkpoint is not None, "it has trained"
-    own = weights[state.tables.checkpoints[policy.checkpoint].weights_digest]
-    # Of two populations each meets the other one.
-    others = [name for name in state.setup.populations if name != policy.population]
-    request = make_request(state, policy, others[0] if others else policy.population)
-    drawn = normalized(PfspRule().weights(request, rng=np.random.default_rng(0)))
-    planted = np.array(
-        [
-            expected_score(world.learner.model.advantage(own, weights[Digest(ghost)]))
-            for ghost in request.ghosts.entrants
-        ]
-    )
-    expected = request.win_rates(request.ghosts)
-    return float(drawn @ planted), float(drawn @ np.abs(expected - planted))
 
 
 def _differences(

@@ -11,10 +11,10 @@ train``, ``next evaluate``).
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -32,8 +32,9 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Train
-from experiments.harness import say
+from experiments.harness import parser_of, say
 from populations.config.run_config import load_config
+from populations.config.run_file import RUN_FILE, RunFile, content_digest
 from populations.controller.assignments.jobs import Job
 from populations.controller.assignments.placement import _decide as placement_decide
 from populations.controller.machine import handle
@@ -41,17 +42,20 @@ from populations.controller.state.events import AssignmentFinished, Event, Now, 
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.gc_pause import collector_paused
-from populations.records.aggregates import PairRow, RecordRow
+from populations.records.aggregates import PairRow, RecordRow, Row
 from populations.records.rows import (
     CheckpointRow,
     GenerationRow,
     GhostRow,
     PolicyRow,
+    RatingsRow,
 )
-from populations.records.tables import Tables
+from populations.records.tables import Table, Tables
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.planted import PlantedModel, Weights
 from populations.simulation.world import World, make_world, start
+from populations.storage.database import JOURNAL
+from populations.storage.journal import Journal
 
 POPULATION = "player"
 
@@ -89,7 +93,7 @@ STEPS = 20_000
 
 def digest(policy: PolicyId, number: int) -> Digest:
     """Name some weights."""
-    return Digest(f"{policy[-3:]}{number:061d}")
+    return Digest(f"{policy.rpartition('p')[2]:0>6}{number:058d}")
 
 
 @collector_paused()
@@ -261,8 +265,8 @@ def _results(policies: Sequence[PolicyId], size: Size) -> Iterator[RecordRow | P
                 )
 
 
-def make_long_league(size: Size, *, num_policies: int = 8, changes: Sequence[str] = ()) -> World:
-    """Make a world with a past, not yet started."""
+def long_run_file(size: Size, *, num_policies: int, changes: Sequence[str] = ()) -> RunFile:
+    """Return the run file of a league that goes on for as long as its past was."""
     limit = size.checkpoints * STEPS
     document = [
         f"stop.agent_steps_per_policy={limit * 2}",
@@ -275,11 +279,53 @@ def make_long_league(size: Size, *, num_policies: int = 8, changes: Sequence[str
         *changes,
     ]
     config = simulated_config(load_config("connect_four", document), num_policies=num_policies)
-    world = make_world(
-        simulated_run(config), PlantedModel(), agent_steps_per_s=1e5, matches_per_s=1e3
-    )
+    return simulated_run(config)
+
+
+def make_long_league(size: Size, *, num_policies: int = 8, changes: Sequence[str] = ()) -> World:
+    """Make a world with a past, not yet started."""
+    run_file = long_run_file(size, num_policies=num_policies, changes=changes)
+    world = make_world(run_file, PlantedModel(), agent_steps_per_s=1e5, matches_per_s=1e3)
     add_past(world, size)
     return world
+
+
+def write_long_league(run_dir: Path, size: Size, *, num_policies: int) -> None:
+    """Write run.yaml and the journal of a stopped run with a past, whose players are rated.
+
+    What the results are the sums of is missing: tallies, assignments, and directories of weights.
+    """
+    world = make_long_league(size, num_policies=num_policies)
+    tables = world.state.tables
+    run_dir.mkdir(parents=True, exist_ok=True)
+    long_run_file(size, num_policies=num_policies).save(run_dir / RUN_FILE)
+    tables.run = structs.replace(
+        tables.run, state="stopped", configuration=content_digest(run_dir / RUN_FILE)
+    )
+    tables.ratings[POPULATION] = _ratings(world)
+    with Journal.create(run_dir / JOURNAL, all_rows(tables)):
+        pass
+
+
+def _ratings(world: World) -> RatingsRow:
+    """Rate everybody who was evaluated as it was planted."""
+    tables = world.state.tables
+    bot = Entrant(RANDOM_BOT)
+    rated = [row.entrant for row in tables.records.values() if row.entrant != bot]
+    return RatingsRow(
+        population=POPULATION,
+        entrants=(bot, *rated),
+        ratings=(0.0, *(world.learner.weights[Digest(one)].skill for one in rated)),
+        deviations=(0.0, *[30.0] * len(rated)),
+        cyclicity=0.0,
+        num_tallies=tables.num_tallies,
+    )
+
+
+def all_rows(tables: Tables) -> list[Row]:
+    """Return all rows of a league."""
+    kept = [getattr(tables, one.name) for one in fields(tables)]
+    return [tables.run, *(row for rows in kept if isinstance(rows, Table) for row in rows.values())]
 
 
 def measure(world: World, *, num_events: int) -> dict[str, list[tuple[float, float]]]:
@@ -332,7 +378,7 @@ def _num_handled(times: Mapping[str, Sequence[object]]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each number of days."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser = parser_of(__doc__)
     parser.add_argument("--days", default="0.01,1,3", help="Days played, separated by commas")
     parser.add_argument("--events", type=int, default=300, help="Events timed for each")
     parser.add_argument("--keep", type=int, default=512, help="Ghosts that thinning left; 0: all")

@@ -1,6 +1,6 @@
 """Measure whether rating intervals hold: bootstrap, champions, pair effects, draws, false alarms.
 
-    python -m experiments.ratings.intervals bootstrap
+    python -m experiments.ratings.intervals bootstrap seats sides
     python -m experiments.ratings.intervals champions pairs draws alarms --leagues 200
     python -m experiments.ratings.intervals stop --leagues 50
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from experiments.harness import markdown, parser_of, say
 from experiments.planted_league.coverage import CHANGES, MATCHES_PER_S, clustered
+from experiments.ratings import many_sides
 from populations.config.run_config import load_config
 from populations.controller.rating_fit import optimism
 from populations.gc_pause import collector_paused
@@ -54,13 +55,14 @@ def met(
     matches: int,
     rng: np.random.Generator,
     draws: float = 0.0,
+    seats: tuple[int, int] = (0, 0),
 ) -> Result[int]:
     """Play a pair; ``draws``: share of draws between equals, taken from wins and losses alike."""
     p = expected(ahead)
     share = 2.0 * draws * min(p, 1.0 - p)
     shares = [p - 0.5 * share, share, max(1.0 - p - 0.5 * share, 0.0)]
     wins, drawn, losses = (float(count) for count in rng.multinomial(matches, shares))
-    return Result(first=first, second=second, seats=(0, 0), wins=wins, draws=drawn, losses=losses)
+    return Result(first=first, second=second, seats=seats, wins=wins, draws=drawn, losses=losses)
 
 
 def held(fit: Fit[int], truth: FloatArray) -> float:
@@ -83,6 +85,39 @@ def bootstrap_league(matches: int, *, rng: np.random.Generator) -> Row:
         "bootstrap holds": float(np.mean((low <= truth) & (truth <= high))),
         "bootstrap width": float(np.mean(high - low)),
     }
+
+
+def seats_league(matches: int, *, rng: np.random.Generator) -> Row:
+    """Measure six players and their anchor in both orders of seats; the first is worth 50 Elo."""
+    elo = np.append(0.0, rng.normal(0.0, 200.0, size=6))
+    results = [
+        met(i, j, ahead=elo[i] - elo[j] + 50.0, matches=matches, rng=rng, draws=0.25, seats=(0, 1))
+        for i, j in itertools.permutations(range(len(elo)), 2)
+    ]
+    fit = BradleyTerry().fit(results, anchors=[0])
+    drawn = bootstrap(BradleyTerry(), results, anchors=[0], num_resamples=100, rng=rng)
+    order = [fit.index(player) for player in range(len(elo))]
+    ratings, spread, drawn = fit.ratings[order], fit.spread[order], drawn[:, order]
+    one, two = np.triu_indices(len(elo), 1)
+    gap = elo[two] - elo[one]
+    half = Z95 * np.linalg.norm(spread[two] - spread[one], axis=1)
+    wald = np.abs(ratings[two] - ratings[one] - gap) <= half
+    low, high = np.percentile(drawn[:, two] - drawn[:, one], [2.5, 97.5], axis=0)
+    resampled = (low <= gap) & (gap <= high)
+    # A rating is the difference to the anchor.
+    is_rating = one == 0
+    return {
+        "Wald: ratings": float(np.mean(wald[is_rating])),
+        "Wald: differences": float(np.mean(wald[~is_rating])),
+        "bootstrap: ratings": float(np.mean(resampled[is_rating])),
+        "bootstrap: differences": float(np.mean(resampled[~is_rating])),
+    }
+
+
+def sides_league(layout: str, *, rng: np.random.Generator) -> Row:
+    """Measure matches with many comparisons; above .95 where a team's members share a result."""
+    evaluated, of_league = many_sides.held(layout, rng=rng)
+    return {"arena evaluate": float(evaluated), "league": float(of_league)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +146,9 @@ FIELDS = {
 """Fields of equal and of descending players, by name."""
 
 
-def champion_league(field: Field, *, rng: np.random.Generator) -> Row:
+def champion_league(name: str, *, rng: np.random.Generator) -> Row:
     """Rate, let the best four play each other, rate again, and look at the best."""
+    field = FIELDS[name]
     size = field.lines * field.generations
     steps = rng.normal(0.0, field.apart, size=(field.lines, field.generations))
     elo = np.cumsum(steps, axis=1).ravel()
@@ -253,6 +289,8 @@ def stop_league(target: float, *, rng: np.random.Generator) -> Row:
 
 PARTS: dict[str, tuple[Sequence[float | int | str], Callable[..., Row]]] = {
     "bootstrap": ((1, 2, 4), bootstrap_league),
+    "seats": ((5, 20, 100), seats_league),
+    "sides": (tuple(many_sides.LAYOUTS), sides_league),
     "champions": (tuple(FIELDS), champion_league),
     "pairs": ((0.0, 50.0, 100.0, 200.0), pairs_league),
     "draws": ((0.0, 0.5, 0.95), draws_league),
@@ -265,7 +303,7 @@ def measure(part: str, setting: float | str, *, leagues: int, seed: int) -> dict
     """Measure each league of one part in one setting. float64 [leagues] each."""
     _, league = PARTS[part]
     rngs = [np.random.default_rng((seed, index)) for index in range(leagues)]
-    rows = [league(FIELDS.get(str(setting), setting), rng=rng) for rng in rngs]
+    rows = [league(setting, rng=rng) for rng in rngs]
     return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 

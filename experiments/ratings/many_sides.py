@@ -1,17 +1,13 @@
-"""Do intervals hold the truth where a match has many comparisons: sides of several, many sides?
+"""Matches with many comparisons, of sides of several and of many sides: for `intervals`.
 
-    python -m experiments.ratings.many_sides --leagues 1000
-
-Players who are all equally strong, so every difference is 0. A match is one draw of which side wins
+Two players who are equally strong, so their difference is 0. A match is one draw of which side wins
 (of many sides, all others are even), and every comparison of its seats follows from that.
-Printed: the share of 95% intervals that hold 0, as `arena evaluate` and as a run's league count
-matches; more than .95 where a team's members share one result and cannot be told apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain, permutations
+from itertools import permutations
 
 import numpy as np
 
@@ -19,7 +15,6 @@ from arena.matches.comparisons import rival_seats
 from arena.matches.seating import make_seats, seat_teams
 from arena.matches.tournament import TournamentResult
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
-from experiments.harness import markdown, parser_of, say
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Z95, Result
@@ -86,12 +81,11 @@ def tallies(
             )
 
 
-def held(teams: Teams, *, players: int, matches: int, seed: int) -> tuple[bool, bool]:
+def held(layout: str, *, rng: np.random.Generator) -> tuple[bool, bool]:
     """Return whether one league's intervals hold the truth: by `arena evaluate`, by the league."""
-    rng = np.random.default_rng(seed)
-    names = ["bot:random", *(f"m{index}" for index in range(1, players))]
-    seats = seats_of(teams)
-    played = list(tallies(names, seats=seats, matches=matches, rng=rng))
+    names = ("bot:random", "m1")
+    seats = seats_of(LAYOUTS[layout])
+    played = list(tallies(names, seats=seats, matches=48 // LAYOUTS[layout][0], rng=rng))
     shown = ratings_of(TournamentResult(pairs=(), tallies=tuple(played)), players=names)
     (line,) = (line for line in shown if line["player"] == "m1")
     low, high = float(str(line["rating_low"])), float(str(line["rating_high"]))
@@ -108,30 +102,3 @@ def held(teams: Teams, *, players: int, matches: int, seed: int) -> tuple[bool, 
     fit = BradleyTerry().fit(results, anchors=anchors)
     gap, deviation = fit.difference(("p0", Entrant("m1")), ("p0", Entrant("bot:random")))
     return low <= 0.0 <= high, abs(gap) <= Z95 * deviation
-
-
-def coverage(teams: Teams, *, leagues: int, seed: int = 1) -> tuple[float, float]:
-    """Return the shares of leagues of two players whose intervals hold the truth."""
-    found = [
-        held(teams, players=2, matches=48 // teams[0], seed=seed * 1_000_000 + league)
-        for league in range(leagues)
-    ]
-    evaluated, of_league = np.mean(found, axis=0).tolist()
-    return evaluated, of_league
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Measure and print."""
-    parser = parser_of(__doc__)
-    parser.add_argument("--leagues", type=int, default=1000)
-    options = parser.parse_args(argv)
-    measured = (
-        (name, *(f"{share:.3f}" for share in coverage(teams, leagues=options.leagues)))
-        for name, teams in LAYOUTS.items()
-    )
-    for line in markdown(chain([("", "arena evaluate", "league")], measured)):
-        say(line)
-
-
-if __name__ == "__main__":
-    main()

@@ -2,12 +2,10 @@
 
     python -m experiments.speed.on_gpu --out FILE                  # all parts
     python -m experiments.speed.on_gpu --out FILE stages idle      # some
-    python -m experiments.speed.on_gpu --out FILE --device cpu --scale 0.01 modes
+    python -m experiments.speed.on_gpu --out FILE --device cpu --scale 0.01 stages
 
 Each part is a process of its own and lasts at most four minutes, so that one that hangs or fails
-costs no other; every figure is a line of JSON in FILE as soon as it is there. ``modes``,
-``policies`` and ``learns`` are of the hand-written cohort (`experiments.speed.cohort`), all others
-of the product, which must be installed.
+costs no other; every figure is a line of JSON in FILE as soon as it is there.
 
 Tests: `tests/experiments/speed/test_on_gpu.py`.
 """
@@ -21,22 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from arena.config import NetworkConfig
-from arena.experience import Rollout, Sequences
-from arena.learning.hyperparameters import PpoHyperparameters
-from arena.learning.ppo import Ppo
-from arena.spaces import ActionLayout, ObservationLayout
-from experiments.commands import COMMAND, arena, match_counts
+from experiments.commands import COMMAND, TACTICAL, arena, match_counts
 from experiments.harness import add_result, parser_of, say
-from experiments.speed.cohort import Cohort, CohortSettings, Mode, Precision, captured
 from tools.bench.learner import LearnerWork
 from tools.bench.subject import load_subject
 
@@ -44,7 +36,6 @@ PART_S = 240.0
 """Seconds after which a part is ended."""
 
 Line = dict[str, object]
-TACTICAL = "bot:arena.bots.connect_four:Tactical"
 PLAYER = "populations.player"
 
 
@@ -118,104 +109,6 @@ def _copy(a: torch.Tensor, b: torch.Tensor) -> int:
     return 1
 
 
-def _cohort(where: Where, settings: CohortSettings, mode: Mode) -> Cohort:
-    torch.backends.cuda.matmul.allow_tf32 = settings.precision == "tf32"
-    return Cohort(settings, device=where.device, mode=mode)
-
-
-def _modes(where: Where) -> tuple[Mode, ...]:
-    return ("eager", "captured", "compiled") if where.device.type == "cuda" else ("eager",)
-
-
-def modes(where: Where) -> Iterator[Line]:
-    """Measure one hand-written policy: call by call, captured, compiled; and the same bits."""
-    precisions: tuple[Precision, ...] = ("float32", "tf32", "bfloat16")
-    for games in (2048, 8192):
-        for mode in _modes(where):
-            # A compilation takes half a minute.
-            for precision in precisions[2:] if mode == "compiled" else precisions:
-                settings = CohortSettings(num_games=where.games(games), precision=precision)
-                yield {"mode": mode, "precision": precision, **_measured(where, settings, mode)}
-    # All noise is drawn before a program, so that captured ones do what eager ones do.
-    settings = CohortSettings(num_games=where.games(2048))
-    made = {mode: _cohort(where, settings, mode) for mode in _modes(where)[:2]}
-    for cohort in made.values():
-        for _ in range(3):
-            cohort.iterate()
-    eager = made["eager"].weights
-    for mode, cohort in made.items():
-        off = float((cohort.weights - eager).abs().max())
-        yield {"mode": mode, "after_rollouts": 3, "weights_off_eager": off}
-
-
-def _measured(where: Where, settings: CohortSettings, mode: Mode) -> Line:
-    if where.device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    began = time.perf_counter()
-    cohort = _cohort(where, settings, mode)
-    cohort.iterate()
-    where.finish()
-    made_s = time.perf_counter() - began
-    rate = where.rate(cohort.iterate, seconds=1.0)
-    memory = torch.cuda.max_memory_allocated() if where.device.type == "cuda" else 0
-    kernels = _profiled(where, cohort.iterate, rate=rate) if mode == "captured" else {}
-    return {
-        "policies": cohort.num_policies,
-        "games_each": settings.num_games,
-        "minibatch_rows_each": settings.num_games
-        * settings.rollout_length
-        // settings.num_minibatches,
-        "decisions_per_s": round(rate),
-        "first_s": round(made_s, 2),
-        "memory_mb": round(memory / 2**20),
-        **kernels,
-    }
-
-
-def policies(where: Where) -> Iterator[Line]:
-    """Measure hand-written cohorts of 1 to 256: as many games in all, and as many games each."""
-    mode: Mode = "captured" if where.device.type == "cuda" else "eager"
-    for precision in ("tf32", "bfloat16"):
-        for number in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-            rates, coefs = (1e-3,) * number, (0.01,) * number
-            settings = CohortSettings(
-                learning_rates=rates, entropy_coefs=coefs, precision=precision
-            )
-            alike = replace(settings, num_games=max(8, where.games(16384) // number))
-            yield {"in_all": True, "precision": precision, **_measured(where, alike, mode)}
-            if number <= 64:
-                each = replace(settings, num_games=where.games(1024))
-                yield {"in_all": False, "precision": precision, **_measured(where, each, mode)}
-
-
-def learns(where: Where) -> Iterator[Line]:
-    """Let hand-written cohorts play random moves after some seconds of learning."""
-    mode: Mode = "captured" if where.device.type == "cuda" else "eager"
-    for number, games in ((1, 8192), (32, 512)):
-        coefs = (0.05,) * number
-        rates = tuple(10 ** (-3.5 + index / max(1, number - 1)) for index in range(number))
-        settings = CohortSettings(
-            learning_rates=rates,
-            entropy_coefs=coefs,
-            num_games=where.games(games),
-            precision="bfloat16",
-        )
-        cohort = _cohort(where, settings, mode)
-        for seconds in (2.0, 8.0):
-            decisions, started = 0, time.perf_counter()
-            while time.perf_counter() - started < where.seconds(seconds):
-                decisions += cohort.iterate()
-                where.finish()
-            yield {
-                "policies": number,
-                "learning_rates": [round(rate, 6) for rate in rates],
-                "decisions": decisions,
-                "score_against_random": [round(s, 3) for s in cohort.score_against_random()],
-                **{name: [round(v, 4) for v in row] for name, row in cohort.metrics().items()},
-            }
-
-
 def stages(where: Where) -> Iterator[Line]:
     """Measure the product's stages on Connect Four, as ``arena bench`` has them."""
     stages_of = {"[128, 128]": "environment inference update learner", "[1024, 1024]": "update"}
@@ -230,147 +123,6 @@ def stages(where: Where) -> Iterator[Line]:
         )
         for row in json.loads(text)["measurements"]:
             yield {"hidden": hidden, **row}
-
-
-def wide(where: Where) -> Iterator[Line]:
-    """Measure the product's update on pictures and with a memory, beside its network alone."""
-    picture = {
-        "kind": "Box",
-        "shape": [84, 84, 4],
-        "dtype": "uint8",
-        "low": 0,
-        "high": 255,
-    }
-    vector = {"kind": "Box", "shape": [128], "dtype": "float32", "low": -1.0, "high": 1.0}
-    subjects: dict[str, tuple[Mapping[str, object], NetworkConfig, int]] = {
-        "84x84x4, convolutions": (picture, NetworkConfig(hidden_sizes=(512,)), 8192),
-        "128, [1024, 1024]": (vector, NetworkConfig(hidden_sizes=(1024, 1024)), 65536),
-        "128, [256], gru 256": (
-            vector,
-            NetworkConfig(hidden_sizes=(256,), core="gru", core_size=256),
-            65536,
-        ),
-    }
-    for name, (space, network, rows) in subjects.items():
-        for precision in ("float32", "bfloat16"):
-            for tf32 in (False, True) if precision == "float32" else (False,):
-                torch.backends.cuda.matmul.allow_tf32 = tf32
-                torch.backends.cudnn.allow_tf32 = tf32
-                label = "tf32" if tf32 else precision
-                found = _update(where, space, network, rows=where.games(rows), precision=precision)
-                yield {"network": name, "precision": label, **found}
-
-
-def _update(
-    where: Where,
-    space: Mapping[str, object],
-    network: NetworkConfig,
-    *,
-    rows: int,
-    precision: str,
-) -> Line:
-    num_epochs, num_minibatches = 2, 8
-    generator = torch.Generator(where.device).manual_seed(1)
-    observation = ObservationLayout.from_json(dict(space))
-    ppo = Ppo(
-        network,
-        observation=observation,
-        action=ActionLayout.from_json(
-            {"kind": "Discrete", "n": 6, "start": 0}, continuous="clipped"
-        ),
-        hyperparameters=PpoHyperparameters(
-            num_epochs=num_epochs, num_minibatches=num_minibatches, learning_rate=1e-9
-        ),
-        device=where.device,
-        precision=precision,
-        seed=1,
-    )
-    length = 16
-    whole = length * num_minibatches
-    rows = max(whole, rows - rows % whole)
-
-    def normal() -> torch.Tensor:
-        return torch.randn(rows, device=where.device, generator=generator)
-
-    if observation.dtype == "uint8":
-        shape = (rows, observation.size)
-        seen = torch.randint(
-            256, shape, dtype=torch.uint8, device=where.device, generator=generator
-        )
-    else:
-        seen = torch.rand(rows, observation.size, device=where.device, generator=generator)
-    sequences = None
-    if ppo.state_size:
-        sequences = Sequences(
-            rows=torch.arange(rows, device=where.device).view(-1, length),
-            state=torch.zeros(rows // length, ppo.state_size, device=where.device),
-        )
-    rollout = Rollout(
-        observation=seen,
-        action_mask=None,
-        action=torch.randint(6, (rows,), device=where.device, generator=generator),
-        log_prob=torch.full((rows,), -1.79, device=where.device),
-        value=normal(),
-        advantage=normal(),
-        return_=normal(),
-        agent_steps=rows,
-        sequences=sequences,
-    )
-
-    def update() -> int:
-        ppo.update(rollout, generator=generator)
-        return rows
-
-    rate = where.rate(update, seconds=2.0)
-    passes = num_epochs * num_minibatches
-    alone = _network_alone(where, ppo, rollout, rows=rows // num_minibatches)
-    return {
-        "rows": rows,
-        "update_us_per_decision": 1e6 / rate,
-        "network_alone_us_per_decision": alone * 1e6 * passes / rows,
-        "share": alone * passes / (rows / rate),
-    }
-
-
-def _network_alone(where: Where, ppo: Ppo, rollout: Rollout, *, rows: int) -> float:
-    """Return the seconds of a forward and backward pass of one minibatch and nothing else.
-
-    Captured where the device can, so that it waits for no launch.
-    """
-    # The bound reads what the product keeps to itself: it must be of the same modules.
-    network, seen = ppo._network, rollout.observation[:rows]
-    batch_sizes = state = None
-    if rollout.sequences is not None:
-        length = rollout.sequences.rows.shape[1]
-        batch_sizes = torch.full((length,), rows // length)
-        state = rollout.sequences.state[: rows // length]
-
-    def passes() -> None:
-        with ppo._autocast():
-            if batch_sizes is None or state is None:
-                parameters, value = network(seen, None)
-            else:
-                parameters, value = network.unroll(seen, batch_sizes=batch_sizes, state=state)
-        loss = parameters.float().sum() + value.float().sum()
-        torch.autograd.grad(loss, list(network.parameters()), allow_unused=True)
-
-    return _seconds(where, passes)
-
-
-def _seconds(where: Where, program: Callable[[], None]) -> float:
-    """Return the seconds of one run of a program, captured where that is possible."""
-    run = program
-    if where.device.type == "cuda":
-        try:
-            run = captured(program)
-        except RuntimeError as error:
-            sys.stderr.write(f"not captured: {error}\n")
-
-    def once() -> int:
-        run()
-        return 1
-
-    return 1.0 / where.rate(once, seconds=0.5)
 
 
 def idle(where: Where) -> Iterator[Line]:
@@ -519,12 +271,8 @@ PARTS: dict[str, Callable[[Where], Iterator[Line]]] = {
     part.__name__: part
     for part in (
         device,
-        modes,
-        policies,
-        learns,
         stages,
         idle,
-        wide,
         league,
         digests,
         killed,

@@ -31,7 +31,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -43,7 +43,7 @@ from arena.types import LearnerId
 from arena.wire.codec import decode, encode
 from arena.wire.messages import Header, Heartbeat, Message
 from experiments.harness import say
-from experiments.planted_league.week import DAY, Size, make_long_league
+from experiments.planted_league.week import DAY, Size, all_rows, make_long_league
 from populations.controller.machine import handle
 from populations.controller.state.commands import ExploreHyperparameters, SendMessage
 from populations.controller.state.events import (
@@ -55,8 +55,6 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.records.aggregates import Row
-from populations.records.tables import Table, Tables
 from populations.simulation.world import World, start
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
@@ -198,12 +196,6 @@ def _message(event: Event) -> Message | None:
             return heartbeat
         case _:
             return None
-
-
-def all_rows(tables: Tables) -> list[Row]:
-    """Return all rows of a league."""
-    kept = [getattr(tables, one.name) for one in fields(tables)]
-    return [tables.run, *(row for rows in kept if isinstance(rows, Table) for row in rows.values())]
 
 
 def _beat(world: World) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from experiments.faults.killed_run import Outcome, differences, outcome
 from populations.audit.verify import verify_run
 from populations.controller.state.leases import Patience
 from populations.records.aggregates import Row
@@ -17,6 +16,7 @@ from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from tests.faults.chaos import Link, Partition, Plan
 from tests.faults.conversation import DOCUMENT, IMPATIENT, Conversation, conversation
+from tests.faults.outcomes import Outcome, differences, outcome
 
 LOSSY = Plan(seed=11, drop=0.3)
 MAX_PER_ASSIGNMENT = 12

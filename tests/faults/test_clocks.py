@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.faults.killed_run import differences, outcome
 from experiments.faults.killing import counters, processes_of
 from populations.audit.verify import verify_run
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from tests.faults.conversation import conversation
 from tests.faults.impatient import LIVENESS_S
+from tests.faults.outcomes import differences, outcome
 from tests.support import wait_until
 
 pytestmark = pytest.mark.timeout(400)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import random
+import time
 from pathlib import Path
 
 import pytest
 
 from arena.wire.address import default_endpoint, remove_socket
-from experiments.faults.killed_run import VICTIMS, Outcome, differences, measure, outcome
-from experiments.faults.killing import TINY, killed_run, processes_of
+from experiments.faults.killing import TINY, VICTIMS, killed_run, processes_of
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.controller.server.run_directory import create_run
+from tests.faults.outcomes import Outcome, differences, outcome
 
 pytestmark = [pytest.mark.xdist_group("killed controllers"), pytest.mark.timeout(400)]
 
 END_S = 300.0
 KILLED = -9
+NUM_KILLS = 4
+AFTER_S = 0.03
+"""Most seconds between a commit and a kill."""
+
+MARGIN = 4
+"""Assignments before the end at which nothing is killed any more."""
 
 CHAINS = (
     (
@@ -89,12 +97,22 @@ def test_a_controller_that_is_killed_at_every_boundary_decides_what_it_would_hav
 
 
 def test_kills_of_learners_and_controllers_change_nothing_that_was_decided(
-    tmp_path: Path,
+    reference: tuple[RunFile, Outcome], tmp_path: Path
 ) -> None:
-    figures = measure(tmp_path, kills=4, seed=5)
-    assert figures.is_sound, figures
-    assert sum(figures.kills.values()) == 4
-    assert set(figures.kills) <= set(VICTIMS)
-    assert len(figures.kills) > 1
-    assert figures.decisions > 5
-    assert figures.tallies > 20
+    _, expected = reference
+    rng = random.Random(5)
+    with killed_run(tmp_path) as run:
+        run.start("rock_paper_scissors", *TINY)
+        below = len(expected["assignments"]) - MARGIN
+        for mark in sorted(rng.sample(range(1, below), NUM_KILLS)):
+            victim = rng.choice(VICTIMS)
+            assert run.await_finished(mark), run.log.read_text()
+            time.sleep(rng.uniform(0.0, AFTER_S))  # a moment that no condition can be waited for
+            run.kill(victim, rng)
+        assert run.wait(timeout_s=END_S) == 0, run.log.read_text()
+        run.await_nobody()
+        run.verify()
+        assert not run.faults
+        assert differences(expected, outcome(run.run)) == []
+        assert sum(run.num_kills.values()) == NUM_KILLS
+        assert len(run.num_kills) > 1

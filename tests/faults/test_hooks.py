@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.faults.killed_run import differences, outcome
 from experiments.faults.killing import TINY, killed_run
 from populations.storage.journal import JournalReader
+from tests.faults.outcomes import differences, outcome
 from tests.faults.runs import ASSETS, check_left, document, events, finished, launch
 from tests.integration.conftest import ARENA
 from tests.support import wait_until

@@ -13,7 +13,7 @@ from types import FrameType
 
 import pytest
 
-from experiments.load.big_journal import Size, write_run
+from experiments.planted_league.week import Size, write_long_league
 from populations.config.run_file import RunFile, learner_setup
 from populations.controller.lineups import draw_lineup
 from populations.controller.state.events import Now
@@ -23,29 +23,19 @@ from populations.storage.journal import Journal, JournalReader
 SMALL, LARGE = 40, 160
 """Policies; what grows with the square grows 16 times."""
 
+SIZE = Size(checkpoints=4, evaluated_every=4, ghosts_every=2, pairs=4, met=2)
+"""Every policy has played as much, whatever the league's size."""
+
 NOW = Now(monotonic_s=0.0, utc="2000-01-01T00:00:00+00:00")
-
-
-def write(run_dir: Path, num_policies: int) -> None:
-    """A league of which every policy has played as much, whatever its size."""
-    size = Size(
-        policies=num_policies,
-        assignments=4,
-        ghosts=2,
-        opponents=2,
-        evaluations=num_policies // 2,
-        pairings=4,
-        matches=4,
-    )
-    write_run(run_dir, size)
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     root = tmp_path_factory.mktemp("runs")
-    for num_policies in (SMALL, LARGE):
-        write(root / str(num_policies), num_policies)
-    return {num_policies: root / str(num_policies) for num_policies in (SMALL, LARGE)}
+    found = {num_policies: root / str(num_policies) for num_policies in (SMALL, LARGE)}
+    for num_policies, run_dir in found.items():
+        write_long_league(run_dir, SIZE, num_policies=num_policies)
+    return found
 
 
 def opened(run_dir: Path) -> ControllerState:

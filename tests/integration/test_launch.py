@@ -15,14 +15,17 @@ from typing import Any
 
 import pytest
 
+from arena.games.recording import replay
 from arena.wire.messages import Train
 from experiments.faults.killing import counters, processes_of
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from populations.views.questions.champions import unproven_champions
 from populations.views.questions.inspection import Inspection
 from tests.integration.conftest import ARENA, STEPS, Command, launch_arguments, start
 from tests.support import wait_until
+from tools.players.game import Game
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
@@ -64,6 +67,18 @@ def test_a_population_trains_is_inspected_verified_and_exits_clean(
         own = [point for point in points if point["policy"] == policy]
         assert sum("loss/policy" in point for point in own) >= 5
         assert any("rating/mean_elo" in point for point in own)
+
+
+@pytest.mark.slow
+def test_each_game_that_a_run_has_kept_is_played_again_exactly(finished_run: Path) -> None:
+    setup = learner_setup(RunFile.load(finished_run / RUN_FILE), root=finished_run)
+    with JournalReader(finished_run / JOURNAL) as reader:
+        kept = reader.load().games
+    assert len(kept) >= 8
+    with closing(Game.of_setup(setup).make_env(1)) as env:
+        for game in kept.values():
+            # One that parted would raise.
+            assert len(list(replay(env, game))) == game.steps + 1
 
 
 EXPLORING = (

@@ -2,7 +2,6 @@
 
     python -m experiments.faults.hosts                                 # all regimes, 2 minutes each
     python -m experiments.faults.hosts --regimes partition --minutes 5
-    python -m experiments.faults.hosts --throughput 5 --minutes 1      # beside learners on one host
 
 Hosts are network namespaces of this machine (root), joined by a switch. Learners see nothing of the
 run's directory: each has run.yaml, its key and a cache, and is started again as long as its exit
@@ -29,7 +28,6 @@ finds nothing (``faults``), nothing is left behind (``left``), and nothing on th
 
 from __future__ import annotations
 
-import signal
 import sys
 import tempfile
 import time
@@ -41,9 +39,8 @@ from experiments.faults.hosts import sandbox
 from experiments.faults.hosts.capture import PROBE
 from experiments.faults.hosts.figures import Figures, figures_of
 from experiments.faults.hosts.regimes import REGIMES
-from experiments.faults.hosts.throughput import agent_steps, compare_throughput
 from experiments.faults.hosts.world import logs, send_probe, stop, world
-from experiments.faults.killing import end_on_sigterm
+from experiments.faults.killing import agent_steps, end_on_signals
 from experiments.harness import parser_of, say
 
 MODULE = "experiments.faults.hosts"
@@ -82,19 +79,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--regimes", nargs="+", choices=REGIMES, default=list(REGIMES))
     parser.add_argument("--minutes", type=float, default=2.0, help="minutes of each, at least")
-    parser.add_argument(
-        "--throughput", type=int, metavar="ROUNDS", help="throughput beside one host, instead"
-    )
     options = parser.parse_args(given)
     sandbox.enter(MODULE, given)
-    end_on_sigterm()
-    # A shell ignores SIGINT for what it runs in the background. Runs are stopped by it, and would
-    # inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    if options.throughput:
-        for line in compare_throughput(options.throughput, minutes=options.minutes):
-            say(line)
-        return 0
+    end_on_signals()
     code = 0
     for name in options.regimes:
         with tempfile.TemporaryDirectory(prefix="arena-hosts-") as directory:

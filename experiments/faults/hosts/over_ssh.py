@@ -31,7 +31,7 @@ from experiments.commands import COMMAND
 from experiments.faults.hosts import sandbox
 from experiments.faults.hosts.network import CONTROLLER, Network, within
 from experiments.faults.hosts.world import OVERRIDES, PORT
-from experiments.faults.killing import KilledRun, end_on_sigterm, killed_run
+from experiments.faults.killing import KilledRun, end_on_signals, killed_run
 from experiments.harness import parser_of, say
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
@@ -260,9 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (reason := refusal()) is not None:
         sys.exit(f"{reason}: apt-get install openssh-server openssh-client")
     sandbox.enter(MODULE, given)
-    end_on_sigterm()
-    # A shell ignores SIGINT for what it runs in the background, and the run would inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    end_on_signals()
     names = [f"host{number}" for number in range(1, options.hosts + 1)]
     with tempfile.TemporaryDirectory(prefix="arena-ssh-") as directory:
         figures = train(Path(directory), names)

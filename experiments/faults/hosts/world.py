@@ -121,7 +121,6 @@ def world(
     run_disk_mb: int | None = None,
     cache_disk_mb: int | None = None,
     overrides: Sequence[str] = OVERRIDES,
-    local_learners: int = 1,
 ) -> Iterator[World]:
     """Start a run and its learners, and wait until every host has finished an assignment."""
     environment = {"ARENA_TESTING": "1", "OMP_NUM_THREADS": "1"}
@@ -145,8 +144,8 @@ def world(
         run.start(
             "connect_four",
             f"endpoint={endpoint}",
-            f"remote_learners={max(len(hosts), 1)}",
-            f"learners={local_learners}",
+            f"remote_learners={len(hosts)}",
+            "learners=1",
             *overrides,
         )
         try:

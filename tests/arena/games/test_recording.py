@@ -7,20 +7,26 @@ from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from msgspec import structs
 
+from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv, Turn, TurnWrapper
+from arena.envs.inspect import inspect_environment
 from arena.games import recording
 from arena.games.recording import GameParted, GameRecorder, recorded_environments, replay
 from arena.types import SHOWN_BYTES, Game
+from populations.config.run_config import validate_config
+from populations.config.run_file import learner_setup, new_run_file
 from tests.recorded_games import play
 from tools.players import game as games
 
 NUM_ENVS, NUM_MATCHES = 12, 3
+USERS = str(Path(__file__).parents[2] / "assets")
 
 environment = cache(games.Game.of_environment)
 
@@ -39,21 +45,46 @@ def played(
     )
 
 
+TEAM = {"sides": {"team": ["*"]}}
+
+
 @pytest.fixture(
     scope="module",
     params=[
-        "classic/connect_four-v3",
-        "openspiel:leduc_poker",
-        "classic/rps-v2",
-        "classic/tictactoe-v3",
-        "mpe2/simple_spread_v3",
-        "mpe2/simple_tag_v3",
+        {"id": "classic/connect_four-v3"},
+        {"id": "classic/connect_four-v3", "backend": "pettingzoo"},
+        {"id": "openspiel:leduc_poker"},
+        {"id": "classic/rps-v2"},
+        {"id": "classic/tictactoe-v3"},
+        {"id": "mpe2/simple_spread_v3"},
+        {"id": "mpe2/simple_tag_v3"},
+        # Chance at the reset and at each step, and agents that come and go.
+        {"id": "three_sides:Guess"},
+        {"id": "unruly:Grass", **TEAM},
     ],
+    ids=lambda section: f"{section['id']} {section.get('backend', '')}".strip(),
 )
 def known(request: Any) -> tuple[games.Game, list[Game]]:
-    of = environment(request.param)
+    of = configured(request.param)
     recorder, _ = played(of)
     return of, recorder.games
+
+
+def configured(section: dict[str, Any]) -> games.Game:
+    """Return the game of a section ``environment``, of ``tests/assets`` where it is a user's."""
+    request = EnvironmentRequest(
+        section["id"],
+        kwargs=section.get("kwargs", {}),
+        backend=section.get("backend", "auto"),
+        launch_directory=USERS,
+    )
+    run_file = new_run_file(
+        validate_config({"environment": section}),
+        inspect_environment(request),
+        name="games",
+        launch_directory=USERS,
+    )
+    return games.Game.of_setup(learner_setup(run_file, root=Path.cwd()))
 
 
 def test_games_are_played_again_exactly(known: tuple[games.Game, list[Game]]) -> None:
@@ -114,6 +145,13 @@ def test_another_rule_is_found_at_its_step(what: str) -> None:
     with closing(Changed(of.make_env(1), what)) as env, pytest.raises(GameParted) as parted:
         list(replay(env, game))
     assert f"at step 3 of {game.steps} it shows or pays something else" in str(parted.value)
+
+
+def test_an_environment_that_does_not_follow_its_seed_is_refused() -> None:
+    of = configured({"id": "mistakes:AtOnce", "kwargs": {"mistakes": ["unseeded"]}})
+    recorder, _ = played(of, most=1)
+    with closing(of.make_env(1)) as env, pytest.raises(GameParted, match="at step 0"):
+        list(replay(env, recorder.games[0]))
 
 
 def test_another_environment_is_refused() -> None:

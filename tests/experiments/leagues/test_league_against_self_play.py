@@ -10,7 +10,7 @@ import pytest
 import experiments.leagues.league_against_self_play as experiment
 from experiments.harness import columns
 from experiments.leagues.league_against_self_play import Plan, comparable, fill_in, table
-from populations.config.run_config import RunConfig
+from populations.config.run_config import RunConfig, validate_config
 
 PLAN = Plan(seconds=5.0, exploited=(), exploiter_steps=10, matches=2, overrides=("learners=1",))
 
@@ -20,10 +20,9 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[RunConfig]:
     """Configurations that were trained; nothing is."""
     configs: list[RunConfig] = []
 
-    def train(config: RunConfig, run: Path, *, is_biased: bool) -> None:
-        del is_biased
+    def train(config: object, run: Path) -> None:
         run.mkdir()
-        configs.append(config)
+        configs.append(validate_config(config))
 
     def measured(game: str, run: Path, plan: Plan, *, scratch: Path) -> dict[str, object]:
         del game, plan, scratch

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +23,9 @@ from experiments.learning.connect_four_search import (
     WORTH,
     Search,
     board_after,
-    exact_values,
     move_values,
 )
+from tests.experiments.learning.exact_connect_four import exact_values
 
 ROWS, COLUMNS = 6, 7
 LINES = [
@@ -182,11 +181,6 @@ def test_stored_values_are_solved_again() -> None:
     assert len(sample) >= 40
     for moves, values in sample:
         assert symbols(exact_values(*board_after(moves))) == values, moves
-
-
-def test_positions_are_drawn_and_solved_as_stored(tmp_path: Path) -> None:
-    connect_four.make_positions(tmp_path / "two", number=2)
-    assert (tmp_path / "two").read_text().splitlines() == POSITIONS.read_text().splitlines()[:2]
 
 
 def test_positions_are_given_away_by_moves_below_the_best() -> None:

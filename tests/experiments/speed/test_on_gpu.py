@@ -18,22 +18,22 @@ def lines(path: Path) -> list[dict[str, object]]:
 @pytest.mark.slow
 def test_parts_write_what_they_measure(tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
-    main(["device", "wide", "--device", "cpu", "--scale", "0.001", "--out", str(out)])
+    main(["device", "idle", "--device", "cpu", "--scale", "0.001", "--out", str(out)])
     found = lines(out)
     ends = [line for line in found if "end" in line]
-    assert [(line["part"], line["end"]) for line in ends] == [("device", 0), ("wide", 0)]
-    shares = [line for line in found if "share" in line]
-    assert len(shares) == 9
-    assert all(float(str(line["update_us_per_decision"])) > 0.0 for line in shares)
+    assert [(line["part"], line["end"]) for line in ends] == [("device", 0), ("idle", 0)]
+    rates = [line["agent_steps_per_s"] for line in found if "agent_steps_per_s" in line]
+    assert len(rates) == 6
+    assert all(float(str(rate)) > 0.0 for rate in rates)
 
 
 @pytest.mark.slow
 def test_a_part_that_fails_is_named_and_costs_no_other(tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
-    # Tensors of meta have no numbers to draw: there are products, but no generator.
-    main(["modes", "device", "--device", "meta", "--scale", "0.001", "--out", str(out)])
+    # Tensors of meta have no numbers: there are products, but nothing can be played.
+    main(["idle", "device", "--device", "meta", "--scale", "0.001", "--out", str(out)])
     ends = [line for line in lines(out) if "end" in line]
-    assert [(line["part"], line["end"]) for line in ends] == [("modes", 1), ("device", 0)]
+    assert [(line["part"], line["end"]) for line in ends] == [("idle", 1), ("device", 0)]
 
 
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arena.types import RANDOM_BOT, Digest, Entrant
-from experiments.load.big_journal import Size, write_run
+from experiments.planted_league.week import Size, write_long_league
 from populations.controller.rating_fit import FitInput, fit_ratings
 from populations.league.ratings import Ratings
 from populations.storage.journal import JournalReader
@@ -17,12 +17,12 @@ from populations.views.questions import inspection as ratings
 from populations.views.questions.inspection import RATING, CheckpointFit, Inspection, folded
 from populations.views.training import lineage_document
 
-SIZE = Size(policies=4, assignments=6, ghosts=3, evaluations=12, pairings=4)
+SIZE = Size(checkpoints=6, evaluated_every=2, ghosts_every=2, pairs=4, met=4)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    write_run(tmp_path, SIZE)
+    write_long_league(tmp_path, SIZE, num_policies=4)
     return tmp_path
 
 
