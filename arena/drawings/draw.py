@@ -16,8 +16,7 @@ from itertools import chain, repeat
 
 from pydantic import TypeAdapter, ValidationError
 
-from arena.drawings.find import find_drawing
-from arena.drawings.games import move_of
+from arena.drawings.games import find_drawing, move_of
 from arena.drawings.picture import NUM_COLUMNS, Game, Moment, Picture, check_svg, printable
 from arena.errors import ArenaError, ConfigError, EnvironmentFault
 from arena.processes.child import serve
