@@ -83,9 +83,7 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
         problem = how
     if problem:
         problem = f"{game.spec.id}: {len(pictures)} of {number} pictures could be drawn: {problem}"
-    return Drawn(
-        pictures=tuple(pictures), names=tuple(names), returns=drawn.returns, problem=problem
-    )
+    return replace(drawn, pictures=tuple(pictures), names=tuple(names), problem=problem)
 
 
 def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:

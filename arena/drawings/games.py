@@ -366,7 +366,8 @@ def draw_rps(moment: Moment) -> Picture:
     The choice that won a round stands out.
     """
     rounds = [[turn[agent] for agent in moment.agents] for turn in moment.turns]
-    winners = [_winner_of_round(*choices) for choices in rounds]
+    # Of two different choices the higher one wins if their sum is odd; -1: nobody has won.
+    winners = [-1 if a == b else int((a > b) == ((a + b) % 2 == 0)) for a, b in rounds]
     named = [[RPS_LETTERS[choice] for choice in choices] for choices in rounds]
     seen = [letter for letter in RPS_NAMES if letter in chain(*named)]
     return draw_board(
@@ -382,12 +383,6 @@ def draw_rps(moment: Moment) -> Picture:
         last=[(winner, at) for at, winner in enumerate(winners[-NUM_ROUNDS:])],
         rows=moment.agents,
     )
-
-
-def _winner_of_round(first: int, second: int) -> int:
-    """Return the agent that won a round; -1: nobody."""
-    # Of two different choices the higher one wins if their sum is odd.
-    return -1 if first == second else int((first > second) == ((first + second) % 2 == 0))
 
 
 DRAWINGS: Mapping[str, Drawing] = {
