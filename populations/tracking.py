@@ -15,13 +15,15 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Generator
 from contextlib import closing
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from arena.errors import ConfigError
-from arena.metrics.jsonl import NumberedLines
+from arena.metrics.jsonl import numbered_lines
 from arena.metrics.sink import METRICS_FILE
 from arena.metrics.tracker import Note, Point, TrackedRun, Tracker
 from arena.processes.parent import Child
@@ -88,14 +90,14 @@ def _serve(settings: TrackerSettings, control: Control, report: Report) -> None:
     # follows.
     report(ready=True)
     with (
-        closing(Feed(run_dir / METRICS_FILE, after=number)) as feed,
+        closing(points_of(run_dir / METRICS_FILE, after=number)) as written,
         JournalReader(run_dir / JOURNAL) as reader,
     ):
         while True:
             # Points and notes are read after this look at the run, so that all that was written
             # until then is read.
             is_over = control.backlog_s is not None
-            points = feed.read()
+            points = [*islice(iter(written.__next__, None), PAGE)]
             notes = [_note(row) for row in reader.events(after=sequence, kinds=NOTED, limit=PAGE)]
             if points or notes:
                 begin(points[-1].number if points else notes[-1].sequence)
@@ -152,34 +154,28 @@ def open_tracker(name: str, run: TrackedRun) -> Tracker:
     return tracker
 
 
-class Feed:
-    """Points of a run that its tracker does not hold.
+def points_of(path: Path, *, after: int) -> Generator[Point | None, None, None]:
+    """Yield the points of a run that its tracker does not hold; None: nothing was written since.
 
     A figure that is written again at the same step, at the end of a run, is left out if it has not
     changed. That shows only from the first line on, so all are read, whatever the tracker holds.
+
+    Args:
+        path: File of metrics that is appended to.
+        after: Number of the last point that the tracker holds.
     """
-
-    def __init__(self, path: Path, *, after: int) -> None:
-        self._lines = NumberedLines(path)
-        self._after = after
-        self._last: dict[tuple[str, str], tuple[int, float]] = {}
-
-    def read(self) -> list[Point]:
-        """Return the next points; none where nothing was written since."""
-        points: list[Point] = []
-        while len(points) < PAGE and (lines := self._lines.read(limit=PAGE)):
-            for number, line in lines:
-                policy, steps = line.pop("policy"), line.pop("agent_steps")
-                last = {(policy, name): (steps, value) for name, value in line.items()}
-                new = {key[1]: now[1] for key, now in last.items() if self._last.get(key) != now}
-                self._last |= last
-                if number > self._after and new:
-                    points.append(Point(number, policy, steps, new))
-        return points
-
-    def close(self) -> None:
-        """Close the file that it reads."""
-        self._lines.close()
+    last: dict[tuple[str, str], tuple[int, float]] = {}
+    for numbered in numbered_lines(path):
+        if numbered is None:
+            yield None
+            continue
+        number, line = numbered
+        policy, steps = line.pop("policy"), line.pop("agent_steps")
+        now = {(policy, name): (steps, value) for name, value in line.items()}
+        new = {key[1]: one[1] for key, one in now.items() if last.get(key) != one}
+        last |= now
+        if number > after and new:
+            yield Point(number, policy, steps, new)
 
 
 def _note(row: EventRow) -> Note:

@@ -16,8 +16,7 @@ from itertools import chain, repeat
 
 from pydantic import TypeAdapter, ValidationError
 
-from arena.drawings.find import find_drawing
-from arena.drawings.games import move_of
+from arena.drawings.games import find_drawing, move_of
 from arena.drawings.picture import NUM_COLUMNS, Game, Moment, Picture, check_svg, printable
 from arena.errors import ArenaError, ConfigError, EnvironmentFault
 from arena.processes.child import serve
@@ -84,9 +83,7 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
         problem = how
     if problem:
         problem = f"{game.spec.id}: {len(pictures)} of {number} pictures could be drawn: {problem}"
-    return Drawn(
-        pictures=tuple(pictures), names=tuple(names), returns=drawn.returns, problem=problem
-    )
+    return replace(drawn, pictures=tuple(pictures), names=tuple(names), problem=problem)
 
 
 def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:

@@ -1,4 +1,6 @@
-"""Moves of games by name and cells, and a function that draws each game, which `find.py` finds.
+"""Moves of games by name and cells, and a function that draws each game, found by its id.
+
+Games of OpenSpiel are read from the state, without OpenSpiel itself.
 
 Tests: `tests/arena/drawings/test_games.py`, `tests/arena/drawings/test_moves.py`.
 """
@@ -6,8 +8,11 @@ Tests: `tests/arena/drawings/test_games.py`, `tests/arena/drawings/test_moves.py
 from __future__ import annotations
 
 import re
-from functools import cache
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from string import ascii_lowercase
+from textwrap import wrap
+from typing import Any, cast
 
 from arena.drawings.boards import (
     BLACK,
@@ -17,25 +22,30 @@ from arena.drawings.boards import (
     MARK,
     RED,
     RING,
-    STONES,
     WHITE,
     YELLOW,
     card,
-    cells_of,
-    dealt,
     disc,
     draw_board,
-    draw_stones,
-    draw_text,
     line,
     write,
 )
-from arena.drawings.find import DRAWINGS, game_of
-from arena.drawings.picture import ANY, Cell, Moment, Move, Picture, tag
+from arena.drawings.picture import ANY, NUM_COLUMNS, Cell, Drawing, Moment, Move, Picture, tag
 from arena.envs.batched.leduc_betting import betting_of
 from arena.envs.openspiel.game import is_openspiel
+from arena.envs.registry import TWINS
+from arena.errors import ConfigError
+from arena.resolve import resolve
+
+OPTIONS = re.compile(r"[-_]v\d+$|\(.*\)$")
+"""Version and parameters of an environment's id."""
+
+CHANCE = -1
+"""Player that OpenSpiel calls chance."""
 
 CHESS_STYLE = re.compile(r'style="fill:([^;"]+); ?stroke:([^;"]+);"')
+
+STONES = {"x": BLACK, "o": WHITE}
 
 DISCS = {"x": disc(RED), "o": disc(YELLOW, core=GOLD)}
 
@@ -62,6 +72,12 @@ WORDS = {"kuhn_poker": KUHN_WORDS, "leduc_poker": LEDUC_WORDS, "rps": (*RPS_NAME
 """Names of actions that have no cells."""
 
 
+def game_of(environment_id: str) -> str:
+    """Return an environment's id as `DRAWINGS` has it; a batched game stands for its original."""
+    originals = {game: original for original, game in TWINS.items()}
+    return OPTIONS.sub("", originals.get(environment_id, environment_id))
+
+
 def move_of(moment: Moment, agent: str, action: int) -> Move | None:
     """Return a move of an agent that is on turn; None: the game has no name for it.
 
@@ -71,7 +87,7 @@ def move_of(moment: Moment, agent: str, action: int) -> Move | None:
         action: Index of the action from 0.
     """
     game = game_of(moment.environment_id)
-    name = DRAWINGS.get(game, "")
+    name = re.split("[:/]", game)[-1] if game in DRAWINGS else ""
     # Those of a state of OpenSpiel.
     own = getattr(moment.env, "action_to_string", lambda *_: "")
     words = own(moment.agents.index(agent), action)
@@ -105,7 +121,7 @@ def move_of(moment: Moment, agent: str, action: int) -> Move | None:
 
 def _cells_of(moment: Moment, action: int, words: str, *, name: str) -> tuple[Cell, ...]:
     """Return the cells of an action of OpenSpiel's."""
-    if name in ("hex", "othello", "tictactoe"):
+    if name in ("hex", "othello", "tic_tac_toe"):
         # The action counts the cells, row by row; othello's last one passes.
         board = cells_of(moment.env)
         cell = divmod(action, len(board[0]))
@@ -117,6 +133,53 @@ def _squares(words: str, size: int) -> tuple[Cell, ...]:
     """Return the squares in words such as a7b6*, the last row being 1."""
     found = re.findall(r"([a-z])(\d+)", words)
     return tuple((size - int(row), ascii_lowercase.index(column)) for column, row in found)
+
+
+def cells_of(board: object, letters: Iterable[str] = STONES) -> list[list[str]]:
+    """Return the cells of a board that prints itself: its rows are the lines with the most cells.
+
+    Args:
+        board: A ``pyspiel.State``, or whatever else prints a board.
+        letters: Letters of pieces; ``.`` and ``-`` are empty.
+    """
+    known = {".", "-", *letters}
+    lines = [[letter for letter in line if letter in known] for line in str(board).splitlines()]
+    return [line for line in lines if len(line) == max(map(len, lines))]
+
+
+def dealt(moment: Moment) -> list[int]:
+    """Return the cards that were dealt: by a batched game, or by chance in a state of OpenSpiel."""
+    if hasattr(moment.env, "full_history"):
+        return [one.action for one in moment.env.full_history() if one.player == CHANCE]
+    cards: list[int] = moment.env.dealt()[0].tolist()
+    return cards
+
+
+def draw_text(moment: Moment) -> Picture:
+    """Return what a state of any game prints, or what an agent that plays observes."""
+    state = moment.env
+    facts = state.get_game().get_type()
+    if moment.viewer is None or facts.information.name == "PERFECT_INFORMATION":
+        return Picture(text=f"{moment.caption()}\n{state}")
+    viewer = moment.agents.index(moment.viewer)
+    # What others did may be hidden, too.
+    observed = (
+        state.observation_string(viewer)
+        if facts.provides_observation_string
+        else state.information_state_string(viewer)
+    )
+    lines = (wrap(line, NUM_COLUMNS) or [""] for line in observed.splitlines())
+    return Picture(text="\n".join(chain.from_iterable(lines)))
+
+
+def draw_stones(moment: Moment, **look: Any) -> Picture:  # noqa: ANN401
+    """Draw the stones that a state prints.
+
+    Args:
+        moment: Moment; ``env`` is a ``pyspiel.State``.
+        look: Look of the board, as in `draw_board`.
+    """
+    return draw_board(moment, cells_of(moment.env), STONES, last=moment.last, **look)
 
 
 def draw_tictactoe(moment: Moment) -> Picture:
@@ -170,7 +233,13 @@ def draw_go(moment: Moment) -> Picture:
 
 def draw_chess(moment: Moment) -> Picture:
     """Draw the board of PettingZoo's chess, White below."""
-    pieces = _chess_pieces()
+    import chess.svg
+
+    # A square of python-chess has 45 units, and a page allows no styles.
+    pieces = {
+        letter: tag("g", CHESS_STYLE.sub(r'fill="\1" stroke="\2"', shape), transform="scale(2.22)")
+        for letter, shape in chess.svg.PIECES.items()
+    }
     return draw_board(
         moment,
         cells_of(moment.env.unwrapped.board, pieces),
@@ -181,17 +250,6 @@ def draw_chess(moment: Moment) -> Picture:
         rows="87654321",
         columns="abcdefgh",
     )
-
-
-@cache
-def _chess_pieces() -> dict[str, str]:
-    import chess.svg
-
-    # A square of python-chess has 45 units, and a page allows no styles.
-    return {
-        letter: tag("g", CHESS_STYLE.sub(r'fill="\1" stroke="\2"', shape), transform="scale(2.22)")
-        for letter, shape in chess.svg.PIECES.items()
-    }
 
 
 def draw_backgammon(moment: Moment) -> Picture:
@@ -307,20 +365,16 @@ def draw_rps(moment: Moment) -> Picture:
 
     The choice that won a round stands out.
     """
-    rounds = [tuple(turn[agent] for agent in moment.agents) for turn in moment.turns]
-    winners = [_winner_of_round(*choices) for choices in rounds]
-    shown = [
-        [RPS_LETTERS[choice] for choice in row] for row in zip(*rounds[-NUM_ROUNDS:], strict=True)
-    ]
-    seen = [
-        letter for letter in RPS_NAMES if any(RPS_LETTERS.index(letter) in one for one in rounds)
-    ]
-    last = [RPS_LETTERS[choice] for choices in rounds[-1:] for choice in choices]
+    rounds = [[turn[agent] for agent in moment.agents] for turn in moment.turns]
+    # Of two different choices the higher one wins if their sum is odd; -1: nobody has won.
+    winners = [-1 if a == b else int((a > b) == ((a + b) % 2 == 0)) for a, b in rounds]
+    named = [[RPS_LETTERS[choice] for choice in choices] for choices in rounds]
+    seen = [letter for letter in RPS_NAMES if letter in chain(*named)]
     return draw_board(
         moment,
-        shown or [[], []],
+        [*zip(*named[-NUM_ROUNDS:], strict=True)] or [[], []],
         RPS_CARDS,
-        move=" against ".join(last),
+        move=" against ".join(chain(*named[-1:])),
         facts=[
             *(f"{agent}: won {winners.count(at)}" for at, agent in enumerate(moment.agents)),
             ", ".join(f"{letter} {RPS_NAMES[letter]}" for letter in seen),
@@ -331,7 +385,43 @@ def draw_rps(moment: Moment) -> Picture:
     )
 
 
-def _winner_of_round(first: int, second: int) -> int:
-    """Return the agent that won a round; -1: nobody."""
-    # Of two different choices the higher one wins if their sum is odd.
-    return -1 if first == second else int((first > second) == ((first + second) % 2 == 0))
+DRAWINGS: Mapping[str, Drawing] = {
+    "classic/chess": draw_chess,
+    "classic/connect_four": draw_connect_four,
+    "classic/go": draw_go,
+    "classic/rps": draw_rps,
+    "classic/tictactoe": draw_tictactoe,
+    "openspiel:backgammon": draw_backgammon,
+    "openspiel:breakthrough": draw_breakthrough,
+    "openspiel:connect_four": draw_connect_four,
+    "openspiel:hex": draw_hex,
+    "openspiel:kuhn_poker": draw_kuhn_poker,
+    "openspiel:leduc_poker": draw_leduc_poker,
+    "openspiel:nim": draw_nim,
+    "openspiel:othello": draw_othello,
+    "openspiel:tic_tac_toe": draw_tictactoe,
+}
+"""Function that draws an environment, by its id without version and parameters."""
+
+
+def find_drawing(
+    environment_id: str, *, reference: str | None = None, launch_directory: str | None = None
+) -> Drawing | None:
+    """Return the function that draws an environment; None: it can only render itself.
+
+    Args:
+        environment_id: Canonical id, or that of a batched game.
+        reference: Function of the user's, as ``package.module:function``, instead of Arena's own.
+        launch_directory: Directory put first on ``sys.path`` for it.
+
+    Raises:
+        ConfigError: If there is no such function, or it cannot be imported.
+        NotTrusted: If the user has not said that it may be imported.
+    """
+    if reference is None:
+        game = game_of(environment_id)
+        return DRAWINGS.get(game, draw_text if is_openspiel(game) else None)
+    found = resolve(reference, launch_directory=launch_directory)
+    if not callable(found):
+        raise ConfigError(f"{reference} must be a function that draws, got {found!r}")
+    return cast("Drawing", found)

@@ -5,15 +5,17 @@ Tests: `tests/arena/metrics/test_sinks.py`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
+import math
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from arena.files import append_own, own_file
+from arena.files import append_own, json_object, own_file
 from arena.metrics.rotation import WHOLE, Rotation
 
 SEAL = "crc32"
@@ -22,8 +24,11 @@ SEAL = "crc32"
 A changed digit would otherwise be another number.
 """
 
+KEYS = ("policy", "agent_steps")
+"""Keys of a line that are no metrics."""
+
 LINES_PER_FILE = 10**8
-"""Most lines of one file that `NumberedLines` can number: ten gigabytes at the least."""
+"""Most lines of one file that `numbered_lines` can number: ten gigabytes at the least."""
 
 # A line is far shorter, so that the first block usually has a newline.
 _TAIL_BYTES = 65536
@@ -95,15 +100,23 @@ def is_sealed(text: bytes) -> bool:
 
 
 def point_of(line: bytes) -> dict[str, Any] | None:
-    """Return a line without its seal; None if it is torn or damaged."""
+    """Return a line without its seal; None if it is torn, damaged, or none of the sink's."""
     if not is_sealed(line):
         return None
     try:
-        point: dict[str, Any] = json.loads(line)
+        point: dict[str, Any] = json_object(line)
     except ValueError:
         return None
     point.pop(SEAL, None)
-    return point
+    steps = point.get("agent_steps")
+    numbers = (value for key, value in point.items() if key not in KEYS)
+    is_whole = isinstance(point.get("policy"), str) and type(steps) is int and steps >= 0
+    return point if is_whole and all(map(_is_metric, numbers)) else None
+
+
+def _is_metric(value: object) -> bool:
+    # An infinity is a number beyond all floats: the sink writes none.
+    return isinstance(value, int | float) and type(value) is not bool and math.isfinite(value)
 
 
 def files_of(path: Path) -> list[Path]:
@@ -111,85 +124,64 @@ def files_of(path: Path) -> list[Path]:
     return [*_set_aside(path).values(), path]
 
 
-class NumberedLines:
-    """Lines of a file of metrics and of those that were set aside, while they are written.
+NumberedLine = tuple[int, dict[str, Any]]
+
+
+def numbered_lines(path: Path) -> Generator[NumberedLine | None, None, None]:
+    """Yield the lines of a file of metrics, after those that were set aside, as they are written.
 
     Each line has a number that it keeps when its file is set aside or older ones are removed: its
-    place in its file, from 0, beside the file's number. Owned by one thread.
+    place in its file, from 0, beside the file's number. Lines of files that are gone, and damaged
+    ones, are left out.
 
     Args:
         path: File that is appended to.
+
+    Yields:
+        The next line with its number; None: nothing was written since.
+
+    Raises:
+        OSError: If the disk refuses.
     """
+    begun = 0
+    while True:
+        number, name = min((n, one) for n, one in _files(path).items() if n >= begun)
+        with contextlib.suppress(FileNotFoundError), open(name, "rb") as file:
+            now = _files(path).get(number, path).stat()
+            # It may have been set aside since its name was looked up.
+            if os.path.samestat(os.fstat(file.fileno()), now):
+                yield from _lines_of(file, number, path)
+                begun = number + 1
+                continue
+        yield None
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._number = 0
-        self._file: BinaryIO | None = None
 
-    def read(self, *, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return the next lines and their numbers; none where nothing was written since.
+def _lines_of(
+    file: BinaryIO, number: int, path: Path
+) -> Generator[NumberedLine | None, None, None]:
+    """Yield the lines of a file until another one follows it."""
+    place, is_followed = number * LINES_PER_FILE, False
+    while True:
+        line = file.readline()
+        if line.endswith(b"\n"):
+            if (point := point_of(line)) is not None:
+                yield place, point
+            place += 1
+        elif is_followed:
+            return
+        else:
+            # A line that is being written.
+            file.seek(-len(line), os.SEEK_CUR)
+            # The next file is looked up before this one is read on: only then is its end its last.
+            is_followed = number < max(_files(path))
+            if not is_followed:
+                yield None
 
-        Lines of files that are gone, and damaged ones, are left out.
 
-        Raises:
-            OSError: If the disk refuses.
-        """
-        found: list[tuple[int, dict[str, Any]]] = []
-        # The next file is looked up before the line is read: only then is an end of the file its
-        # last one.
-        is_followed = self._is_followed()
-        while len(found) < limit and (self._file or self._open()):
-            assert self._file is not None
-            line = self._file.readline()
-            if line.endswith(b"\n"):
-                if (point := point_of(line)) is not None:
-                    found.append((self._number, point))
-                self._number += 1
-            elif is_followed:
-                self.close()
-                self._number = (self._number // LINES_PER_FILE + 1) * LINES_PER_FILE
-                is_followed = self._is_followed()
-            else:
-                # A line that is being written.
-                self._file.seek(-len(line), os.SEEK_CUR)
-                is_followed = self._is_followed()
-                if not is_followed:
-                    break
-        return found
-
-    def close(self) -> None:
-        """Close the file that is open."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def _files(self) -> dict[int, Path]:
-        """Return the files by their numbers from 0: of the last one, that which it will get."""
-        older = {number - 1: path for number, path in _set_aside(self._path).items()}
-        return older | {max(older, default=-1) + 1: self._path}
-
-    def _is_followed(self) -> bool:
-        return self._number // LINES_PER_FILE < max(self._files())
-
-    def _open(self) -> bool:
-        """Open the first file that has not been read."""
-        begun = self._number // LINES_PER_FILE
-        first, path = min((n, path) for n, path in self._files().items() if n >= begun)
-        try:
-            file = open(path, "rb")  # noqa: SIM115
-        except FileNotFoundError:
-            return False
-        # It may have been set aside since its name was looked up.
-        now = self._files().get(first)
-        if (
-            now is None
-            or not now.exists()
-            or not os.path.samestat(os.fstat(file.fileno()), now.stat())
-        ):
-            file.close()
-            return False
-        self._file, self._number = file, first * LINES_PER_FILE
-        return True
+def _files(path: Path) -> dict[int, Path]:
+    """Return the files by their numbers from 0: of the last one, that which it will get."""
+    older = {number - 1: one for number, one in _set_aside(path).items()}
+    return older | {max(older, default=-1) + 1: path}
 
 
 def _seal(body: bytes) -> bytes:

@@ -47,7 +47,7 @@ class Point(NamedTuple):
 
     Attributes:
         number: Number that no other point of the run has, and that rises; see
-            `arena.metrics.jsonl.NumberedLines`.
+            `arena.metrics.jsonl.numbered_lines`.
         policy: Policy's id, or ``run``.
         agent_steps: Step of the figures.
         metrics: Figures by name.

@@ -102,10 +102,7 @@ def defeats(games: Iterable[GameRow], entrant: Entrant, *, seats: Sequence[Seat]
         game
         for game in games
         if game.points
-        and any(
-            one == entrant and margin(game, place, seats=seats) < 0
-            for place, one in enumerate(game.entrants)
-        )
+        and any(margin(game, place, seats=seats) < 0 for place in places(game, {entrant}))
     ]
 
 

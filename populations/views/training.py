@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from arena.matches.seating import num_episodes
+from arena.metrics.jsonl import KEYS
 from arena.types import Digest, PolicyId, population_of
 from populations.views.charts import figures
 from populations.views.charts.figures import Figure
@@ -256,7 +257,7 @@ def metrics_document(
         population: Population of the policies; the run as a whole is left out. None: all.
         names: Metrics that are asked for; lines without any of them are left out. None: all.
     """
-    from populations.views.questions.metrics import KEYS, LEFT_OUT, metric_lines
+    from populations.views.questions.metrics import LEFT_OUT, metric_lines
 
     lines: list[Row] = []
     num_bad = 0
@@ -287,8 +288,6 @@ METRICS = (
 
 def metric_rows(document: Document) -> list[Row]:
     """Return a row for each number."""
-    from populations.views.questions.metrics import KEYS
-
     return [
         {**{key: line[key] for key in KEYS}, "metric": name, "value": value}
         for line in document["metrics"]

@@ -20,7 +20,7 @@ from populations.hooks.supervisor import HookProcess
 from populations.records.rows import EventRow, GameRow, RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
-from populations.tracking import PAGE, Feed, redacted, tracked_run
+from populations.tracking import PAGE, points_of, redacted, tracked_run
 from tests.populations.rows import make_ratings
 from tests.support import wait_until
 
@@ -248,21 +248,24 @@ def test_a_game_is_shown_once_and_each_after_a_while(
 
 def test_a_figure_that_has_not_changed_at_a_step_is_told_once(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with closing(JsonlSink(path)) as sink, closing(Feed(path, after=-1)) as feed:
-        assert feed.read() == []
+
+    def read(points: Iterator[Point | None]) -> list[Point]:
+        return list(iter(points.__next__, None))
+
+    with closing(JsonlSink(path)) as sink, closing(points_of(path, after=-1)) as points:
+        assert read(points) == []
         sink.write("run", 5, {"a/b": 1.0, "a/c": 2.0})
         sink.write("run", 5, {"a/b": 1.0, "a/c": 3.0})
         sink.write("run", 5, {"a/b": 1.0, "a/c": 3.0})
         sink.write("run", 6, {"a/b": 1.0})
         rest = [Point(1, "run", 5, {"a/c": 3.0}), Point(3, "run", 6, {"a/b": 1.0})]
-        assert feed.read() == [Point(0, "run", 5, {"a/b": 1.0, "a/c": 2.0}), *rest]
+        assert read(points) == [Point(0, "run", 5, {"a/b": 1.0, "a/c": 2.0}), *rest]
         # Whoever holds the first of them gets the same rest.
-        with closing(Feed(path, after=0)) as again:
-            assert again.read() == rest
+        with closing(points_of(path, after=0)) as again:
+            assert read(again) == rest
         for step in range(2 * PAGE):
             sink.write("run", step, {"a/b": 1.0})
-        told = feed.read() + feed.read() + feed.read()
-        assert [point.agent_steps for point in told] == list(range(2 * PAGE))
+        assert [point.agent_steps for point in read(points)] == list(range(2 * PAGE))
 
 
 def test_secrets_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,7 @@ import numpy as np
 import torch
 
 from arena.drawings.draw import checked, pictures_of
-from arena.drawings.find import DRAWINGS, game_of
-from arena.drawings.games import move_of
+from arena.drawings.games import DRAWINGS, game_of, move_of
 from arena.drawings.picture import Move
 from arena.envs.base import Phase, Told
 from arena.envs.openspiel.game import is_openspiel

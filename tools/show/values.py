@@ -223,13 +223,11 @@ FLOWING: frozenset[Kind] = frozenset({"sentence", "event"})
 
 def value_of(key: str, kind: Kind, row: Row) -> object:
     """Return a row's value of a kind; None: it has none."""
-    if kind == "interval":
+    if kind in ("interval", "shares", "ranks"):
         low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
-        if isinstance(low, int | float) and row.get(f"{key.removesuffix('rating')}open"):
+        is_open = kind == "interval" and row.get(f"{key.removesuffix('rating')}open")
+        if is_open and isinstance(low, int | float):
             return low, None
-        return None if low is None or high is None else (low, high)
-    if kind in ("shares", "ranks"):
-        low, high = row.get(f"{key}_low"), row.get(f"{key}_high")
         return None if low is None or high is None else (low, high)
     return row if kind == "event" else row.get(key)
 

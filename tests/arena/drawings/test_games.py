@@ -12,8 +12,7 @@ import pytest
 from arena.drawings import games
 from arena.drawings.boards import disc, draw_board
 from arena.drawings.draw import pictures_of
-from arena.drawings.find import DRAWINGS, find_drawing
-from arena.drawings.games import move_of
+from arena.drawings.games import DRAWINGS, draw_stones, draw_text, find_drawing, move_of
 from arena.drawings.picture import Game, Moment, Move, Picture, check_svg
 from arena.envs.batched.leduc_betting import betting_of
 from arena.envs.registry import TWINS
@@ -393,5 +392,5 @@ def test_others_render_themselves() -> None:
 
 
 def test_every_drawing_is_listed() -> None:
-    drawn = {name.removeprefix("draw_") for name in vars(games) if name.startswith("draw_")}
-    assert set(DRAWINGS.values()) == drawn - {"board", "stones", "text"}
+    drawn = {one for name, one in vars(games).items() if name.startswith("draw_")}
+    assert set(DRAWINGS.values()) == drawn - {draw_board, draw_stones, draw_text}

@@ -9,8 +9,7 @@ import chess
 import pytest
 from pettingzoo.classic import chess_v6, go_v5
 
-from arena.drawings.boards import draw_text
-from arena.drawings.games import move_of
+from arena.drawings.games import draw_text, move_of
 from arena.drawings.picture import ANY, Moment, Move
 
 

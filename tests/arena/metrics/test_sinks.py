@@ -7,8 +7,11 @@ import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +21,7 @@ from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
 
 from arena.errors import ConfigError
-from arena.metrics.jsonl import LINES_PER_FILE, JsonlSink, NumberedLines, is_sealed
+from arena.metrics.jsonl import LINES_PER_FILE, JsonlSink, is_sealed, numbered_lines
 from arena.metrics.rotation import Rotation
 from arena.metrics.sink import find_sinks
 from arena.metrics.tensorboard import TensorboardSink, scalars_record, version_record
@@ -335,6 +338,11 @@ def test_a_tracker_reads_the_lines_of_jsonl_and_is_refused_where_it_is_missing(
         find_sinks(["wandb"], tmp_path)
 
 
+def steps_of(lines: Iterator[Any], limit: int = 100) -> list[tuple[int, int]]:
+    """The next lines: their numbers and agent steps."""
+    return [(n, line["agent_steps"]) for n, line in islice(iter(lines.__next__, None), limit)]
+
+
 @given(data=st.data())
 def test_numbered_lines_are_all_read_once_while_files_are_set_aside(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -345,23 +353,22 @@ def test_numbered_lines_are_all_read_once_while_files_are_set_aside(
     read: list[tuple[int, int]] = []
     written = 0
     with (
-        contextlib.closing(NumberedLines(path)) as lines,
+        contextlib.closing(numbered_lines(path)) as lines,
         contextlib.closing(JsonlSink(path, rotation=rotation)) as sink,
     ):
         for _ in range(data.draw(st.integers(1, 4))):
             for _ in range(data.draw(st.integers(0, 5))):
                 sink.write("p", written % 10, {})
                 written += 1
-            limit = data.draw(st.integers(1, 4))
-            read += [(n, line["agent_steps"]) for n, line in lines.read(limit=limit)]
+            read += steps_of(lines, data.draw(st.integers(1, 4)))
         with path.open("ab") as file:
             file.write(b'{"policy": "p", "age')
-        read += [(n, line["agent_steps"]) for n, line in lines.read(limit=100)]
+        read += steps_of(lines)
     # By hand: the n-th line is in file n // 2.
     numbers = [n // 2 * LINES_PER_FILE + n % 2 for n in range(written)]
     assert read == [(number, n % 10) for n, number in enumerate(numbers)]
-    with contextlib.closing(NumberedLines(path)) as again:
-        assert [(n, line["agent_steps"]) for n, line in again.read(limit=100)] == read
+    with contextlib.closing(numbered_lines(path)) as again:
+        assert steps_of(again) == read
 
 
 def test_numbers_of_lines_stay_where_older_files_are_gone_or_a_line_is_damaged(
@@ -374,8 +381,10 @@ def test_numbers_of_lines_stay_where_older_files_are_gone_or_a_line_is_damaged(
     (tmp_path / "metrics.0001.jsonl").unlink()
     damaged = path.read_bytes().replace(b'"agent_steps": 5', b'"agent_steps": 7')
     path.write_bytes(damaged)
-    with contextlib.closing(NumberedLines(path)) as lines:
-        assert [(n, line["agent_steps"]) for n, line in lines.read(limit=9)] == [
+    with path.open("ab") as file:
+        file.write(b'null\n{}\n{"policy": "p", "agent_steps": "8"}\n')
+    with contextlib.closing(numbered_lines(path)) as lines:
+        assert steps_of(lines) == [
             (LINES_PER_FILE, 3),
             (LINES_PER_FILE + 1, 4),
             (2 * LINES_PER_FILE + 1, 6),
