@@ -322,29 +322,6 @@ def nearest_rated(ratings: Ratings, league: League, digest: Digest) -> int | Non
     return None
 
 
-def line_rating(
-    row: PolicyRow, *, ratings: Ratings, tables: Tables, league: League
-) -> float | None:
-    """Return the Elo of the newest rated weights in a policy's line; None if none are rated."""
-    if row.checkpoint is None or ratings.row is None:
-        return None
-    digest = tables.checkpoints[row.checkpoint].weights_digest
-    position = nearest_rated(ratings, league, digest)
-    return None if position is None else ratings.row.ratings[position]
-
-
-def estimate_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[float, float]:
-    """Return rating and variance of an entrant, in Elo and its square: its own, else its line's."""
-    position = nearest_rated(ratings, league, Digest(entrant))
-    if position is None or ratings.row is None:
-        return 0.0, _MODEL.root_deviation**2
-    variance = ratings.row.deviations[position] ** 2
-    if ratings.index(entrant) is None:
-        # Elo squared: the parent's variance, and that of a child about its parent.
-        variance += ratings.row.child_deviation**2
-    return ratings.row.ratings[position], variance
-
-
 def _worth_a_look(
     ghosts: _Ghosts, best_first: Iterable[str], rng: np.random.Generator | None
 ) -> list[GhostRow]:

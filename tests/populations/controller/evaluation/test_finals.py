@@ -167,7 +167,7 @@ def test_the_champion_has_met_everybody_who_may_be_better() -> None:
     lines = standings(world.state.tables, world.state.league)["player"]
     best = champion(lines)
     assert best is not None
-    ratings = world.state.ratings("player")
+    ratings = world.state.fits.ratings("player")
     rivals = 0
     for line in lines:
         if line.kind == "bot" or line.weights in (None, best.weights) or line.rating is None:
@@ -283,7 +283,7 @@ def test_whether_all_is_played_follows_from_the_rows() -> None:
     world.run()
     state = world.state
     again = make_state(state.config, state.setup, state.tables)
-    again.last_fit = state.last_fit
+    again.fits.last = state.fits.last
     assert is_decided(again)
 
 

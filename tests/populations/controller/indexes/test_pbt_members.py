@@ -19,7 +19,7 @@ def test_members_that_are_kept_are_those_made_anew() -> None:
         world.step()
         state = world.state
         anew = make_state(state.config, state.setup, state.tables)
-        anew.last_fit = state.last_fit
+        anew.fits.last = state.fits.last
         assert members_of(state, "player", role="main") == members_of(anew, "player", role="main")
     assert world.events("exploited")
 

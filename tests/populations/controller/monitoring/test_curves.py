@@ -224,7 +224,7 @@ def test_a_curve_has_one_point_in_each_interval_and_its_last_one() -> None:
         assert intervals == sorted(set(intervals))
         assert len(rated) < sum("rating/mean_elo" in m for _, m in whole.points[policy])
         # The last rating is there in any case.
-        elo = world.state.ratings("player").interval(world.state.curves.written[policy][0])
+        elo = world.state.fits.ratings("player").interval(world.state.curves.written[policy][0])
         assert elo is not None
         assert rated[-1][1]["rating/mean_elo"] == elo[0]
     steps = [step for step, _ in world.points["run"]]
