@@ -190,7 +190,7 @@ class Measured:
         world = self.world
         rated = [
             (line, line.rating, line.rating_low, line.rating_high)
-            for lines in standings(world.state.tables, world.state.league).values()
+            for lines in standings(world.state.league).values()
             for line in lines
         ]
         found: dict[str, dict[str, float]] = {}

@@ -236,7 +236,7 @@ def play(task: Task) -> Figures:
     while world.advance():
         pass
     tables = world.state.tables
-    best = champion(standings(tables, world.state.league)["player"])
+    best = champion(standings(world.state.league)["player"])
     assert best is not None
     own_steps = task.agent_steps / min(task.num_learners, task.num_policies)
     most = GROWTH * math.log1p(own_steps / FIRST_STEPS)

@@ -160,7 +160,7 @@ def league_error(
 
 def _population_error(world: World, population: str) -> LeagueError:
     """Compare a population's last ratings with the truth."""
-    lines = standings(world.state.tables, world.state.league)[population]
+    lines = standings(world.state.league)[population]
     final = [line for line in lines if line.kind == "policy" and line.rating is not None]
     ratings = world.state.fits.ratings(population)
     known = {line.player: ratings.interval(line.weights) for line in lines}

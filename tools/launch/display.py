@@ -375,7 +375,7 @@ class LiveDisplay(PlainDisplay):
         ]
         # Text and not str: rich would read markup in names.
         parts: list[RenderableType] = [Text(plain(line)) for line in lines]
-        for name, standing in standings(self._state.tables, self._state.league).items():
+        for name, standing in standings(self._state.league).items():
             parts.append(self._table(name, standing))
         self._live.update(Group(*parts), refresh=True)
         self._phase = self._state.phase

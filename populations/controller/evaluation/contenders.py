@@ -44,7 +44,7 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
         state: The controller.
         rng: Draws some of many ghosts; None: only the best of them are looked at.
     """
-    tables, league = state.tables, state.league
+    league = state.league
     origins = ghosts_by_origin(state)
     found: list[PlayerStrength] = []
     for population in state.setup.ranked_populations:
@@ -52,14 +52,12 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
         found += state.strengths.policies(
             population,
             ratings=ratings,
-            tables=tables,
             league=league,
             team_of=lambda row: frozen_team(state, row) if is_whole(state, row) else None,
         )
         found += state.strengths.ghosts(
             population,
             ratings=ratings,
-            tables=tables,
             league=league,
             team_of=lambda ghost: ghost_team(state, ghost, origins),
             rng=rng,

@@ -63,9 +63,7 @@ def members_of(state: ControllerState, population: str, *, role: str) -> list[Me
     """Return the active policies of a population that have a role."""
     # Members of the last decision are kept; those with changes since are made anew below.
     ratings, tables = state.fits.ratings(population), state.tables
-    kept, policies = state.members.current(
-        population, ratings=ratings, tables=tables, league=state.league
-    )
+    kept, policies = state.members.current(population, ratings=ratings, league=state.league)
     for policy in policies:
         row = tables.policies[policy]
         kept.set(policy, _member(state, ratings, row) if row.state == "active" else None)

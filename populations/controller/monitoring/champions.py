@@ -23,7 +23,7 @@ def announce(state: ControllerState, tx: Transaction) -> None:
     leading: dict[str, dict[str, Json]] = {}
     had = {population: row.champion for population, row in state.tables.ratings.items()}
     for population, row in list(state.tables.ratings.items()):
-        holders = holders_of(state.tables, state.league, population)
+        holders = holders_of(state.league, population)
         found = next_champion(
             state.fits.ratings(population),
             holders,
@@ -67,5 +67,5 @@ def _described(
 
 def leading_entrant(state: ControllerState, population: str) -> Entrant | None:
     """Return the weights of a population's champion; None before anybody is rated."""
-    holders = holders_of(state.tables, state.league, population)
+    holders = holders_of(state.league, population)
     return champion_of(state.fits.ratings(population), holders, state.league)

@@ -295,7 +295,7 @@ class Inspection:
     @cached_property
     def _standings(self) -> dict[str, list[Standing]]:
         # A document asks several times, and there may be ten thousands of ghosts.
-        return standings(self.tables, self.league)
+        return standings(self.league)
 
     def names(self) -> Names:
         """Return the names of the standings' players, by population and entrant."""

@@ -48,7 +48,7 @@ def test_only_what_changed_is_looked_at_again() -> None:
     index, ratings = MemberIndex(), Ratings(None)
 
     def looked_at() -> set[PolicyId]:
-        return set(index.current("player", ratings=ratings, tables=tables, league=league)[1])
+        return set(index.current("player", ratings=ratings, league=league)[1])
 
     assert looked_at() == set(tables.policies)
     assert looked_at() == set()

@@ -91,8 +91,7 @@ def test_every_policy_has_its_rating_with_interval_at_the_weights_that_were_rate
     played: NotingWorld,
 ) -> None:
     world = played
-    tables = world.state.tables
-    lines = standings(tables, world.state.league)["player"]
+    lines = standings(world.state.league)["player"]
     for line in lines:
         if line.kind != "policy":
             continue
@@ -133,7 +132,7 @@ def test_score_and_return_against_each_bot_are_those_of_the_payoff(played: Notin
     compared = 0
     # Of the weights that policies stand for at the end: older ones may have met the bot as ghosts
     # after their points were written.
-    for line in standings(world.state.tables, league)["player"]:
+    for line in standings(league)["player"]:
         cell = cells.get((str(line.weights), "bot:random"))
         if line.kind != "policy" or cell is None:
             continue
@@ -195,7 +194,7 @@ def test_the_runs_own_curves_end_with_what_it_counted(played: NotingWorld) -> No
     assert metrics["run/evaluation_share"] == pytest.approx(
         tables.run.evaluation_s / (tables.run.evaluation_s + tables.run.training_s)
     )
-    lines = standings(tables, played.state.league)["player"]
+    lines = standings(played.state.league)["player"]
     best = champion(lines)
     assert best is not None
     assert metrics["champion/player_low_elo"] == best.rating_low

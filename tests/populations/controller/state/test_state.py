@@ -512,7 +512,7 @@ def test_a_population_with_a_player_trains_nobody_and_is_met_by_all() -> None:
         row.tally.entrants[seats.index("prey")] for row in tallies if row.kind == "train"
     }
     assert met == {prey}
-    lines = {line.player: line for line in standings(state.tables, state.league)["prey"]}
+    lines = {line.player: line for line in standings(state.league)["prey"]}
     assert set(lines) == {prey, "bot:random"}
     assert lines[prey].rating is not None
     assert [line.champion for line in lines.values()] == [False, False]
@@ -534,7 +534,7 @@ def test_contenders_meet_the_player_of_another_side_in_the_finals() -> None:
         world.join()
     world.run()
     state = world.state
-    (best,) = [line for line in standings(state.tables, state.league)["predator"] if line.champion]
+    (best,) = [line for line in standings(state.league)["predator"] if line.champion]
     met = sum(
         row.tally.matches
         for row in world.committed
