@@ -18,7 +18,7 @@ from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing, champion, standings
 from populations.ratings.model import Z95
-from populations.records.rows import RatingsRow
+from populations.records.rows import GhostRow, RatingsRow
 from populations.records.tables import GHOSTS, RATINGS, Table
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 from tests.populations.rows import make_ratings
@@ -85,7 +85,9 @@ def test_a_ghost_whose_files_are_damaged_or_removed_is_in_no_standings(finished:
     ghost = next(ghost for ghost in tables.ghosts.values() if ghost.is_present)
     assert ghost.player in listed
     for absent in (structs.replace(ghost, corrupt=True), structs.replace(ghost, doomed=True)):
-        ghosts = Table(GHOSTS, {**tables.ghosts, ghost.player: absent}.values())
+        ghosts: Table[PlayerId, GhostRow] = Table(
+            GHOSTS, {**tables.ghosts, ghost.player: absent}.values()
+        )
         left = {line.player for line in standings(changed(league, ghosts=ghosts))["player"]}
         assert left == listed - {ghost.player}
 
