@@ -51,6 +51,7 @@ demo: setup
 	$(BIN)/arena web $(DEMO) --export $(DEMO)/page
 	@echo
 	@echo "Play against it: open file://$(CURDIR)/$(DEMO)/champion/champion.html in a browser and click a column."
+	@echo "Or here: $(BIN)/arena play $(DEMO)"
 
 # -n: every reference must resolve; -W: a warning is an error, --keep-going: all are shown.
 docs: $(DOCS_STAMP)

@@ -382,6 +382,17 @@ class LearnerSetup(Model):
         return number
 
     @property
+    def is_cooperation(self) -> bool:
+        """True if the environment has one side, so that nobody has an opponent."""
+        return len(self.sides) == 1
+
+    @property
+    def ranked_populations(self) -> tuple[str, ...]:
+        """Populations that are ranked: all; in cooperation the first, which leads the teams."""
+        # A team has one result, which each member's scale would repeat.
+        return tuple(self.populations)[: 1 if self.is_cooperation else None]
+
+    @property
     def agents_of(self) -> dict[str, tuple[str, ...]]:
         """Agents by population."""
         return {name: value.agents for name, value in self.populations.items()}

@@ -209,7 +209,7 @@ def rated_fields(path: Path) -> list[str]:
         for node in nodes(tree(path))
         if isinstance(node, ast.Attribute)
         and node.attr in RATED
-        # `_state.ratings(...)` is the controller's own reader, `figures.ratings` draws.
+        # `_state.fits.ratings(...)` is the controller's own reader, `figures.ratings` draws.
         and not ast.unparse(node.value).endswith(("tables", "_state", "figures", "curves"))
     ]
 

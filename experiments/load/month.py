@@ -146,7 +146,7 @@ class Measured:
         """Return the figures since the last line, and forget them."""
         world, tables = self.world, self.world.state.tables
         began_s = time.thread_time()
-        snapshot(world.state.league, tables)
+        snapshot(world.state.league)
         world.timings_ms["snapshot"].append(1e3 * (time.thread_time() - began_s))
         timings = {
             kind: {
@@ -186,7 +186,7 @@ class Measured:
         world = self.world
         rated = [
             (line, line.rating, line.rating_low, line.rating_high)
-            for lines in standings(world.state.tables, world.state.league).values()
+            for lines in standings(world.state.league).values()
             for line in lines
         ]
         found: dict[str, dict[str, float]] = {}
@@ -232,7 +232,7 @@ def print_resume(directory: Path) -> None:
     state = make_state(run_file.config, learner_setup(run_file, root=directory), tables)
     took_s = time.perf_counter() - began_s
     memory = psutil.Process().memory_info().rss / MIB
-    fit_input(snapshot(state.league, tables))
+    fit_input(snapshot(state.league))
     say({"seconds": round(took_s, 2), "memory_mib": round(memory)})
 
 

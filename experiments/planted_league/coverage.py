@@ -145,16 +145,16 @@ def league_error(
     found = [
         asdict(_population_error(world, population))
         for population in world.state.tables.ratings
-        if population in world.state.ranked_populations
+        if population in world.state.setup.ranked_populations
     ]
     return LeagueError(**{name: float(np.mean([one[name] for one in found])) for name in found[0]})
 
 
 def _population_error(world: World, population: str) -> LeagueError:
     """Compare a population's last ratings with the truth."""
-    lines = standings(world.state.tables, world.state.league)[population]
+    lines = standings(world.state.league)[population]
     final = [line for line in lines if line.kind == "policy" and line.rating is not None]
-    ratings = world.state.ratings(population)
+    ratings = world.state.fits.ratings(population)
     known = {line.player: ratings.interval(line.weights) for line in lines}
     truth = true_strengths(world)
     skill = {

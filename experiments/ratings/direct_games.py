@@ -144,7 +144,7 @@ def league_of(run: Path) -> League:
     inspection = Inspection.open(run)
     tables = inspection.reader.load(pairs=RATING)
     league = folded(tables, inspection.run_file, inspection.run_dir)
-    again = fit_ratings(fit_input(snapshot(league, tables, rated=tables.ratings)))
+    again = fit_ratings(fit_input(snapshot(league, rated=tables.ratings)))
     ratings = {name: Ratings(row, again[name].spread) for name, row in tables.ratings.items()}
     standings = inspection.standings()
     inspection.close()

@@ -273,7 +273,7 @@ def stop_league(target: float, *, rng: np.random.Generator) -> Row:
     bounds = []
     for row in state.tables.policies.values():
         weights = state.league.standing_weights(row)
-        interval = state.ratings(row.population).interval(weights)
+        interval = state.fits.ratings(row.population).interval(weights)
         bounds.append((-np.inf if interval is None else interval[1], row))
     _, best = max(bounds, key=lambda entry: entry[0])
     weights = state.league.standing_weights(best)

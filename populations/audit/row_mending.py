@@ -170,5 +170,5 @@ def _fit(journal: Journal, run_file: RunFile) -> list[Row]:
         half_life_matches=run_file.config.payoffs.half_life_matches,
         mixes_teammates=bool(setup.agent_seats),
     )
-    fitted = fit_ratings(fit_input(snapshot(league, tables)))
+    fitted = fit_ratings(fit_input(snapshot(league)))
     return [ratings.row for ratings in fitted.values() if ratings.row is not None]

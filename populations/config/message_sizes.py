@@ -191,7 +191,7 @@ def _largest(setup: LearnerSetup, population: str, *, num_opponents: int) -> Tra
         player = ghost_id(policy, agent_steps=10**12 + index)
         return Player(player=player, weights=WeightsRef(digest=digest, key=key))
 
-    is_cooperation, is_mixed = len(setup.sides) == 1, bool(setup.agent_seats)
+    is_cooperation, is_mixed = setup.is_cooperation, bool(setup.agent_seats)
     trainee = Player(player=PlayerId(f"{population}/p000"))
     names = dict.fromkeys(seat.population for seat in setup.seats)
     casts: list[Cast] = []

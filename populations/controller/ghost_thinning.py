@@ -42,7 +42,7 @@ def thin(state: ControllerState, tx: Transaction) -> bool:
         return False
     thinned: list[GhostRow] = []
     # In cooperation a team's ghosts go together, as its leader's do.
-    for population in state.ranked_populations:
+    for population in state.setup.ranked_populations:
         present = [
             ghost
             for ghost in state.tables.ghosts.values()
@@ -74,7 +74,7 @@ def _thinned(
     num_to_go: int,
 ) -> list[GhostRow]:
     """Choose the ghosts of a population that go, those of teams with their mates; explain it."""
-    config, ratings = state.config.ghosts, state.ratings(population)
+    config, ratings = state.config.ghosts, state.fits.ratings(population)
     mates = ghosts_by_origin(state)
     teams = [_team(state, ghost, mates) for ghost in present]
     champions = _champions(state)
@@ -133,7 +133,7 @@ def _choose(
 
 def _team(state: ControllerState, ghost: GhostRow, known: GhostsByOrigin) -> tuple[GhostRow, ...]:
     """Return a ghost and those that its mates left with it."""
-    mates = state.teams.get(ghost.policy, ())
+    mates = state.league.teams.get(ghost.policy, ())
     origin = state.tables.checkpoints[ghost.checkpoint].assignment_id
     found = (known.get((mate, origin)) for mate in mates if mate != ghost.policy)
     return (ghost, *(mate for mate in found if mate is not None))

@@ -73,7 +73,7 @@ def draw_lineup(state: ControllerState, tx: Transaction, trainees: Team) -> Line
     """
     requests: Requests = {}
     first, *others = trainees
-    if state.is_cooperation and not state.setup.agent_seats:
+    if state.setup.is_cooperation and not state.setup.agent_seats:
         mates = {row.population: (_live(row),) for row in others}
         seatings = training_seatings(
             [((_live(first),), mates)], seats=state.setup.seats, population=first.population
@@ -133,7 +133,7 @@ def _seatings(
         is_own, num_partners = population == policy.population, (max(sizes) - 1) * is_mixed
         # A policy has no rival of its own population in cooperation, or where that has one seat
         # only.
-        has_rivals = not is_own or (len(sizes) > 1 and not state.is_cooperation)
+        has_rivals = not is_own or (len(sizes) > 1 and not state.setup.is_cooperation)
         if not has_rivals and not num_partners:
             continue
         rng = state.draw(tx)

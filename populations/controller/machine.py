@@ -65,9 +65,11 @@ def _take(state: ControllerState, event: Event, tx: Transaction) -> None:
     learner_lifecycle.forgive_gap(state, tx)
     _decide(state, event, tx)
     # Fit after tallies and ratings were taken in, so that the fit's snapshot has them.
-    if state.fit_is_due(tx.now):
+    # Time decides nothing in deterministic mode, and at the end of training all waits for fits.
+    at_once = state.config.deterministic or state.phase != "training"
+    if state.fits.is_due(tx.now.monotonic_s, at_once=at_once):
         result_merging.merge(state, tx)
-        state.refit(tx)
+        state.fits.refit(tx)
     is_said = isinstance(event, HeartbeatReceived | LearnerEvent)
     if is_said and not (tx.rows or tx.commands) and state.phase != "stopping":
         return  # nothing follows from it that the next tick would not find
@@ -163,28 +165,25 @@ def _start(state: ControllerState, tx: Transaction) -> None:
     state.waiting = exploration.pending_policies(state)
     state.exploring.clear()
     # One fit makes the rows of all populations.
-    state.fitted = min((row.num_tallies for row in state.tables.ratings.values()), default=0)
+    state.fits.covered = min((row.num_tallies for row in state.tables.ratings.values()), default=0)
     # Spreads are not durable, and decisions of PBT need them.
-    state.refit(tx, again=bool(state.tables.ratings))
+    state.fits.refit(tx, again=bool(state.tables.ratings))
 
 
 def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted) -> None:
-    state.fitting = False
-    state.fit_pace.end(tx.now.monotonic_s)
-    state.rated_pins.contenders = {}
-    state.last_fit = dict(event.ratings)
+    state.fits.end(event.ratings, tx.now.monotonic_s)
     state.strengths.forget_ratings()
-    covered = state.fitted
+    covered = state.fits.covered
     for known in event.ratings.values():
         assert known.row is not None, "a fit makes a row of each population"
         before = state.tables.ratings.get(known.row.population)
         tx.put(known.row if before is None else with_title_of(known.row, before))
-        state.fitted = known.row.num_tallies
+        state.fits.covered = known.row.num_tallies
     # A repeated fit tells PBT nothing new.
-    if state.fitted > covered and state.phase == "training":
+    if state.fits.covered > covered and state.phase == "training":
         pbt.evolve_waiting(state, tx)
-    if state.fitted > covered:
+    if state.fits.covered > covered:
         champions.announce(state, tx)
         games.hold(state, tx)
     # Estimates use the ratings that were put above.
-    state.pending_matches.cover(state.fitted, estimate=state.estimate)
+    state.pending_matches.cover(state.fits.covered, estimate=state.fits.estimate)

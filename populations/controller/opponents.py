@@ -163,7 +163,7 @@ class OpponentStatistics:
     def _newest_rating(self, policy: PolicyRow) -> float:
         # Weights evaluated since the last fit have no rating yet, but those they were trained from
         # do.
-        rating = self._state.line_rating(policy)
+        rating = self._state.fits.line_rating(policy)
         return float("nan") if rating is None else rating
 
     def scores(self, candidates: Candidates) -> FloatArray:

@@ -164,8 +164,8 @@ def _is_evaluated(state: ControllerState) -> bool:
     return (
         nothing_open
         and not state.is_evolving
-        and not state.fitting
-        and not state.ratings_are_stale()
+        and not state.fits.running
+        and not state.fits.are_stale()
         and is_decided(state)
     )
 
@@ -174,7 +174,7 @@ def _end(state: ControllerState, tx: Transaction) -> None:
     """End once learners are gone, or their grace is over."""
     waited_s = tx.now.monotonic_s - state.stopping_s
     # Learners may be publishing, and a fit under way covers the last matches.
-    if (state.learners or state.fitting) and waited_s <= state.patience.grace_s:
+    if (state.learners or state.fits.running) and waited_s <= state.patience.grace_s:
         return
     for index, slot in enumerate(state.slots):
         if slot.started_s is not None:

@@ -37,7 +37,6 @@ from populations.ratings.ranks import (
 from populations.ratings.result_table import ResultSnapshot
 from populations.ratings.results import Rated, ResultColumns, over_seats
 from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
-from populations.records.tables import Tables
 
 MAX_ENTRANTS = 736
 """Entrants from which on weights that nothing asks for leave the fit: it then takes twice the time
@@ -118,16 +117,14 @@ class FitInput:
     known: Snapshot
 
 
-def snapshot(
-    league: League, tables: Tables, *, rated: Mapping[str, RatingsRow] | None = None
-) -> Snapshot:
+def snapshot(league: League, *, rated: Mapping[str, RatingsRow] | None = None) -> Snapshot:
     """Take what a fit may need, on the thread that owns the league.
 
     Args:
         league: Evaluated entrants and their results.
-        tables: The journal's rows.
         rated: The rows of a fit to be repeated. None: whose ratings decide something now.
     """
+    tables = league.tables
     standing = (
         (policy.population, Entrant(digest))
         for policy in tables.policies.values()

@@ -59,7 +59,7 @@ def merge(state: ControllerState, tx: Transaction) -> None:
     tables, league = state.tables, state.league
     # Most often nothing is to be done, and little is looked at.
     # A resume looks again at what could not go, so a run that is to be the same does each time.
-    num_kept = 0 if state.config.deterministic else state.num_kept_evaluated
+    num_kept = 0 if state.config.deterministic else state.fits.num_kept_evaluated
     is_crowded = len(league.evaluated) > max(MAX_ENTRANTS, num_kept) + SLACK
     populations = [name for name in state.setup.populations if is_crowded or _is_full(state, name)]
     if not populations:
@@ -74,7 +74,7 @@ def merge(state: ControllerState, tx: Transaction) -> None:
         forgotten = sorted(_forgotten(state, population))[:MAX_FORGOTTEN]
         if sum(map(len, into.values())) < BATCH and len(forgotten) < enough:
             continue
-        ratings = state.ratings(population).row
+        ratings = state.fits.ratings(population).row
         merge = Merge(
             population=population,
             num_tallies=tables.num_tallies,
@@ -94,7 +94,7 @@ def merge(state: ControllerState, tx: Transaction) -> None:
         generation_rows.remove(state, tx, populations)
     # Results that could not go now are looked at again only when there are more.
     if is_crowded and len(gone) < MAX_MERGED:
-        state.num_kept_evaluated = len(league.evaluated)
+        state.fits.num_kept_evaluated = len(league.evaluated)
 
 
 def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
@@ -115,7 +115,7 @@ def _gone(state: ControllerState) -> list[tuple[str, CheckpointRow]]:
     The oldest come first; of all populations, for one fit rates them.
     """
     league = state.league
-    asked = asked_for(snapshot(league, state.tables))
+    asked = asked_for(snapshot(league))
     gone = [
         (rated[0], made)
         for rated in league.evaluated
@@ -160,12 +160,12 @@ def _points(state: ControllerState, merge: Merge) -> dict[Rated, float]:
     """Return strengths of the weights that are merged, and of those that they met, in Elo."""
 
     def is_rated(rated: Rated) -> bool:
-        return is_external(rated[1]) or state.ratings(rated[0]).index(rated[1]) is not None
+        return is_external(rated[1]) or state.fits.ratings(rated[0]).index(rated[1]) is not None
 
     points = settled_points(
         state.league,
         [(merge.population, gone) for gone in merge.gone if not is_trainee(gone)],
-        estimate=state.estimate,
+        estimate=state.fits.estimate,
         is_rated=is_rated,
         advantage=merge.advantage,
     )

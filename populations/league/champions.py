@@ -21,7 +21,6 @@ from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.ratings.model import probability_positive
 from populations.records.rows import GhostRow, PolicyRow, RatingsRow
-from populations.records.tables import Tables
 
 LIKELY = 0.9
 """Probability of being ahead from which on a player takes the title from another one."""
@@ -41,15 +40,15 @@ Holders = Mapping[Entrant, Sequence[Holder]]
 """Players by their weights."""
 
 
-def holders_of(tables: Tables, league: League, population: str) -> Holders:
+def holders_of(league: League, population: str) -> Holders:
     """Return those who may be champion: ghosts, and active policies by their standing weights."""
     found: defaultdict[Entrant, list[Holder]] = defaultdict(list)
-    for policy in tables.policies.values():
+    for policy in league.tables.policies.values():
         if policy.population == population and policy.state == "active":
             digest = league.standing_weights(policy)
             if digest is not None:
                 found[Entrant(digest)].append(policy)
-    for ghost in tables.ghosts.values():
+    for ghost in league.tables.ghosts.values():
         if ghost.population == population and ghost.is_present:
             found[Entrant(ghost.weights_digest)].append(ghost)
     return found

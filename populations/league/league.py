@@ -9,7 +9,7 @@ ratings.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from arena.matches.comparisons import (
     counted,
@@ -69,6 +69,8 @@ class League:
             once.
         training_seats: Seats of training tallies.
         is_cooperation: Whether it has one side.
+        teams: By policy, who learns beside it, itself included; empty where every policy is a team
+            of its own.
         payoff: Results of training matches.
         results: Results of evaluation matches, by pair and seats; a match is one result for each of
             its players.
@@ -92,6 +94,7 @@ class League:
         self.mixes_teammates = mixes_teammates
         self.training_seats = seats_per_agent(seats) if mixes_teammates else seats
         self.is_cooperation = len(plays_of(seats)) > 1
+        self.teams = _teams(tables.policies.values()) if self.is_cooperation else {}
         self._rows = PairRows(seats)
         self._share_of_row = _shares_of_rows(seats, weight=self._rows.weight)
         # The shares of team mates matter for intervals alone, so payoffs go without them.
@@ -425,6 +428,14 @@ class League:
         generation.
         """
         return self._generation_matches.get((policy.policy, policy.generation), 0)
+
+
+def _teams(policies: Iterable[PolicyRow]) -> dict[PolicyId, tuple[PolicyId, ...]]:
+    by_index: dict[int, list[PolicyId]] = {}
+    # Equal index, one of each population.
+    for row in policies:
+        by_index.setdefault(row.index, []).append(row.policy)
+    return {policy: tuple(team) for team in by_index.values() if len(team) > 1 for policy in team}
 
 
 def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:

@@ -13,7 +13,6 @@ from populations.league.champions import champion_of, holders_of, name_of
 from populations.league.league import League
 from populations.league.ratings import Ratings, interval_fields
 from populations.records.rows import GhostRow, PolicyRow
-from populations.records.tables import Tables
 
 RATING = ("rating", "rating_low", "rating_high", "open")
 """Keys of a rating with its interval, in documents."""
@@ -71,23 +70,24 @@ class Standing(NamedTuple):
         return WeightsRef(digest=self.weights, key=self.key) if self.weights and self.key else None
 
 
-def standings(tables: Tables, league: League) -> dict[str, list[Standing]]:
+def standings(league: League) -> dict[str, list[Standing]]:
     """Return all players by population: best rating first, unrated ones last."""
     populations = dict.fromkeys(seat.population for seat in league.seats)
-    return {population: _standings(tables, league, population) for population in populations}
+    return {population: _standings(league, population) for population in populations}
 
 
-def _standings(tables: Tables, league: League, population: str) -> list[Standing]:
+def _standings(league: League, population: str) -> list[Standing]:
+    tables = league.tables
     ratings = Ratings(tables.ratings.get(population))
     lines = [
-        _policy_standing(tables, league, ratings, row)
+        _policy_standing(league, ratings, row)
         for row in tables.policies.values()
         if row.population == population
     ]
     # Only the ghost of a policy in quarantine can lead, so the policy's own weights do not count.
     own = {line.player: line.weights for line in lines if line.state == "active"}
     lines += [
-        _ghost_standing(tables, league, ratings, row, own=own)
+        _ghost_standing(league, ratings, row, own=own)
         for row in tables.ghosts.values()
         if row.population == population and row.is_present
     ]
@@ -96,7 +96,7 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
         for name, entrant in league.tables.records
         if name == population and is_external(entrant)
     ]
-    holders = holders_of(tables, league, population)
+    holders = holders_of(league, population)
     best = champion_of(ratings, holders, league)
     if best is not None:
         name = name_of(holders[best], league, best)
@@ -123,9 +123,9 @@ def _results(
     }
 
 
-def _policy_standing(tables: Tables, league: League, ratings: Ratings, row: PolicyRow) -> Standing:
+def _policy_standing(league: League, ratings: Ratings, row: PolicyRow) -> Standing:
     digest = league.standing_weights(row)
-    current = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
+    current = league.tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
     # The origin of these weights may be a donor's checkpoint.
     evaluated = league.checkpoints[digest] if digest is not None else None
     # Weights that can be loaded even before the first evaluation; the rating stays None.
@@ -148,16 +148,11 @@ def _policy_standing(tables: Tables, league: League, ratings: Ratings, row: Poli
 
 
 def _ghost_standing(
-    tables: Tables,
-    league: League,
-    ratings: Ratings,
-    row: GhostRow,
-    *,
-    own: Mapping[PlayerId, Digest | None],
+    league: League, ratings: Ratings, row: GhostRow, *, own: Mapping[PlayerId, Digest | None]
 ) -> Standing:
     """Return the standing of a ghost; ``own`` are the weights of the policies' standings."""
     policy = PlayerId(row.policy)
-    source = tables.checkpoints[row.checkpoint]
+    source = league.tables.checkpoints[row.checkpoint]
     return Standing(
         player=row.player,
         kind="ghost",

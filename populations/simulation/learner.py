@@ -100,7 +100,7 @@ class SimulatedLearner:
         They have no moves: nobody can play them again.
         """
         results = {tally.entrants: tally for tally in tallies}
-        is_cooperation = len(self.setup.sides) == 1
+        is_cooperation = self.setup.is_cooperation
         seats = plays_of(self.setup.seats)[0]
         for place, pairing in enumerate(message.pairings[: message.games]):
             tally = results[pairing.seating.entrants({})]

@@ -172,7 +172,7 @@ class World:
         if self.over:
             return False
         if self.fits and self._fit_is_due():
-            self.fits = [snapshot(self.state.league, self.state.tables)]  # the newest results
+            self.fits = [snapshot(self.state.league)]  # the newest results
             self.fit()
         # A due fit precedes: it takes no simulated time of its own.
         elif self._agenda:
@@ -198,7 +198,7 @@ class World:
         """Fit the requested snapshot, and tell the controller."""
         while self.fits:
             # How long it took is counted in evaluations: no pause follows from that.
-            self.state.fit_pace.begin(self.now_s)
+            self.state.fits.pace.begin(self.now_s)
             self.handle(RatingsFitted(ratings=fit_ratings(fit_input(self.fits.pop(0)))))
 
     def hello(self, learner: LearnerId, populations: tuple[str, ...] = ()) -> Hello:

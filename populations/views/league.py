@@ -480,7 +480,7 @@ def cross_play_document(run: Inspection, population: str | None) -> Document:
     """Return how each policy does beside each partner, where teammates are mixed."""
     from populations.views.questions.results import cross_play as played
 
-    rows = played(run.reader.all_tallies(), tables=run.tables, league=run.league)
+    rows = played(run.reader.all_tallies(), league=run.league)
     return {"cross_play": [row for row in rows if population in (None, row["population"])]}
 
 

@@ -70,7 +70,7 @@ def checkpoints_document(run: Inspection, population: str | None) -> Document:
     """Return every recorded checkpoint and ghost; ``pins`` says why a kept checkpoint stays."""
     from populations.views.questions.checkpoints import pins_of
 
-    pins = pins_of(run.tables, run.league, section=run.run_file.config.checkpoints)
+    pins = pins_of(run.league, section=run.run_file.config.checkpoints)
     checkpoints = [
         # The name by which commands take it; none that is not kept.
         {

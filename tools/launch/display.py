@@ -174,7 +174,7 @@ def shares(state: ControllerState) -> str:
         # The share is that at the end of training, if it is over: finals would raise it.
         share = reached(state) if state.share_reached is None else state.share_reached
         parts.append(f"evaluation has {share or 0.0:.1%} of {asked:.1%}")
-    pbt = {name: state.pbt(name) for name in state.setup.populations}
+    pbt = {name: state.config.pbt_of(name) for name in state.setup.populations}
     if any(settings.exploit != "none" for settings in pbt.values()):
         decisions = state.pbt_decisions
         due = decisions.due(state.tables, pbt=pbt)
@@ -375,7 +375,7 @@ class LiveDisplay(PlainDisplay):
         ]
         # Text and not str: rich would read markup in names.
         parts: list[RenderableType] = [Text(plain(line)) for line in lines]
-        for name, standing in standings(self._state.tables, self._state.league).items():
+        for name, standing in standings(self._state.league).items():
             parts.append(self._table(name, standing))
         self._live.update(Group(*parts), refresh=True)
         self._phase = self._state.phase
@@ -386,7 +386,7 @@ class LiveDisplay(PlainDisplay):
         from rich.segment import Segment, SegmentLines
 
         trend = self._trends.setdefault(population, Trend())
-        ratings = self._state.ratings(population)
+        ratings = self._state.fits.ratings(population)
         trend.record(None if ratings.row is None else ratings.row.num_tallies, lines)
         lines = [line for line in lines if line.same_as is None]
         # Policies that train are always shown; then the best of the others.

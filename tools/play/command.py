@@ -61,12 +61,15 @@ def play(
     if web:
         _serve(table, seed=first, code=code, port=port)
         return
+    from ..terminal.progress import play_progress
     from .table import sit_down
     from .terminal import play_in_terminal
 
     # This is set before an environment looks: pictures are text or pixels here.
     os.environ.update(NO_WINDOWS)
-    play_in_terminal(sit_down(**table), seed=first)
+    with play_progress(f"{player} is being loaded"):
+        seated = sit_down(**table)
+    play_in_terminal(seated, seed=first)
 
 
 def _serve(table: dict[str, Any], *, seed: int, code: Path | None, port: int) -> None:

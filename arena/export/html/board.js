@@ -1,6 +1,8 @@
 // What games of pieces on a board share: cells have -1 or the agent whose piece is there.
 
 const EMPTY = -1;
+// What the average of a hint is in.
+const UNIT = ", where a win is 1 and a loss -1";
 
 function startBoard(cells) {
   return { cells: Array(cells).fill(EMPTY), turn: 0, marked: [], outcome: null };

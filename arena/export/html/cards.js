@@ -1,5 +1,8 @@
 // What games of cards and bets share: two agents, whose cards are dealt at the start, hidden or not.
 
+// What the average of a hint is in.
+const UNIT = " chips";
+
 function startCards(cards) {
   return { cards, bets: [], turn: 0, outcome: null };
 }

@@ -37,7 +37,8 @@ const GAME = {
     place: (cell) => [Math.floor(cell / COLUMNS), cell % COLUMNS],
   }),
   order: Array.from({ length: COLUMNS }, (_, column) => column),
-  spot: (column) => [100 * column, 0, 100, 100 * ROWS],
+  // With the number below it.
+  spot: (column) => [100 * column, 0, 100, 100 * ROWS + 44],
   describe({ cells }, column) {
     const named = pieces(cells, column).filter((piece) => piece !== EMPTY).map((piece) => GAME.sides[piece]);
     return named.length ? `from the bottom ${named.join(", ")}` : "empty";

@@ -37,7 +37,7 @@ function shuffled(count) {
 
 function begin() {
   game = [GAME.start(shuffled(GAME.deck || 0))];
-  at("opponent").textContent = `Against ${them().toLowerCase()}: ${opponent().name}, rated ${opponent().rating}`;
+  at("opponent").textContent = `Against ${them().toLowerCase()}: ${opponent().name}, rated ${opponent().rating}${opponent().temperature ? "" : "; it plays its likeliest move"}`;
   go(`A new game: you are ${GAME.sides[person()]}.`, `: choose ${GAME.what}`);
 }
 
@@ -71,9 +71,14 @@ function answer(said) {
 }
 
 function play(action) {
-  if (isMine() && GAME.legal(now())[action]) {
+  if (!isMine()) {
+    return;
+  }
+  if (GAME.legal(now())[action]) {
     game.push(GAME.step(now(), action));
     go(`You: ${GAME.actions[action]}.`);
+  } else {
+    at("said").textContent = `You cannot play ${GAME.actions[action]} now. Your move.`;
   }
 }
 
@@ -93,8 +98,8 @@ function ask() {
   const { logits, value } = judge(PLAYERS[CHAMPION_LEVEL].network, GAME.observe(now()));
   hint = probabilities(logits, GAME.legal(now()), 1);
   const likeliest = hint.indexOf(Math.max(...hint));
-  const expects = value === null ? "" : `, and expects you to win ${value.toFixed(2)} on average`;
-  show(`Hint: the champion would play ${GAME.actions[likeliest]} (${percent(hint[likeliest])})${expects}.`);
+  const expects = value === null ? "" : ` It expects ${value.toFixed(2)} for you on average${UNIT}.`;
+  show(`Hint: the champion would play ${GAME.actions[likeliest]} (${percent(hint[likeliest])}).${expects}`);
 }
 
 function percent(share) {

@@ -81,7 +81,7 @@ def usual_budget(state: ControllerState, policy: PolicyRow, *, learner: Learner)
 
 def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
     """Return agent steps to the policy's next ghost and to its next decision of PBT."""
-    pbt = state.pbt(policy.population)
+    pbt = state.config.pbt_of(policy.population)
     mark = next_mark(policy, pbt)
     turns = state.config.matchmaking.learning_side_turns
     if turns is not None:

@@ -47,7 +47,7 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     if state.phase not in ("training", "evaluating"):
         return
     # In deterministic mode each decision knows all results before it, so it waits for ratings.
-    waits = state.fitting or state.ratings_are_stale() or state.is_evolving
+    waits = state.fits.running or state.fits.are_stale() or state.is_evolving
     if state.config.deterministic and (waits or state.holders):
         return
     free = {
@@ -432,7 +432,8 @@ def _others_train(state: ControllerState, waiting: Set[PolicyId]) -> bool:
 def _may_train(state: ControllerState, learner: Learner, population: str) -> bool:
     """Return whether a learner serves a population, and those of its mates."""
     # A team has a policy of every population.
-    return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
+    populations = state.setup.populations if state.league.teams else [population]
+    return all(map(learner.may_train, populations))
 
 
 def population_in_turn(state: ControllerState) -> str | None:

@@ -293,7 +293,7 @@ def mark_unneeded(state: ControllerState, tx: Transaction) -> None:
         digest = state.league.standing_weights(policy)
         return None if digest is None else state.league.checkpoints[digest].key
 
-    state.rated_pins.refresh(state.retention, tables=tables, league=state.league)
+    state.rated_pins.refresh(state.retention, league=state.league, contenders=state.fits.contenders)
     keys = state.retention.unneeded(tables, standing=standing)
     for key in keys:
         # The state is committed before the directories go: a resume removes what a crash has left.

@@ -164,7 +164,7 @@ def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
     seats = setup.training_seats if isinstance(message, Train) else setup.seats
     entrants = asked.entrants
     counts = Counter(tally.entrants for tally in finished.tallies)
-    is_cooperation = len(asked.setup.sides) == 1
+    is_cooperation = asked.setup.is_cooperation
     # In cooperation only evaluation plays home and away; training compares nobody.
     may_be_alone = is_cooperation and isinstance(message, Train)
     for tally in finished.tallies:

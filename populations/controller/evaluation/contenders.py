@@ -44,22 +44,20 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
         state: The controller.
         rng: Draws some of many ghosts; None: only the best of them are looked at.
     """
-    tables, league = state.tables, state.league
+    league = state.league
     origins = ghosts_by_origin(state)
     found: list[PlayerStrength] = []
-    for population in state.ranked_populations:
-        ratings = state.ratings(population)
+    for population in state.setup.ranked_populations:
+        ratings = state.fits.ratings(population)
         found += state.strengths.policies(
             population,
             ratings=ratings,
-            tables=tables,
             league=league,
             team_of=lambda row: frozen_team(state, row) if is_whole(state, row) else None,
         )
         found += state.strengths.ghosts(
             population,
             ratings=ratings,
-            tables=tables,
             league=league,
             team_of=lambda ghost: ghost_team(state, ghost, origins),
             rng=rng,
@@ -71,7 +69,7 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
     players = [known for known in found if first[known.population, known.entrant] is known]
     if shunned := state.ledger.shunned():
         players = [known for known in players if maker_of(state, known.entrant) not in shunned]
-    names = list(state.ranked_populations)
+    names = list(state.setup.ranked_populations)
     return EvaluationPool(
         players=tuple(players),
         field=Field(
@@ -83,7 +81,7 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
             population=np.array([names.index(known.population) for known in players]),
             remaining=state.pending_matches.remaining(players),
             scatter=max(
-                row.pair_deviation**2 if (row := state.ratings(name).row) is not None else 0.0
+                row.pair_deviation**2 if (row := state.fits.ratings(name).row) is not None else 0.0
                 for name in names
             ),
             met=_meetings(state, players),
@@ -111,7 +109,7 @@ def _meetings(
 
 def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray:
     """Return rows of the populations' factors, which share their columns: one fit made them all."""
-    spreads = {name: state.ratings(name).spread for name in state.ranked_populations}
+    spreads = {name: state.fits.ratings(name).spread for name in state.setup.ranked_populations}
     width = max((spread.shape[1] for spread in spreads.values() if spread is not None), default=1)
     # Zeros without a spread: `player_strength` has the variance in ``own_variance`` then.
     rows = np.zeros((len(players), width))

@@ -151,7 +151,7 @@ def final_pairings(
     if newcomers:
         return newcomers
     # The last matches may have settled what seems open.
-    if state.fitting or state.ratings_are_stale():
+    if state.fits.running or state.fits.are_stale():
         return ()
     known = evaluation_pool(state, None)
     unsettled = _unsettled(state, known)
@@ -234,7 +234,7 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     }
     contenders = {
         name: _contenders(
-            state.ratings(name),
+            state.fits.ratings(name),
             [
                 player
                 for player in known.players
@@ -242,7 +242,7 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
                 and (player.kind != "bot" or player.player.player == only[name])
             ],
         )
-        for name in state.ranked_populations
+        for name in state.setup.ranked_populations
     }
     everybody = [player for found in contenders.values() for player in found]
     anchors = [player for player in known.players if player.player.player == RANDOM_BOT]

@@ -76,7 +76,7 @@ def draw_pairings(
     rng = state.draw(tx)
     known = evaluation_pool(state, rng)
     # Each population has a fraction of its own, which is about its own players.
-    fractions = [state.pbt(name).fraction for name in state.ranked_populations]
+    fractions = [state.config.pbt_of(name).fraction for name in state.setup.ranked_populations]
     weights = np.stack([importance(known.field, fraction=fraction) for fraction in fractions])[
         known.field.population, np.arange(len(known.players))
     ]
@@ -104,7 +104,7 @@ def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, 
         if player.kind != "policy":
             continue
         row = state.tables.policies[PolicyId(player.player.player)]
-        pbt = state.pbt(row.population)
+        pbt = state.config.pbt_of(row.population)
         has = state.league.matches_in_generation(row) + asked[row.policy, row.generation]
         if pbt.exploit != "none" and has < pbt.min_matches:
             found.append((next_mark(row, pbt), index, pbt.min_matches - has))
@@ -223,7 +223,7 @@ def seatings_of(
 ) -> tuple[Seating, ...]:
     """Seat two players in every seat equally often; random play has other populations' seats."""
     seats = state.setup.seats
-    if len(state.ranked_populations) == 1:
+    if len(state.setup.ranked_populations) == 1:
         # Other sides have their turn in each evaluation.
         turn = state.tables.run.next_assignment
         return pair_seatings(first.team, second.team, seats=seats, turn=turn)
@@ -249,7 +249,7 @@ def _anchoring(
 ) -> Iterator[tuple[int, int]]:
     """Return one pair for each bot, so that the scale keeps its zero."""
     population = known.field.population
-    is_alone = len(state.ranked_populations) == 1
+    is_alone = len(state.setup.ranked_populations) == 1
     for index, player in enumerate(known.players):
         if player.kind != "bot":
             continue
@@ -269,7 +269,7 @@ def _anchoring(
 
 def _anchors(state: ControllerState) -> list[Seating]:
     """Return pairings of the scales' zeros, until the advantage of each side is known."""
-    if len(state.ranked_populations) == 1:
+    if len(state.setup.ranked_populations) == 1:
         return []
     # Results have the lower seat first.
     bots = [(seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats]
@@ -295,7 +295,7 @@ def newcomers(state: ControllerState, *, waiting: bool = False) -> list[PolicyRo
         for row in state.tables.policies.values()
         if row.validated_generation != row.generation
         # The policy of the first population stands for its team in cooperation.
-        and row.population in state.ranked_populations
+        and row.population in state.setup.ranked_populations
         and is_whole(state, row)
     ]
     return [
@@ -435,7 +435,7 @@ def goal_pairs(
         rivals = [
             rival
             for rival, row in rows.items()
-            if len(state.ranked_populations) == 1 or row.population != player.population
+            if len(state.setup.ranked_populations) == 1 or row.population != player.population
         ]
         if rivals:
             nearest = max(rivals, key=lambda rival: _bound(state, rows[rival], goal))

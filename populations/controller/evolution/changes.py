@@ -62,7 +62,7 @@ def _copy(
         **_told(donor.factors),
         "decision": dict(data),
     }
-    if explore and state.pbt(policy.population).explore != "none":
+    if explore and state.config.pbt_of(policy.population).explore != "none":
         _wait(state, tx, policy, pending)
     else:
         same = Exploration(old=copied, new=copied, moves={})

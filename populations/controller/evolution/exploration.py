@@ -37,7 +37,7 @@ def ask(state: ControllerState, tx: Transaction) -> None:
         return
     # Questions wait for the first fit after a resume, because the certainty of gains is not
     # durable.
-    if state.fitting and not state.last_fit:
+    if state.fits.running and not state.fits.last:
         return
     # An answer is in the history of the next question, which must not depend on speed.
     while state.waiting and not (state.config.deterministic and state.exploring):

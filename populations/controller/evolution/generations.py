@@ -81,7 +81,7 @@ def begin_generation(
         replace(
             row,
             parent_agent_steps=parent_agent_steps,
-            rating_begin=state.line_rating(policy),
+            rating_begin=state.fits.line_rating(policy),
             line_begin=line_begin,
             copies=num_copies(state.tables.generations, policy.policy) + (cause == "exploit"),
         )
@@ -114,7 +114,7 @@ def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationR
     row = state.tables.generations.get(entrant)
     if row is None:
         return None
-    ratings, league = state.ratings(policy.population), state.league
+    ratings, league = state.fits.ratings(policy.population), state.league
     # lead: steps from the first rated weights to the beginning; lag: from the last ones to the end
     first, lead = _rated(state, ratings, league.first_weights(policy))
     last, lag = _rated(state, ratings, _weights(state, policy))

@@ -35,7 +35,7 @@ LEAST = 2
 def num_places(state: ControllerState, population: str) -> int:
     """Return how many policies of a population train on: all, or as many as learners at once."""
     config = state.config
-    if state.pbt(population).share == "even":
+    if state.config.pbt_of(population).share == "even":
         return config.populations[population].num_policies
     if config.deterministic:
         # One assignment is open at a time, however many learners there are.

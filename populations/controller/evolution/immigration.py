@@ -48,7 +48,7 @@ def try_immigrate(
         data: The numbers of that decision.
     """
     policy = team[0]
-    immigration = state.pbt(policy.population).immigration
+    immigration = state.config.pbt_of(policy.population).immigration
     limit = state.config.stop.agent_steps_per_policy
     is_done = limit is not None and policy.agent_steps >= limit
     if immigration.probability <= 0.0 or is_done or is_reference(state, policy):
@@ -70,7 +70,7 @@ def _immigrate(
     rng: np.random.Generator,
     data: Mapping[str, Json],
 ) -> None:
-    immigration = state.pbt(policy.population).immigration
+    immigration = state.config.pbt_of(policy.population).immigration
     players = immigration.players
     index = int(rng.integers(len(players))) if players else None
     population = state.config.populations[policy.population]

@@ -17,7 +17,7 @@ Opponent = tuple[Rated, tuple[int, int]]
 
 def is_reference(state: ControllerState, policy: PolicyRow) -> bool:
     """Return whether a policy's hyperparameters are never explored."""
-    return state.pbt(policy.population).reference and policy.index == 0
+    return state.config.pbt_of(policy.population).reference and policy.index == 0
 
 
 def standing_weights(state: ControllerState, population: str) -> dict[PolicyId, Digest]:
@@ -38,7 +38,7 @@ def standing_weights_of(state: ControllerState, row: PolicyRow) -> Digest | None
     it covers, if they are of the same generation: with many learners there is always a fit to come.
     """
     latest = state.league.standing_weights(row)
-    ratings = state.ratings(row.population)
+    ratings = state.fits.ratings(row.population)
     if latest is None or ratings.row is None or ratings.index(latest) is not None:
         return latest
     position = nearest_rated(ratings, state.league, latest)
@@ -62,10 +62,8 @@ def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
 def members_of(state: ControllerState, population: str, *, role: str) -> list[Member]:
     """Return the active policies of a population that have a role."""
     # Members of the last decision are kept; those with changes since are made anew below.
-    ratings, tables = state.ratings(population), state.tables
-    kept, policies = state.members.current(
-        population, ratings=ratings, tables=tables, league=state.league
-    )
+    ratings, tables = state.fits.ratings(population), state.tables
+    kept, policies = state.members.current(population, ratings=ratings, league=state.league)
     for policy in policies:
         row = tables.policies[policy]
         kept.set(policy, _member(state, ratings, row) if row.state == "active" else None)
@@ -100,7 +98,7 @@ def rating_difference(state: ControllerState, population: str) -> RatingDifferen
 
     It holds for one decision.
     """
-    ratings = state.ratings(population)
+    ratings = state.fits.ratings(population)
     # Standings are kept for all pairs of the decision, in which none changes.
     standing: dict[PolicyId, str] = {}
 
@@ -120,7 +118,7 @@ def common_scores(state: ControllerState, population: str) -> CommonScores | Non
 
     None in cooperation, where nobody has opponents.
     """
-    if state.is_cooperation:
+    if state.league.is_cooperation:
         return None
 
     def common(first: PolicyId, second: PolicyId) -> tuple[Score, Score] | None:

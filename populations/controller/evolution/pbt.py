@@ -73,7 +73,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
         for row in team:
             schedules.follow(state, tx, row)
         return
-    pbt = state.pbt(policy.population)
+    pbt = state.config.pbt_of(policy.population)
     marks = num_marks(policy, pbt)
     if not marks or pbt.exploit == "none":
         return
@@ -178,7 +178,8 @@ def _carry_out(
             exploit(state, tx, team, decision.donor, explore=decision.explore, data=data)
         return
     for policy in team:
-        if isinstance(decision, ExploreOwn) and state.pbt(policy.population).explore != "none":
+        pbt = state.config.pbt_of(policy.population)
+        if isinstance(decision, ExploreOwn) and pbt.explore != "none":
             explore_own(state, tx, policy, data=data)
         else:
             tx.add_event("kept", policy.policy, **data)

@@ -109,9 +109,9 @@ def donors_of(state: ControllerState, policy: PolicyRow) -> list[tuple[float, Po
 
     None where PBT does not copy at all.
     """
-    if state.pbt(policy.population).exploit == "none":
+    if state.config.pbt_of(policy.population).exploit == "none":
         return []
-    ratings = state.ratings(policy.population)
+    ratings = state.fits.ratings(policy.population)
     return [
         (interval[0], name)
         for name, digest in standing_weights(state, policy.population).items()

@@ -230,7 +230,7 @@ def _predicted(
     populations = {ghost.population for ghost in ghosts}
 
     def rating(population: str, digest: Digest) -> float:
-        interval = state.ratings(population).interval(digest)
+        interval = state.fits.ratings(population).interval(digest)
         # Ratings of different populations cannot be compared.
         return np.nan if interval is None or population not in populations else interval[0]
 

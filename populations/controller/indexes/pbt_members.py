@@ -73,7 +73,7 @@ class MemberIndex:
             self._evaluated.setdefault(row.population, set()).add(row.entrant)
 
     def current(
-        self, population: str, *, ratings: Ratings, tables: Tables, league: League
+        self, population: str, *, ratings: Ratings, league: League
     ) -> tuple[KeptMembers, list[PolicyId]]:
         """Return the members as they were, and the policies that are to be looked at again.
 
@@ -82,7 +82,7 @@ class MemberIndex:
         """
         # Records are taken out: each is looked at by one decision.
         evaluated = self._evaluated.pop(population, set())
-        policies = tables.policies
+        policies = league.tables.policies
         kept = self._kept.get(population)
         # Ratings are compared by identity: `ControllerState.ratings` gives the same object until
         # the next fit.

@@ -145,7 +145,6 @@ class StrengthIndex:
         population: str,
         *,
         ratings: Ratings,
-        tables: Tables,
         league: League,
         team_of: Callable[[PolicyRow], Team | None],
     ) -> list[PlayerStrength]:
@@ -158,12 +157,12 @@ class StrengthIndex:
             league: Lineage of weights.
             team_of: Lookup of a policy's team; None: it cannot be played now.
         """
-        kept = self._current(population, tables)
+        kept = self._current(population, league.tables)
         for policy in kept.changed:
-            row = tables.policies[policy]
+            row = league.tables.policies[policy]
             team = team_of(row)
             if team is not None:
-                kept.policies[policy] = _policy(row, ratings, tables, league, team=team)
+                kept.policies[policy] = _policy(row, ratings, league, team=team)
             else:
                 kept.policies.pop(policy, None)
         kept.changed.clear()
@@ -175,7 +174,6 @@ class StrengthIndex:
         population: str,
         *,
         ratings: Ratings,
-        tables: Tables,
         league: League,
         team_of: Callable[[GhostRow], Team | None],
         rng: np.random.Generator | None,
@@ -190,8 +188,8 @@ class StrengthIndex:
             team_of: Lookup of a ghost's team; None: it cannot be played.
             rng: Draws; None: none are drawn.
         """
-        kept = self._current(population, tables)
-        ghosts = self._present_ghosts(population, tables)
+        kept = self._current(population, league.tables)
+        ghosts = self._present_ghosts(population, league.tables)
         for ghost in _worth_a_look(ghosts, ratings.best_first, rng):
             known = kept.ghosts.get(ghost.player)
             # A ghost's weights and rating stay until the next fit.
@@ -200,9 +198,7 @@ class StrengthIndex:
                 if team is None:
                     continue
                 self._teams[ghost.player] = team
-                known = kept.ghosts[ghost.player] = _ghost(
-                    ghost, ratings, tables, league, team=team
-                )
+                known = kept.ghosts[ghost.player] = _ghost(ghost, ratings, league, team=team)
             yield known
 
     def _current(self, population: str, tables: Tables) -> _Kept:
@@ -224,11 +220,9 @@ class StrengthIndex:
         return self._ghosts.get(population, _Ghosts())
 
 
-def _policy(
-    row: PolicyRow, ratings: Ratings, tables: Tables, league: League, *, team: Team
-) -> PlayerStrength:
+def _policy(row: PolicyRow, ratings: Ratings, league: League, *, team: Team) -> PlayerStrength:
     assert row.checkpoint is not None, "only policies with a checkpoint can be played"
-    checkpoint = tables.checkpoints[row.checkpoint]
+    checkpoint = league.tables.checkpoints[row.checkpoint]
     return player_strength(
         ratings,
         team[row.population],
@@ -240,14 +234,12 @@ def _policy(
     )
 
 
-def _ghost(
-    row: GhostRow, ratings: Ratings, tables: Tables, league: League, *, team: Team
-) -> PlayerStrength:
+def _ghost(row: GhostRow, ratings: Ratings, league: League, *, team: Team) -> PlayerStrength:
     position = nearest_rated(ratings, league, row.weights_digest)
-    policy = tables.policies.get(row.policy)
+    policy = league.tables.policies.get(row.policy)
     # A ghost of before the first rated weights: those that came after it are the nearest.
     if position is None and policy is not None and policy.checkpoint is not None:
-        current = tables.checkpoints[policy.checkpoint].weights_digest
+        current = league.tables.checkpoints[policy.checkpoint].weights_digest
         position = nearest_rated(ratings, league, current)
     return player_strength(
         ratings,
@@ -320,29 +312,6 @@ def nearest_rated(ratings: Ratings, league: League, digest: Digest) -> int | Non
         if position is not None:
             return position
     return None
-
-
-def line_rating(
-    row: PolicyRow, *, ratings: Ratings, tables: Tables, league: League
-) -> float | None:
-    """Return the Elo of the newest rated weights in a policy's line; None if none are rated."""
-    if row.checkpoint is None or ratings.row is None:
-        return None
-    digest = tables.checkpoints[row.checkpoint].weights_digest
-    position = nearest_rated(ratings, league, digest)
-    return None if position is None else ratings.row.ratings[position]
-
-
-def estimate_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[float, float]:
-    """Return rating and variance of an entrant, in Elo and its square: its own, else its line's."""
-    position = nearest_rated(ratings, league, Digest(entrant))
-    if position is None or ratings.row is None:
-        return 0.0, _MODEL.root_deviation**2
-    variance = ratings.row.deviations[position] ** 2
-    if ratings.index(entrant) is None:
-        # Elo squared: the parent's variance, and that of a child about its parent.
-        variance += ratings.row.child_deviation**2
-    return ratings.row.ratings[position], variance
 
 
 def _worth_a_look(

@@ -7,7 +7,7 @@ it may choose stay until it has: those of a fit that is being made, and those ev
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 from arena.types import Digest, Entrant, PolicyId
@@ -19,30 +19,37 @@ from populations.storage.retention import Retention
 
 @dataclass(slots=True)
 class RatedPins:
-    """Pins of checkpoints that are the best-rated of their policies, or may become it.
+    """Pins of checkpoints that are the best-rated of their policies, or may become it."""
 
-    Attributes:
-        contenders: Weights among which the fit that is being made chooses, by policy; empty: none
-            is being made.
-    """
-
-    contenders: Mapping[PolicyId, tuple[Rated, ...]] = field(default_factory=dict)
     _seen: tuple[object, ...] = ()
     """Counts and contenders that the pins were made from."""
     _policies: frozenset[PolicyId] = frozenset()
 
-    def refresh(self, retention: Retention, *, tables: Tables, league: League) -> None:
-        """Pin what has to stay, if that may have changed since the last time."""
+    def refresh(
+        self,
+        retention: Retention,
+        *,
+        league: League,
+        contenders: Mapping[PolicyId, tuple[Rated, ...]],
+    ) -> None:
+        """Pin what has to stay, if that may have changed since the last time.
+
+        Args:
+            retention: Takes the pins.
+            league: Origins of weights, and the last fit's rows.
+            contenders: Weights among which the running fit chooses, by policy; empty: none runs.
+        """
+        tables = league.tables
         fits = tuple((row.num_tallies, row.num_records) for row in tables.ratings.values())
         # Few numbers, because most assignments change no rating; contenders are a new mapping for
         # each fit.
         seen = (len(tables.records), fits)
-        if self._seen and self._seen[:2] == seen and self._seen[2] is self.contenders:
+        if self._seen and self._seen[:2] == seen and self._seen[2] is contenders:
             return
-        self._seen = (*seen, self.contenders)
+        self._seen = (*seen, contenders)
         pinned: dict[PolicyId, list[str]] = {}
         origins = league.checkpoints
-        for entrant in self._entrants(tables):
+        for entrant in _entrants(tables, contenders):
             origin = origins.get(Digest(entrant))
             if origin is not None:
                 pinned.setdefault(origin.policy, []).append(origin.key)
@@ -50,11 +57,14 @@ class RatedPins:
             retention.pin_rated(policy, pinned.get(policy, ()))
         self._policies = frozenset(pinned)
 
-    def _entrants(self, tables: Tables) -> Iterator[Entrant]:
-        for row in tables.ratings.values():
-            yield from row.best
-        # One fit makes the rows of all populations.
-        covered = min((row.num_records for row in tables.ratings.values()), default=0)
-        unrated: Iterable[Rated] = (row.key for row in put_after(tables.records, covered))
-        for _, entrant in chain(unrated, *self.contenders.values()):
-            yield entrant
+
+def _entrants(
+    tables: Tables, contenders: Mapping[PolicyId, tuple[Rated, ...]]
+) -> Iterator[Entrant]:
+    for row in tables.ratings.values():
+        yield from row.best
+    # One fit makes the rows of all populations.
+    covered = min((row.num_records for row in tables.ratings.values()), default=0)
+    unrated: Iterable[Rated] = (row.key for row in put_after(tables.records, covered))
+    for _, entrant in chain(unrated, *contenders.values()):
+        yield entrant

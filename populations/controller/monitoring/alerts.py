@@ -132,7 +132,7 @@ def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iter
 
 def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
     """Return whether PBT should have decided about a policy long ago."""
-    pbt = state.pbt(policy.population)
+    pbt = state.config.pbt_of(policy.population)
     others = [
         row
         for row in state.tables.policies.values()

@@ -23,9 +23,9 @@ def announce(state: ControllerState, tx: Transaction) -> None:
     leading: dict[str, dict[str, Json]] = {}
     had = {population: row.champion for population, row in state.tables.ratings.items()}
     for population, row in list(state.tables.ratings.items()):
-        holders = holders_of(state.tables, state.league, population)
+        holders = holders_of(state.league, population)
         found = next_champion(
-            state.ratings(population),
+            state.fits.ratings(population),
             holders,
             state.league,
             agent_steps=state.tables.run.agent_steps,
@@ -40,7 +40,7 @@ def announce(state: ControllerState, tx: Transaction) -> None:
         name: {key: one[key] for key in ("champion", *interval_fields(None))}
         for name, one in leading.items()
     }
-    tx.add_event(RATINGS_FITTED, "", tallies=state.fitted, champions=champions)
+    tx.add_event(RATINGS_FITTED, "", tallies=state.fits.covered, champions=champions)
     for population, one in leading.items():
         champion, previous = str(one.pop("champion")), state.champions.get(population)
         # A player that has copied the weights since, or a ghost of them, is no other champion.
@@ -52,7 +52,7 @@ def announce(state: ControllerState, tx: Transaction) -> None:
 def _described(
     state: ControllerState, population: str, weights: Entrant, player: str
 ) -> dict[str, Json]:
-    interval = state.ratings(population).interval(weights)
+    interval = state.fits.ratings(population).interval(weights)
     assert interval is not None, "a champion is rated"
     origin = state.league.checkpoints.get(Digest(weights))
     return {
@@ -67,5 +67,5 @@ def _described(
 
 def leading_entrant(state: ControllerState, population: str) -> Entrant | None:
     """Return the weights of a population's champion; None before anybody is rated."""
-    holders = holders_of(state.tables, state.league, population)
-    return champion_of(state.ratings(population), holders, state.league)
+    holders = holders_of(state.league, population)
+    return champion_of(state.fits.ratings(population), holders, state.league)

@@ -158,7 +158,7 @@ def evaluated_steps(state: ControllerState, row: PolicyRow, digest: Digest) -> i
 def _rating_metrics(
     state: ControllerState, population: str, digest: str, *, prefix: str
 ) -> dict[str, float]:
-    interval = state.ratings(population).interval(digest)
+    interval = state.fits.ratings(population).interval(digest)
     if interval is None:
         return {}
     names = (f"{prefix}mean_elo", f"{prefix}low_elo", f"{prefix}high_elo")

@@ -128,7 +128,7 @@ class RatingsFitted:
 
     Attributes:
         ratings: By population. Their rows are durable; the rest is made by another fit after a
-            resume (`ControllerState.refit`).
+            resume (`Fits.refit`).
     """
 
     ratings: Mapping[str, Ratings]

@@ -54,7 +54,7 @@ def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None
     None if the policy is unrated.
     """
     digest = state.league.standing_weights(policy)
-    ratings = state.ratings(policy.population)
+    ratings = state.fits.ratings(policy.population)
     interval = ratings.interval(digest)
     if interval is None or ratings.row is None:
         return None

@@ -6,7 +6,7 @@ Data, and what is said of it in one line. `populations.controller.machine` chang
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,15 +21,15 @@ from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.indexes.pbt_decisions import PbtDecisions
 from populations.controller.indexes.pbt_members import MemberIndex
 from populations.controller.indexes.pending_evaluations import PendingMatches
-from populations.controller.indexes.player_strengths import StrengthIndex, estimate_of, line_rating
+from populations.controller.indexes.player_strengths import StrengthIndex
 from populations.controller.indexes.raised_alerts import Alerts
 from populations.controller.indexes.rated_pins import RatedPins
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.indexes.training_queue import TrainingQueue
-from populations.controller.rating_fit import snapshot
-from populations.controller.state.clocks import Countdown, FitPace, MatchTimes
-from populations.controller.state.commands import FitRatings, SendMessage
+from populations.controller.state.clocks import Countdown, MatchTimes
+from populations.controller.state.commands import SendMessage
 from populations.controller.state.events import Now
+from populations.controller.state.fits import Fits
 from populations.controller.state.leases import (
     CLUSTER_LIVENESS_S,
     MAX_CRASHES,
@@ -47,7 +47,6 @@ from populations.controller.state.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker, Thinning
 from populations.hyperparameter_schedules import ScheduledValues
 from populations.league.league import League
-from populations.league.ratings import Ratings
 from populations.matchmaking.external_players import (
     ExternalPlayer,
     external_player_id,
@@ -55,11 +54,8 @@ from populations.matchmaking.external_players import (
 )
 from populations.matchmaking.make import make_matchmaker
 from populations.pbt.make import make_exploit, make_explore
-from populations.pbt.settings import PbtConfig
-from populations.ratings.results import Rated
 from populations.records import aggregates, rows
 from populations.records.aggregates import Row
-from populations.records.rows import PolicyRow
 from populations.records.tables import Tables
 from populations.storage.retention import Retention
 from populations.thinning.make import make_thinning
@@ -82,8 +78,6 @@ class ControllerState:
         retention: Which checkpoints are needed by what; a fold of the rows too.
         patience: How long to wait for learners.
         slots: Places of the launcher.
-        teams: By policy, who learns beside it, itself included
-            (`populations.controller.state.teams`); empty where everybody is a team of its own.
         matchmaker: Draws opponents.
         external_players: Players from outside, bots and imported ones, by population.
         opponent_pools: Possible opponents, in columns; an index over the rows.
@@ -113,11 +107,7 @@ class ControllerState:
         finals: Time left of the final matches; None: training goes on, or seconds decide nothing.
         interrupted: Whether somebody asked for the stop, so that the run can be resumed.
         failed: Whether the run cannot go on.
-        fitting: Whether the worker thread fits ratings now.
-        fit_pace: When ratings may be fitted again.
-        fitted: Sequence of the last evaluation tally that ratings cover.
-        num_kept_evaluated: Evaluated weights when fewer could be merged than should; 0 before.
-        last_fit: Ratings of the last fit, by population. Empty until the first of this epoch.
+        fits: Fits of ratings.
         stopping_s: When learners were told to stop.
         started_s: When this epoch began, on the controller's clock.
         elapsed_before_s: Seconds of the run before this epoch.
@@ -152,7 +142,6 @@ class ControllerState:
     exploit: Mapping[str, Exploit]
     explore: Mapping[str, Explore]
     thinning: Thinning
-    teams: Mapping[PolicyId, tuple[PolicyId, ...]] = field(default_factory=dict)
     initial_weights: dict[str, WeightsRef] = field(default_factory=dict)
     immigrants: Mapping[str, WeightsRef] = field(default_factory=dict)
     waiting: list[PolicyId] = field(default_factory=list)
@@ -164,11 +153,6 @@ class ControllerState:
     finals: Countdown | None = None
     interrupted: bool = False
     failed: bool = False
-    fitting: bool = False
-    fit_pace: FitPace = field(default_factory=FitPace)
-    fitted: int = 0
-    num_kept_evaluated: int = 0
-    last_fit: dict[str, Ratings] = field(default_factory=dict)
     stopping_s: float = 0.0
     started_s: float = 0.0
     elapsed_before_s: float = 0.0
@@ -192,6 +176,7 @@ class ControllerState:
     training_queue: TrainingQueue = field(default_factory=TrainingQueue)
     members: MemberIndex = field(default_factory=MemberIndex)
     strengths: StrengthIndex = field(default_factory=StrengthIndex)
+    fits: Fits = field(init=False)
     pending_matches: PendingMatches = field(init=False)
     scheduled: Mapping[str, ScheduledValues] = field(init=False)
     alerts: Alerts = field(default_factory=Alerts)
@@ -200,15 +185,15 @@ class ControllerState:
     curves: Curves = field(default_factory=Curves)
     rated_pins: RatedPins = field(default_factory=RatedPins)
     goals: StopGoals = field(default_factory=StopGoals)
-    _without_spread: dict[str, Ratings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.fits = Fits(self.league)
         self.scheduled = {
             name: population.scheduled for name, population in self.config.populations.items()
         }
         self.pending_matches = PendingMatches(
             seats=self.setup.seats,
-            ranked=self.ranked_populations,
+            ranked=self.setup.ranked_populations,
             checkpoints=self.tables.checkpoints,
         )
         # Evaluations that the epoch before has left open.
@@ -231,7 +216,7 @@ class ControllerState:
                 self.opponent_pools.apply(row, self.tables)
                 self.training_queue.apply(row, self.tables)
                 self.members.apply(row)
-                self.strengths.apply(row, teams=self.teams)
+                self.strengths.apply(row, teams=self.league.teams)
                 self.retention.apply(row)
             case rows.CheckpointRow():
                 # Walks for a standing that ended here may now go on to its parent.
@@ -239,7 +224,7 @@ class ControllerState:
                 self.retention.apply(row)
             case rows.GhostRow():
                 self.opponent_pools.apply(row, self.tables)
-                self.strengths.apply(row, teams=self.teams)
+                self.strengths.apply(row, teams=self.league.teams)
                 self.retention.apply(row)
             case rows.GameRow():
                 self.retention.apply(row)
@@ -264,18 +249,7 @@ class ControllerState:
 
     def _apply_evaluation(self, row: rows.AssignmentRow) -> None:
         num_tallies = self.tables.num_tallies
-        self.pending_matches.apply(row, num_tallies=num_tallies, estimate=self.estimate)
-
-    @property
-    def is_cooperation(self) -> bool:
-        """Return whether the environment has one side, so that nobody has an opponent."""
-        return len(self.setup.sides) == 1
-
-    @property
-    def ranked_populations(self) -> tuple[str, ...]:
-        """Return the ranked populations: all; in cooperation the first, which leads the teams."""
-        # A team has one result, which each member's scale would repeat.
-        return tuple(self.setup.populations)[: 1 if self.is_cooperation else None]
+        self.pending_matches.apply(row, num_tallies=num_tallies, estimate=self.fits.estimate)
 
     @property
     def countdown(self) -> Countdown | None:
@@ -302,68 +276,10 @@ class ControllerState:
         # Stream 0 of the run's seed (`jobs.assignment_seed` has the others).
         return [self.config.seed, 0, number]
 
-    def pbt(self, population: str) -> PbtConfig:
-        """Return a population's settings of PBT."""
-        return self.config.pbt_of(population)
-
     @property
     def is_evolving(self) -> bool:
         """Return whether a decision of PBT waits for new hyperparameters."""
         return bool(self.waiting or self.exploring)
-
-    def refit(self, tx: Transaction, *, again: bool = False) -> None:
-        """Have ratings fitted if evaluation matches came in since the last fit.
-
-        Args:
-            tx: Takes the command.
-            again: Whether to repeat the last fit if none came in: for what is not durable of it.
-        """
-        # Matches that come in during a fit are fitted after it (`machine._take_ratings`).
-        if self.fitting or not (again or self.ratings_are_stale()):
-            return
-        self.fitting = True
-        self.fit_pace.begin(tx.now.monotonic_s)
-        # A repeated fit must give what the first one gave, so it rates the same entrants.
-        rated = None if self.ratings_are_stale() else self.tables.ratings
-        known = snapshot(self.league, self.tables, rated=rated)
-        self.rated_pins.contenders = known.contenders
-        tx.commands.append(FitRatings(known=known))
-
-    def fit_is_due(self, now: Now) -> bool:
-        """Return whether evaluation matches are to be fitted now."""
-        # In deterministic mode time decides nothing, and at the end of training all waits for fits.
-        waits = self.config.deterministic or self.phase != "training"
-        is_time = waits or now.monotonic_s >= self.fit_pace.due_s
-        return not self.fitting and is_time and self.ratings_are_stale()
-
-    def ratings(self, population: str) -> Ratings:
-        """Return a population's last ratings, with what is known of differences."""
-        row, known = self.tables.ratings.get(population), self.last_fit.get(population)
-        if known is not None and known.row is row:
-            return known
-        # The same fit: a merge of results changes how many records there are, and nothing else.
-        if known is not None and row is not None and known.fits(row):
-            known = self.last_fit[population] = Ratings(row, known.spread, known.centre)
-            return known
-        # After a resume only the row is known, until the first fit.
-        known = self._without_spread.get(population)
-        if known is None or known.row is not row:
-            known = self._without_spread[population] = Ratings(row)
-        return known
-
-    def estimate(self, rated: Rated) -> tuple[float, float]:
-        """Return rating and variance of an entrant by the last fit, in Elo and its square."""
-        population, entrant = rated
-        return estimate_of(entrant, ratings=self.ratings(population), league=self.league)
-
-    def line_rating(self, policy: PolicyRow) -> float | None:
-        """Return Elo of the newest rated weights in a policy's line; None if none are rated."""
-        ratings = self.ratings(policy.population)
-        return line_rating(policy, ratings=ratings, tables=self.tables, league=self.league)
-
-    def ratings_are_stale(self) -> bool:
-        """Return whether evaluation matches came in since the last fit."""
-        return self.tables.last_evaluation_sequence > self.fitted
 
     def coming(self) -> Iterator[tuple[str, Slot]]:
         """Yield the places of learners that are yet to say Hello, with their slots.
@@ -454,7 +370,6 @@ def make_state(
             launch_directory=setup.launch_directory,
         ),
         external_players=external_players(config, imported or {}),
-        teams=make_teams(tables.policies.values(), is_cooperation=len(setup.sides) == 1),
         exploit={
             name: make_exploit(section, launch_directory=setup.launch_directory)
             for name, section in pbt.items()
@@ -532,14 +447,3 @@ def _retention(config: RunConfig, tables: Tables) -> Retention:
         export_every_agent_steps=kept.export_every_agent_steps,
         exported_to_keep=kept.exported_to_keep,
     )
-
-
-def make_teams(
-    policies: Iterable[PolicyRow], *, is_cooperation: bool
-) -> dict[PolicyId, tuple[PolicyId, ...]]:
-    """Return each policy's team, itself included; empty where every policy is a team of its own."""
-    by_index: dict[int, list[PolicyId]] = {}
-    # Equal index, one of each population.
-    for row in policies if is_cooperation else ():
-        by_index.setdefault(row.index, []).append(row.policy)
-    return {policy: tuple(team) for team in by_index.values() if len(team) > 1 for policy in team}

@@ -30,7 +30,7 @@ Team = tuple[PolicyRow, ...]
 def team_of(state: ControllerState, policy: PolicyRow) -> Team:
     """Return a policy and its mates as they are now, in the order of their populations."""
     # Read from the tables: rows that the caller holds may be outdated.
-    mates = state.teams.get(policy.policy, (policy.policy,))
+    mates = state.league.teams.get(policy.policy, (policy.policy,))
     return tuple(state.tables.policies[mate] for mate in mates)
 
 
@@ -70,7 +70,7 @@ def held_up(state: ControllerState) -> set[PolicyId]:
     """Return policies that cannot be trained because of a mate: one waits, or is quarantined."""
     return {
         mate
-        for policy, team in state.teams.items()
+        for policy, team in state.league.teams.items()
         if state.tables.policies[policy].pending or state.tables.policies[policy].state != "active"
         for mate in team
     }
@@ -92,7 +92,7 @@ GhostsByOrigin = Mapping[tuple[PolicyId, AssignmentId], GhostRow]
 
 def ghosts_by_origin(state: ControllerState) -> GhostsByOrigin:
     """Return the ghosts by origin, to find mates; empty where every policy is a team of its own."""
-    if not state.teams:
+    if not state.league.teams:
         return {}
     checkpoints = state.tables.checkpoints
     return {
@@ -107,7 +107,7 @@ def ghost_team(
     state: ControllerState, ghost: GhostRow, known: GhostsByOrigin
 ) -> Mapping[str, Player] | None:
     """Return a ghost and those that its mates left with it, by population; None if one is gone."""
-    mates = state.teams.get(ghost.policy)
+    mates = state.league.teams.get(ghost.policy)
     if mates is None:
         return {ghost.population: Player(player=ghost.player, weights=ghost.weights)}
     # Mates are trained by one assignment, which made all their checkpoints.

@@ -15,9 +15,7 @@ BEST = "best"
 """The best-rated checkpoint of its policy."""
 
 
-def pins_of(
-    tables: Tables, league: League, *, section: CheckpointsConfig
-) -> dict[str, tuple[str, ...]]:
+def pins_of(league: League, *, section: CheckpointsConfig) -> dict[str, tuple[str, ...]]:
     """Return the reasons for which each kept checkpoint stays, by its directory.
 
     ``latest``: a policy continues from it; ``newest``: by ``checkpoints.keep``; ``best``: the
@@ -30,12 +28,13 @@ def pins_of(
         league: Their fold.
         section: Rules of retention.
     """
+    tables = league.tables
     found: dict[str, dict[str, None]] = {
         row.key: {} for row in tables.checkpoints.values() if row.state == "present"
     }
     reasons = (
         *_reasons_of_rows(tables),
-        *_reasons_of_ratings(tables, league),
+        *_reasons_of_ratings(league),
         *_reasons_of_age(tables, section),
     )
     for key, reason in reasons:
@@ -54,13 +53,13 @@ def _reasons_of_rows(tables: Tables) -> Iterator[tuple[str, str]]:
         yield from ((key, "assignment") for key in named_by(assignment))
 
 
-def _reasons_of_ratings(tables: Tables, league: League) -> Iterator[tuple[str, str]]:
-    for ratings in tables.ratings.values():
+def _reasons_of_ratings(league: League) -> Iterator[tuple[str, str]]:
+    for ratings in league.tables.ratings.values():
         for entrant in ratings.best:
             origin = league.checkpoints.get(Digest(entrant))
             if origin is not None:
                 yield origin.key, BEST
-    for policy in tables.policies.values():
+    for policy in league.tables.policies.values():
         digest = league.standing_weights(policy)
         if digest is not None:
             yield league.checkpoints[digest].key, "standing"

@@ -91,7 +91,7 @@ class CheckpointFit:
         The fit is repeated for that; matches since then change what is common by little.
         """
         rows = self.tables.ratings
-        known = snapshot(self.league, self.tables, rated=rows)
+        known = snapshot(self.league, rated=rows)
         again = fit_ratings(fit_input(known))
         return {name: Ratings(row, again[name].spread) for name, row in rows.items()}
 
@@ -295,7 +295,7 @@ class Inspection:
     @cached_property
     def _standings(self) -> dict[str, list[Standing]]:
         # A document asks several times, and there may be ten thousands of ghosts.
-        return standings(self.tables, self.league)
+        return standings(self.league)
 
     def names(self) -> Names:
         """Return the names of the standings' players, by population and entrant."""

@@ -38,7 +38,6 @@ from populations.ratings.elo import expected_score
 from populations.ratings.results import Counts, Rated
 from populations.records.aggregates import PairRow
 from populations.records.rows import Document, RatingsRow, TallyRow
-from populations.records.tables import Tables
 
 Names = Mapping[tuple[str, str], str]
 """Displayed players, by population and entrant."""
@@ -206,7 +205,7 @@ class _Cell:
     return_sum: float = 0.0
 
 
-def cross_play(tallies: Iterable[TallyRow], *, tables: Tables, league: League) -> list[Document]:
+def cross_play(tallies: Iterable[TallyRow], *, league: League) -> list[Document]:
     """Return the mean score and return of each policy beside each partner.
 
     Matches count since the policy's weights were last replaced. The partner is the policy that made
@@ -226,8 +225,10 @@ def cross_play(tallies: Iterable[TallyRow], *, tables: Tables, league: League) -
     if not league.mixes_teammates:
         raise ConfigError("cross-play needs a run with matchmaking.teammates 'mixed', got 'same'")
     first = {
-        name: first_of_line(tables.generations, trainee_entrant(name, generation=row.generation))
-        for name, row in tables.policies.items()
+        name: first_of_line(
+            league.tables.generations, trainee_entrant(name, generation=row.generation)
+        )
+        for name, row in league.tables.policies.items()
     }
     cells: dict[tuple[PolicyId, PolicyId], _Cell] = {}
     for row in tallies:

@@ -29,14 +29,14 @@ pytestmark = pytest.mark.xdist_group("removed checkpoints")
 def known(state: ControllerState) -> object:
     """What ratings, gains and standings read of lines of weights."""
     league, tables = state.league, state.tables
-    fit = fit_input(snapshot(league, tables))
+    fit = fit_input(snapshot(league))
     policies = list(tables.policies.values())
     return (
         (fit.parents, fit.times, fit.entrants, fit.newest),
         [league.standing_weights(policy) for policy in policies],
         [league.first_weights(policy) for policy in policies],
         [
-            _rated(state, state.ratings(policy.population), weights)
+            _rated(state, state.fits.ratings(policy.population), weights)
             for policy in policies
             for weights in (
                 league.first_weights(policy),
@@ -45,14 +45,14 @@ def known(state: ControllerState) -> object:
                 else None,
             )
         ],
-        [state.line_rating(policy) for policy in policies],
+        [state.fits.line_rating(policy) for policy in policies],
         [league.matches_in_generation(policy) for policy in policies],
     )
 
 
 def anew(state: ControllerState) -> ControllerState:
     resumed = make_state(state.config, state.setup, state.tables)
-    resumed.last_fit = state.last_fit
+    resumed.fits.last = state.fits.last
     return resumed
 
 

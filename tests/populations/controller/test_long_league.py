@@ -200,7 +200,7 @@ def test_a_fits_snapshot_looks_at_policies_alone() -> None:
     counter = Counter()
     world = make_long_league(SMALL, num_policies=4)
     watched(world, counter)
-    known = snapshot(world.state.league, world.state.tables)
+    known = snapshot(world.state.league)
     assert counter.count == 0
     assert known.results.chunks[0].counts is world.state.league.results.snapshot().chunks[0].counts
 

@@ -223,7 +223,7 @@ def test_a_deterministic_run_that_is_killed_seats_the_same_players() -> None:
 
 def test_cross_play_names_partners_and_sums_the_matches_beside_them(squads: World) -> None:
     state = squads.state
-    cells = cross_play(tallies(squads, "train"), tables=state.tables, league=state.league)
+    cells = cross_play(tallies(squads, "train"), league=state.league)
     assert cells
     assert {cell["partner"] for cell in cells} <= set(state.tables.policies)
     wanted = cells[0]
@@ -300,9 +300,7 @@ def test_partners_are_drawn_in_cooperation_of_one_population() -> None:
             assert len(live) == 2
             assert live[1] - live[0] == 4, "home, and away that repeats it"
     assert all(row.tally.pairs == () for row in tallies(world, "train"))
-    cells = cross_play(
-        tallies(world, "train"), tables=world.state.tables, league=world.state.league
-    )
+    cells = cross_play(tallies(world, "train"), league=world.state.league)
     assert cells
     assert all(cell["score"] is None for cell in cells)
 
@@ -313,7 +311,7 @@ def test_same_teammates_have_no_seats_of_their_own_and_no_cross_play() -> None:
     assert world.setup.agent_seats == ()
     assert world.setup.training_seats == world.setup.seats
     with pytest.raises(ConfigError, match=r"needs a run with matchmaking\.teammates 'mixed'"):
-        cross_play([], tables=world.state.tables, league=world.state.league)
+        cross_play([], league=world.state.league)
 
 
 @pytest.mark.parametrize(

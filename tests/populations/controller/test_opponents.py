@@ -370,7 +370,7 @@ def test_ratings_and_scores_are_those_of_the_last_fit_and_the_evaluations() -> N
     state = world.state
     policy = any_policy(state.tables)
     request = make_request(state, policy, "player")
-    ratings = state.ratings("player")
+    ratings = state.fits.ratings("player")
     for number, found in zip(request.ghosts.entrants, request.ratings(request.ghosts), strict=True):
         index = ratings.index(number)
         if index is None or ratings.row is None:

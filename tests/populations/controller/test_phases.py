@@ -21,7 +21,7 @@ from tests.populations.rows import make_failed
 def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
     """Lower end of the interval of a policy's rating, as standings show it."""
     digest = state.league.standing_weights(policy)
-    interval = state.ratings(policy.population).interval(digest)
+    interval = state.fits.ratings(policy.population).interval(digest)
     return interval[1] if interval is not None else None
 
 
@@ -77,7 +77,7 @@ def test_a_bound_at_any_time_by_hand() -> None:
     world = make_world(DUEL, joined=1)
     state, digest = world.state, None
     policy = next(iter(state.tables.policies.values()))
-    while digest is None or not state.ratings(policy.population).rating(digest):
+    while digest is None or not state.fits.ratings(policy.population).rating(digest):
         world.step()
         policy = next(iter(state.tables.policies.values()))
         digest = state.league.standing_weights(policy)

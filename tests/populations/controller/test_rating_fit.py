@@ -51,8 +51,8 @@ def rows_of(fitted: Mapping[str, Ratings]) -> list[tuple[RatingsRow, FloatArray]
 
 
 def test_a_fit_rates_all_that_were_evaluated(finished: World) -> None:
-    league, tables = finished.state.league, finished.state.tables
-    known = snapshot(league, tables)
+    league = finished.state.league
+    known = snapshot(league)
     fit = fit_input(known)
     fitted = fit_ratings(fit)
     assert {*fit.entrants} == {*league.tables.records}
@@ -70,8 +70,8 @@ def test_a_fit_rates_all_that_were_evaluated(finished: World) -> None:
 
 
 def test_ranks_are_those_among_the_players_by_their_differences(finished: World) -> None:
-    league, tables = finished.state.league, finished.state.tables
-    known = snapshot(league, tables)
+    league = finished.state.league
+    known = snapshot(league)
     fitted = fit_ratings(fit_input(known))
     [(row, _)] = rows_of(fitted)
     players = players_of(known)
@@ -109,7 +109,7 @@ def test_the_rank_of_the_anchor_is_as_unsure_as_results_against_it() -> None:
 
 def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
     league = finished.state.league
-    fit = fit_input(snapshot(league, finished.state.tables))
+    fit = fit_input(snapshot(league))
     chosen = (
         set(fit.entrants) | set(fit.parents) | {e for r in fit.results for e in (r.first, r.second)}
     )
@@ -124,7 +124,7 @@ def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
 
 def test_results_are_those_between_entrants_of_the_fit(finished: World) -> None:
     league = finished.state.league
-    fit = fit_input(snapshot(league, finished.state.tables))
+    fit = fit_input(snapshot(league))
     named = set(fit.results.entrants)
     scores: dict[tuple[Rated, Rated], list[float]] = {}
     for (first, second, seats), counts in league.results.items():
@@ -143,7 +143,7 @@ def test_results_are_those_between_entrants_of_the_fit(finished: World) -> None:
 def test_of_too_many_the_oldest_that_nothing_asks_for_are_left_out(
     finished: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = snapshot(finished.state.league, finished.state.tables)
+    known = snapshot(finished.state.league)
     asked, every = asked_for(known), entrants_of(known)
     others = [rated for rated in every if rated not in asked]
     assert len(others) > 4
@@ -164,13 +164,13 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
         state = world.state
         is_rated = all(len(row.entrants) > 1 for row in state.tables.ratings.values())
         is_known = bool(state.tables.ratings) and is_rated
-        if is_known and not state.fitting and not state.ratings_are_stale():
+        if is_known and not state.fits.running and not state.fits.are_stale():
             break
     before = dict(state.tables.ratings)
     # Since then somebody was quarantined, and somebody else has no checkpoint: other players.
     policy = next(iter(state.tables.policies.values()))
     state.tables.policies[policy.policy] = structs.replace(policy, checkpoint=None)
-    spreads = {name: known.spread for name, known in state.last_fit.items()}
+    spreads = {name: known.spread for name, known in state.fits.last.items()}
     assert spreads
 
     world.state = make_state(state.config, world.setup, state.tables)
@@ -178,18 +178,18 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
     world.fits.clear()
     population = policy.population
     first, second = before[population].entrants[:2]
-    assert world.state.ratings(population).spread is None
-    unsure = world.state.ratings(population).difference(first, second)
+    assert world.state.fits.ratings(population).spread is None
+    unsure = world.state.fits.ratings(population).difference(first, second)
     world.handle(ControllerStarted())
     world.fit()
     assert world.state.tables.ratings == before
-    assert world.state.last_fit.keys() == spreads.keys()
+    assert world.state.fits.last.keys() == spreads.keys()
     for name, spread in spreads.items():
-        again = world.state.last_fit[name].spread
+        again = world.state.fits.last[name].spread
         assert spread is not None
         assert again is not None
         assert np.array_equal(again, spread)
-    known = world.state.ratings(population).difference(first, second)
+    known = world.state.fits.ratings(population).difference(first, second)
     assert unsure is not None
     assert known is not None
     assert known[0] == unsure[0]
@@ -197,7 +197,7 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
 
 def test_no_evaluation_is_no_fit_to_speak_of() -> None:
     world = make_world()
-    fitted = fit_ratings(fit_input(snapshot(world.state.league, world.state.tables)))
+    fitted = fit_ratings(fit_input(snapshot(world.state.league)))
     [(row, spread)] = rows_of(fitted)
     assert (row.entrants, row.ratings, row.cyclicity, len(spread)) == ((), (), 0.0, 0)
 
@@ -214,7 +214,7 @@ def test_time_is_that_of_the_line_whoever_had_the_weights() -> None:
     begins = {"p0#0": 0, "p1#2": 1000, "p2#1": 50}
     world = make_world()
     known = replace(
-        snapshot(world.state.league, world.state.tables),
+        snapshot(world.state.league),
         evaluated=tuple(("player", Entrant(row.weights_digest)) for row in rows),
         checkpoints={row.weights_digest: row for row in rows},
         generations={

@@ -69,7 +69,7 @@ def run(world: World) -> World:
 def check(world: World, event: EventRow) -> None:
     """Nobody is merged for whose rating anything asks."""
     tables, league = world.state.tables, world.state.league
-    asked = asked_for(snapshot(league, tables))
+    asked = asked_for(snapshot(league))
     (merge,) = merges([event])
     ghosts = {Entrant(ghost.weights_digest) for ghost in tables.ghosts.values() if ghost.is_present}
     # Rows of checkpoints may be gone by now, too.
@@ -128,7 +128,7 @@ def test_results_are_merged_and_forgotten(merged: World) -> None:
     found = all_merges(merged)
     assert sum(len(merge.gone) for merge in found) > 2 * KEEP
     # Where all cooperate there are no opponents to choose.
-    if not merged.state.is_cooperation:
+    if not merged.state.league.is_cooperation:
         assert sum(len(merge.forgotten) for merge in found) > KEEP
     # What was merged once is never merged again.
     for population in merged.state.setup.populations:
@@ -140,7 +140,7 @@ def test_training_results_with_ghosts_are_kept(merged: World) -> None:
     ghosts = {ghost.weights_digest for ghost in merged.state.tables.ghosts.values()}
     met = {Digest(entrant) for entrant in merged.state.league.payoff.entrants()}
     # Evaluated or not.
-    assert ghosts & met or merged.state.is_cooperation
+    assert ghosts & met or merged.state.league.is_cooperation
     for population in merged.state.setup.populations:
         found = result_merging._forgotten(merged.state, population)
         assert not ghosts & {Digest(entrant) for entrant in found}
@@ -183,17 +183,17 @@ def test_a_resumed_league_has_the_same(merged: World) -> None:
         assert live.matches_in_generation(policy) == anew.matches_in_generation(policy)
         for method in (League.standing_weights, League.first_weights):
             assert method(live, policy) == method(anew, policy)
-    links = fit_input(snapshot(live, state.tables)).links
+    links = fit_input(snapshot(live)).links
     # What those that are gone say is in seats that have no advantage over each other.
     assert (links.seats[:, 0] == links.seats[:, 1]).all()
     assert len(links) > KEEP
     assert len({*links.first, *links.second}) > KEEP / 2
-    assert snapshot(live, state.tables).standing == snapshot(anew, state.tables).standing
+    assert snapshot(live).standing == snapshot(anew).standing
 
 
 def test_records_grow_no_more_once_the_pool_is_full(merged: World) -> None:
     tables, league = merged.state.tables, merged.state.league
-    ghosts = len(snapshot(league, tables).ghosts)
+    ghosts = len(snapshot(league).ghosts)
     others = sum(row.state == "present" for row in tables.checkpoints.values())
     # A generation has a row of the sums of all that are gone.
     bound = (

@@ -535,7 +535,7 @@ def decides_later(before: World, after: World) -> None:
 def decides_later_the_older_it_is(before: World, after: World) -> None:
     def waits(world: World) -> int:
         row = replace(policy_of(world, 0), ready_at=100_000, agent_steps=100_000)
-        return next_mark(row, world.state.pbt("player"))
+        return next_mark(row, world.state.config.pbt_of("player"))
 
     assert (waits(before), waits(after)) == (10_000, 100_000)
 
@@ -695,7 +695,7 @@ def resumed(case: Case, *changes: str) -> World:
     tables = fold(old.committed)
     state = make_state(config, setup, tables)
     # What is not durable of the last fit comes with the first one of an epoch.
-    state.last_fit = dict(old.state.last_fit)
+    state.fits.last = dict(old.state.fits.last)
     tallies = [row for row in old.committed if isinstance(row, TallyRow) if row.kind == "evaluate"]
     state.goals = StopGoals.fold(
         config.stop.player, tallies=tallies, assignments=(), origins=state.league.checkpoints

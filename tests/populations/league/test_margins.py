@@ -90,7 +90,7 @@ def test_who_wins_seldom_but_much_leads_where_margins_count(has_margins: bool) -
         row for row in world.committed if isinstance(row, AssignmentRow) and row.status == "failed"
     ]
     assert failed == []
-    lines = standings(tables, league)["player"]
+    lines = standings(league)["player"]
     best = champion(lines)
     (hustler,) = (line for line in lines if line.player == str(HUSTLER))
     assert best is not None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing, champion, standings
 from populations.ratings.model import Z95
-from populations.records.rows import RatingsRow
+from populations.records.rows import GhostRow, RatingsRow
 from populations.records.tables import GHOSTS, RATINGS, Table
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 from tests.populations.rows import make_ratings
@@ -36,7 +38,7 @@ def finished() -> World:
 def test_standings_list_every_player_best_first_with_the_random_bot_at_zero(
     finished: World,
 ) -> None:
-    lines = standings(finished.state.tables, finished.state.league)["player"]
+    lines = standings(finished.state.league)["player"]
     rated = [line.rating for line in lines if line.rating is not None]
     assert rated == sorted(rated, reverse=True)
     bot = next(line for line in lines if line.kind == "bot")
@@ -50,8 +52,7 @@ def test_standings_list_every_player_best_first_with_the_random_bot_at_zero(
 def test_the_champion_and_ghosts_of_the_weights_that_policies_have_are_marked(
     finished: World,
 ) -> None:
-    tables = finished.state.tables
-    lines = standings(tables, finished.state.league)["player"]
+    lines = standings(finished.state.league)["player"]
     best = champion(lines)
     assert best is not None
     assert [line.player for line in lines if line.champion] == [best.player]
@@ -66,12 +67,12 @@ def test_the_champion_and_ghosts_of_the_weights_that_policies_have_are_marked(
 
 def test_the_ghost_of_a_policy_in_quarantine_stands_for_itself(finished: World) -> None:
     tables, league = finished.state.tables, finished.state.league
-    ghost = next(line for line in standings(tables, league)["player"] if line.same_as)
+    ghost = next(line for line in standings(league)["player"] if line.same_as)
     policy = PolicyId(str(ghost.same_as))
     row = tables.policies[policy]
     tables.policies[policy] = structs.replace(row, state="quarantined")
     try:
-        lines = standings(tables, league)["player"]
+        lines = standings(league)["player"]
     finally:
         tables.policies[policy] = row
     # It may lead, as its policy may not, so it is shown.
@@ -80,19 +81,19 @@ def test_the_ghost_of_a_policy_in_quarantine_stands_for_itself(finished: World) 
 
 def test_a_ghost_whose_files_are_damaged_or_removed_is_in_no_standings(finished: World) -> None:
     tables, league = finished.state.tables, finished.state.league
-    listed = {line.player for line in standings(tables, league)["player"]}
+    listed = {line.player for line in standings(league)["player"]}
     ghost = next(ghost for ghost in tables.ghosts.values() if ghost.is_present)
     assert ghost.player in listed
     for absent in (structs.replace(ghost, corrupt=True), structs.replace(ghost, doomed=True)):
-        without = replace(
-            tables, ghosts=Table(GHOSTS, {**tables.ghosts, ghost.player: absent}.values())
+        ghosts: Table[PlayerId, GhostRow] = Table(
+            GHOSTS, {**tables.ghosts, ghost.player: absent}.values()
         )
-        left = {line.player for line in standings(without, league)["player"]}
+        left = {line.player for line in standings(changed(league, ghosts=ghosts))["player"]}
         assert left == listed - {ghost.player}
 
 
 def test_ratings_find_the_planted_skill(finished: World) -> None:
-    lines = standings(finished.state.tables, finished.state.league)["player"]
+    lines = standings(finished.state.league)["player"]
     policies = [line for line in lines if line.kind == "policy" and line.rating is not None]
     assert len(policies) == 4
     inside = 0
@@ -105,7 +106,7 @@ def test_ratings_find_the_planted_skill(finished: World) -> None:
 
 
 def test_rank_intervals_hold_the_place_and_the_planted_rank(finished: World) -> None:
-    lines = standings(finished.state.tables, finished.state.league)["player"]
+    lines = standings(finished.state.league)["player"]
     # Equal weights are one player.
     players = {line.weights or line.player: line for line in lines if line.rating is not None}
     # The bot's is -400.
@@ -169,7 +170,7 @@ def test_the_difference_of_two_players_uses_their_spread() -> None:
 def test_two_populations_have_a_scale_each_with_its_own_zero() -> None:
     world = make_world(TAG, tag_spec(), joined=1)
     world.run()
-    for name, lines in standings(world.state.tables, world.state.league).items():
+    for name, lines in standings(world.state.league).items():
         bots = [line for line in lines if line.kind == "bot"]
         assert [bot.rating for bot in bots] == [0.0], name
         assert all(line.player.startswith((name, "bot:")) for line in lines)
@@ -217,23 +218,27 @@ def found(state: ControllerState, row: RatingsRow, *, optimism: float) -> list[S
     """Return the standings by a fit of some optimism."""
     ratings: Table[str, RatingsRow] = Table(RATINGS, [structs.replace(row, optimism=optimism)])
     assert row.champion is not None
-    return standings(replace(state.tables, ratings=ratings), state.league)["player"]
+    return standings(changed(state.league, ratings=ratings))["player"]
+
+
+def changed(league: League, **tables: Any) -> League:
+    """Return a league with the same results over some other tables."""
+    other = copy.copy(league)
+    other.tables = replace(league.tables, **tables)
+    return other
 
 
 def test_what_the_anchor_is_off_by_widens_intervals_and_changes_no_order(finished: World) -> None:
     known = finished.state.tables.ratings["player"]
     row = structs.replace(known, anchor_errors=(0.0,) * len(known.entrants))
-    lines = standings(finished.state.tables, finished.state.league)["player"]
+    lines = standings(finished.state.league)["player"]
     best = champion(lines)
     assert best is not None
     place = row.entrants.index(Entrant(str(best.weights)))
     errors = [0.0] * len(row.entrants)
     errors[place] = 500.0
-    tables = replace(
-        finished.state.tables,
-        ratings=Table(RATINGS, [structs.replace(row, anchor_errors=tuple(errors))]),
-    )
-    ratings, off = Ratings(row), Ratings(tables.ratings["player"])
+    unsure = structs.replace(row, anchor_errors=tuple(errors))
+    ratings, off = Ratings(row), Ratings(unsure)
     rating, low, high = off.interval(row.entrants[place]) or (0.0, 0.0, 0.0)
     # sqrt(deviation^2 + 500^2)
     half = Z95 * math.hypot(row.deviations[place], 500.0)
@@ -242,7 +247,9 @@ def test_what_the_anchor_is_off_by_widens_intervals_and_changes_no_order(finishe
     others = [one for index, one in enumerate(row.entrants) if index != place]
     assert [off.interval(one) for one in others] == [ratings.interval(one) for one in others]
     # Its lower bound is far below the others', and it is champion all the same.
-    widened = champion(standings(tables, finished.state.league)["player"])
+    widened = champion(
+        standings(changed(finished.state.league, ratings=Table(RATINGS, [unsure])))["player"]
+    )
     assert widened is not None
     assert widened.player == best.player
     assert widened.rating_low == pytest.approx(low)

@@ -22,7 +22,7 @@ P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
 def pins(run: SmallRun, section: CheckpointsConfig) -> dict[str, tuple[str, ...]]:
     setup = learner_setup(run.run_file, root=run.run_dir)
     league = League(run.tables, seats=setup.seats, half_life_matches=100.0)
-    return pins_of(run.tables, league, section=section)
+    return pins_of(league, section=section)
 
 
 def test_each_reason_is_named(tmp_path: Path) -> None:

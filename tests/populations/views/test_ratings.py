@@ -105,7 +105,7 @@ def league(known: Tables) -> League:
 def fitted(known: Tables) -> CheckpointFit:
     """The rows with a fit of them, as a controller puts it."""
     own = league(known)
-    fits = fit_ratings(fit_input(snapshot(own, known)))
+    fits = fit_ratings(fit_input(snapshot(own)))
     known.ratings.update((name, one.row) for name, one in fits.items() if one.row is not None)
     return CheckpointFit(own, known)
 

@@ -86,6 +86,15 @@ def test_a_stone_falls_where_it_is_put_and_is_taken_back(open_page: Open) -> Non
     # There is nothing before the first decision.
     page.get_by_role("button", name="Undo").click(force=True)
     assert page.evaluate("game.length") == 1
+    # The number below a column is a part of it; a full one says so, and nothing happens.
+    box = page.locator("#board svg").bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] * 2.5 / 7, box["y"] + box["height"] - 4)
+    assert "You: column 3." in page.get_by_role("status").inner_text()
+    page.evaluate("game = [Array(6).fill(2).reduce(GAME.step, GAME.start())]; go('')")
+    column.click(force=True)
+    assert said(page) == "You cannot play column 3 now. Your move."
+    assert page.evaluate("game.length") == 1
     # A line that wins is marked, not the last stone alone: the lowest row, from column 2 on.
     moved = "(position, column) => GAME.step(position, column)"
     won = page.evaluate(f"[3, 0, 2, 0, 1, 0, 4].reduce({moved}, GAME.start()).marked")
@@ -100,6 +109,7 @@ def test_keys_play_ask_and_take_back(open_page: Open) -> None:
     said(page)
     page.keyboard.press("h")
     assert "the champion would play row" in said(page)
+    assert re.search(r"It expects -?\d\.\d\d for you on average, where a win is 1", said(page))
     shown = page.locator(".chance").all_inner_texts()
     assert len(shown) == legal(page).count() == 7
     assert sum(int(one.rstrip("%")) for one in shown) == pytest.approx(100, abs=4)

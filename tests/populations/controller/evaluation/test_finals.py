@@ -164,10 +164,10 @@ def met(world: World, first: Entrant, second: Entrant) -> int:
 
 def test_the_champion_has_met_everybody_who_may_be_better() -> None:
     world = finished()
-    lines = standings(world.state.tables, world.state.league)["player"]
+    lines = standings(world.state.league)["player"]
     best = champion(lines)
     assert best is not None
-    ratings = world.state.ratings("player")
+    ratings = world.state.fits.ratings("player")
     rivals = 0
     for line in lines:
         if line.kind == "bot" or line.weights in (None, best.weights) or line.rating is None:
@@ -190,7 +190,7 @@ def test_the_champion_has_met_the_anchor_that_its_rating_is_about(
     """Ratings of ghosts of ghosts are a long chain; the sum is checked by what it is about."""
     # Where all are equal the one that has trained longest has the title, whatever its bound is.
     world = finished({"seed": seed, "populations": {"player": {"size": 3}}}, gain)
-    best = champion(standings(world.state.tables, world.state.league)["player"])
+    best = champion(standings(world.state.league)["player"])
     assert best is not None
     assert met(world, Entrant(str(best.weights)), Entrant(RANDOM_BOT)) >= ANCHOR_MATCHES - 8
 
@@ -283,7 +283,7 @@ def test_whether_all_is_played_follows_from_the_rows() -> None:
     world.run()
     state = world.state
     again = make_state(state.config, state.setup, state.tables)
-    again.last_fit = state.last_fit
+    again.fits.last = state.fits.last
     assert is_decided(again)
 
 

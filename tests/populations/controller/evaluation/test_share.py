@@ -79,7 +79,7 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
         served |= set[PlayerId]().union(*about)
         row = make_assignment(message)
         state.pending_matches.apply(
-            row, num_tallies=state.tables.num_tallies, estimate=state.estimate
+            row, num_tallies=state.tables.num_tallies, estimate=state.fits.estimate
         )
     assert len(served) >= 8
 
@@ -186,7 +186,7 @@ def test_evaluations_that_fail_are_no_longer_counted() -> None:
     assert world.state.pending_matches.num_open == num_open
     row = world.state.tables.assignments[message.assignment_id]
     failed = replace(row, status="failed")
-    world.state.pending_matches.apply(failed, num_tallies=0, estimate=world.state.estimate)
+    world.state.pending_matches.apply(failed, num_tallies=0, estimate=world.state.fits.estimate)
     assert world.state.pending_matches.num_open == 0
     assert world.given[learner]
     assert any(isinstance(one, Train | Evaluate) for one in world.given[learner])

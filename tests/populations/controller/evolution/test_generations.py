@@ -50,7 +50,7 @@ def weights_of(world: PlantedWorld, policy: str) -> Digest | None:
 
 def rated(world: PlantedWorld, digest: Digest) -> Digest:
     """Nearest rated weights in a line; the weights themselves if none are."""
-    ratings = world.state.ratings("player")
+    ratings = world.state.fits.ratings("player")
     line = chain((digest,), world.state.league.ancestors(digest))
     return next((weights for weights in line if ratings.index(weights) is not None), digest)
 
@@ -139,7 +139,7 @@ def test_both_ratings_are_from_one_fit_and_steps_are_those_between_their_weights
         for policy in state.tables.policies.values():
             row = ended_generation(state, policy.policy)
             assert row is not None
-            ratings = state.ratings("player")
+            ratings = state.fits.ratings("player")
             if row.gain_agent_steps is None:
                 assert row.gain_deviation is None
                 continue
@@ -205,7 +205,7 @@ def test_a_members_deviation_is_without_what_all_share() -> None:
 def test_members_deviations_are_those_of_their_fit() -> None:
     world = make_world(DUEL, joined=1, steps=60)
     state = world.state
-    ratings = state.ratings("player")
+    ratings = state.fits.ratings("player")
     assert ratings.row is not None
     assert ratings.spread is not None
     # By brute force: the newest evaluated weights of each policy are what all are measured from.

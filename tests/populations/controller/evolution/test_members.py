@@ -32,7 +32,7 @@ def played() -> World:
 def test_a_member_has_the_figures_of_its_standing_weights() -> None:
     world = played()
     state = world.state
-    ratings, standing = state.ratings("player"), standing_weights(state, "player")
+    ratings, standing = state.fits.ratings("player"), standing_weights(state, "player")
     for member in members_of(state, "player", role="main"):
         digest = standing[member.policy]
         record = state.league.record("player", digest)

@@ -365,7 +365,7 @@ def test_each_population_evolves_by_its_own_settings() -> None:
     }
     world = make_world({**TAG, "populations": populations, "learners": 1}, tag_spec())
     world.learning = by_rate
-    assert world.state.pbt("prey").min_matches == 20
+    assert world.state.config.pbt_of("prey").min_matches == 20
     world.join()
     world.run()
     events = world.events("exploited", "explored", "kept")

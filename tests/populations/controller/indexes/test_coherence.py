@@ -68,7 +68,7 @@ FEW = {"every_agent_steps": 500, "keep": 16}
 def assert_indexes_follow_the_tables(world: World) -> None:
     kept = world.state
     anew = make_state(kept.config, kept.setup, kept.tables)
-    anew.last_fit = kept.last_fit
+    anew.fits.last = kept.fits.last
     assert_same_queue(kept, anew)
     assert_same_opponents(kept)
     assert_same_strengths(kept, anew)
@@ -157,15 +157,15 @@ def assert_same_retention(kept: ControllerState) -> None:
     for (kind, key), pinned in kept.retention._needs.items():
         if kind == "episodes":
             anew.pin(PolicyId(str(key)), pinned)
-    pins = RatedPins(contenders=kept.rated_pins.contenders)
-    pins.refresh(anew, tables=kept.tables, league=kept.league)
+    pins = RatedPins()
+    pins.refresh(anew, league=kept.league, contenders=kept.fits.contenders)
 
     def standing(policy: PolicyRow) -> str | None:
         digest = kept.league.standing_weights(policy)
         return None if digest is None else kept.league.checkpoints[digest].key
 
     ours = copy.deepcopy(kept.retention)
-    copy.copy(kept.rated_pins).refresh(ours, tables=kept.tables, league=kept.league)
+    copy.copy(kept.rated_pins).refresh(ours, league=kept.league, contenders=kept.fits.contenders)
     due = {key for key in anew.unneeded(kept.tables, standing=standing)}
     assert set(ours.unneeded(kept.tables, standing=standing)) == due
     assert ours._needed == anew._needed

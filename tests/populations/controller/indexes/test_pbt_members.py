@@ -19,7 +19,7 @@ def test_members_that_are_kept_are_those_made_anew() -> None:
         world.step()
         state = world.state
         anew = make_state(state.config, state.setup, state.tables)
-        anew.last_fit = state.last_fit
+        anew.fits.last = state.fits.last
         assert members_of(state, "player", role="main") == members_of(anew, "player", role="main")
     assert world.events("exploited")
 
@@ -48,7 +48,7 @@ def test_only_what_changed_is_looked_at_again() -> None:
     index, ratings = MemberIndex(), Ratings(None)
 
     def looked_at() -> set[PolicyId]:
-        return set(index.current("player", ratings=ratings, tables=tables, league=league)[1])
+        return set(index.current("player", ratings=ratings, league=league)[1])
 
     assert looked_at() == set(tables.policies)
     assert looked_at() == set()

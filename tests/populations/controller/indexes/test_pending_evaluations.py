@@ -32,7 +32,7 @@ def held_back(steps: int) -> World:
         steps=120,
     )
     assert world.state.tables.ratings
-    world.state.fitting = True  # by a worker thread that takes its time
+    world.state.fits.running = True  # by a worker thread that takes its time
     world.steps(steps)
     return world
 

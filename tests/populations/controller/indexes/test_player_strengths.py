@@ -113,7 +113,7 @@ def test_the_best_rated_ghosts_are_looked_at_and_the_newest_where_few_are_rated(
 def test_who_was_evaluated_after_the_last_fit_is_known_by_its_line() -> None:
     world = held_back(60)
     state = world.state
-    ratings = state.ratings("player")
+    ratings = state.fits.ratings("player")
     unfitted = [
         known
         for known in evaluation_pool(state, None).players

@@ -77,7 +77,9 @@ def test_a_checkpoint_that_no_fit_has_covered_stays_until_one_has() -> None:
     assert not world.state.tables.ratings, "no fit has landed"
     retention = world.state.retention
     world.state.rated_pins = RatedPins()
-    world.state.rated_pins.refresh(retention, tables=world.state.tables, league=world.state.league)
+    world.state.rated_pins.refresh(
+        retention, league=world.state.league, contenders=world.state.fits.contenders
+    )
     evaluated = {
         world.state.league.checkpoints[Digest(entrant)].key
         for _, entrant in world.state.tables.records
@@ -93,8 +95,10 @@ def test_a_resume_pins_the_same() -> None:
     world = make_world(DOCUMENT, joined=1, learning=collapsing, steps=60)
     anew = make_state(world.state.config, world.state.setup, world.state.tables)
     for state in (world.state, anew):
-        state.rated_pins.contenders = {}
-        state.rated_pins.refresh(state.retention, tables=state.tables, league=state.league)
+        state.fits.contenders = {}
+        state.rated_pins.refresh(
+            state.retention, league=state.league, contenders=state.fits.contenders
+        )
     pins = [
         {key: held for key, held in state.retention._needs.items() if key[0] == "rated"}
         for state in (world.state, anew)

@@ -371,7 +371,7 @@ def test_the_advice_of_pbt_that_cannot_decide_follows_from_the_cause(
 ) -> None:
     named = {"exploit": f"{Waiting.__module__}:{Waiting.__qualname__}"} if own else {}
     world, _ = measured_world(pbt={**PBT, "min_matches": 1, **named}, evaluation={"share": 0.4})
-    rule: Any = Waiting(world.state.pbt("player"))
+    rule: Any = Waiting(world.state.config.pbt_of("player"))
     world.state.exploit = {"player": rule}
     assignments(world, each=12)
     event = raised(world, "pbt_undecided")[0]

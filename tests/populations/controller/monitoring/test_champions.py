@@ -47,7 +47,7 @@ def test_another_name_of_the_same_weights_is_no_other_champion(
         announce(world.state, tx)
         return [row.subject for row in tx.rows if isinstance(row, EventRow) if row.kind == CHAMPION]
 
-    best = champion(standings(world.state.tables, world.state.league)["player"])
+    best = champion(standings(world.state.league)["player"])
     assert best is not None
     assert announced() == []
     # As if other weights had had the title.
@@ -58,7 +58,7 @@ def test_another_name_of_the_same_weights_is_no_other_champion(
 
 def test_the_last_one_is_the_champion_of_the_standings(world: World) -> None:
     state = world.state
-    best = champion(standings(state.tables, state.league)["player"])
+    best = champion(standings(state.league)["player"])
     last = world.events("champion")[-1]
     assert best is not None
     assert last.subject == best.player == state.champions["player"]

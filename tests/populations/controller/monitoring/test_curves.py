@@ -91,8 +91,7 @@ def test_every_policy_has_its_rating_with_interval_at_the_weights_that_were_rate
     played: NotingWorld,
 ) -> None:
     world = played
-    tables = world.state.tables
-    lines = standings(tables, world.state.league)["player"]
+    lines = standings(world.state.league)["player"]
     for line in lines:
         if line.kind != "policy":
             continue
@@ -133,7 +132,7 @@ def test_score_and_return_against_each_bot_are_those_of_the_payoff(played: Notin
     compared = 0
     # Of the weights that policies stand for at the end: older ones may have met the bot as ghosts
     # after their points were written.
-    for line in standings(world.state.tables, league)["player"]:
+    for line in standings(league)["player"]:
         cell = cells.get((str(line.weights), "bot:random"))
         if line.kind != "policy" or cell is None:
             continue
@@ -195,7 +194,7 @@ def test_the_runs_own_curves_end_with_what_it_counted(played: NotingWorld) -> No
     assert metrics["run/evaluation_share"] == pytest.approx(
         tables.run.evaluation_s / (tables.run.evaluation_s + tables.run.training_s)
     )
-    lines = standings(tables, played.state.league)["player"]
+    lines = standings(played.state.league)["player"]
     best = champion(lines)
     assert best is not None
     assert metrics["champion/player_low_elo"] == best.rating_low
@@ -224,7 +223,7 @@ def test_a_curve_has_one_point_in_each_interval_and_its_last_one() -> None:
         assert intervals == sorted(set(intervals))
         assert len(rated) < sum("rating/mean_elo" in m for _, m in whole.points[policy])
         # The last rating is there in any case.
-        elo = world.state.ratings("player").interval(world.state.curves.written[policy][0])
+        elo = world.state.fits.ratings("player").interval(world.state.curves.written[policy][0])
         assert elo is not None
         assert rated[-1][1]["rating/mean_elo"] == elo[0]
     steps = [step for step, _ in world.points["run"]]

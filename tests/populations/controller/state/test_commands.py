@@ -145,7 +145,7 @@ EXAMPLES: dict[type[Command], Callable[[World], Command]] = {
     SendMessage: lambda world: SendMessage(learner=LEARNER, message=REFUSAL),
     StartLearner: lambda world: StartLearner(slot=1, populations=("player",)),
     KillLearner: lambda world: KillLearner(slot=1),
-    FitRatings: lambda world: FitRatings(known=snapshot(world.state.league, world.state.tables)),
+    FitRatings: lambda world: FitRatings(known=snapshot(world.state.league)),
     ExploreHyperparameters: question,
     LinkGhosts: lambda world: LinkGhosts(ghosts=()),
     RemoveCheckpoints: lambda world: RemoveCheckpoints(keys=()),

@@ -92,7 +92,7 @@ def stranger(world: World) -> tuple[Event, Callable[[], object]]:
 
 def fitted(world: World) -> tuple[Event, Callable[[], object]]:
     state = world.state
-    found = fit_ratings(fit_input(snapshot(state.league, state.tables)))
+    found = fit_ratings(fit_input(snapshot(state.league)))
     rows = {name: known.row for name, known in found.items()}
     return RatingsFitted(ratings=found), lambda: state.tables.ratings == rows and bool(rows)
 

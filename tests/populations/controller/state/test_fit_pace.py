@@ -35,7 +35,7 @@ def fits(*, seconds: float, deterministic: bool = False, most: int = 1000) -> li
     while world.state.phase == "training" and len(asked) < most:
         world.now_s += 0.25
         world.state.learners[learner].last_heard_s = world.now_s
-        if not world.state.fitting:
+        if not world.state.fits.running:
             finish(world, learner)
         if world.fits:
             asked.append(world.now_s)
@@ -45,7 +45,7 @@ def fits(*, seconds: float, deterministic: bool = False, most: int = 1000) -> li
         world.explore()
         world.handle(Ticked())
     # The rest is fitted at once, for the end waits for it.
-    assert len(asked) == most or world.state.fitting or not world.state.ratings_are_stale()
+    assert len(asked) == most or world.state.fits.running or not world.state.fits.are_stale()
     return asked
 
 

@@ -428,19 +428,19 @@ def test_a_corrupt_checkpoint_is_set_aside_and_its_policy_goes_on_from_an_older_
 def test_what_the_last_fit_knows_of_differences_outlasts_a_merge() -> None:
     world = make_world(joined=1, steps=40)
     state = world.state
-    row, known = state.tables.ratings["player"], state.ratings("player")
+    row, known = state.tables.ratings["player"], state.fits.ratings("player")
     assert known.spread is not None
     pair = row.entrants[0], row.entrants[-1]
     # A merge counts those that are gone out of the row: see `result_merging`.
     merged = replace(row, num_records=row.num_records - 1)
     state.tables.ratings["player"] = merged
-    assert state.ratings("player").row is merged
-    assert state.ratings("player").difference(*pair) == known.difference(*pair)
+    assert state.fits.ratings("player").row is merged
+    assert state.fits.ratings("player").difference(*pair) == known.difference(*pair)
     # A row of another fit says nothing of this one's differences.
     state.tables.ratings["player"] = replace(
         row, entrants=row.entrants[1:], ratings=row.ratings[1:], deviations=row.deviations[1:]
     )
-    assert state.ratings("player").spread is None
+    assert state.fits.ratings("player").spread is None
 
 
 def test_players_from_outside_have_shares_or_are_rated_where_they_have_weights() -> None:
@@ -512,7 +512,7 @@ def test_a_population_with_a_player_trains_nobody_and_is_met_by_all() -> None:
         row.tally.entrants[seats.index("prey")] for row in tallies if row.kind == "train"
     }
     assert met == {prey}
-    lines = {line.player: line for line in standings(state.tables, state.league)["prey"]}
+    lines = {line.player: line for line in standings(state.league)["prey"]}
     assert set(lines) == {prey, "bot:random"}
     assert lines[prey].rating is not None
     assert [line.champion for line in lines.values()] == [False, False]
@@ -534,7 +534,7 @@ def test_contenders_meet_the_player_of_another_side_in_the_finals() -> None:
         world.join()
     world.run()
     state = world.state
-    (best,) = [line for line in standings(state.tables, state.league)["predator"] if line.champion]
+    (best,) = [line for line in standings(state.league)["predator"] if line.champion]
     met = sum(
         row.tally.matches
         for row in world.committed

@@ -111,7 +111,7 @@ def test_teams_meet_teams_and_each_scale_has_every_match_once(duet: World) -> No
 @pytest.mark.slow
 def test_a_team_has_one_rating_and_one_champion(duet: World) -> None:
     league, tables = duet.state.league, duet.state.tables
-    found = standings(tables, league)
+    found = standings(league)
     made_by = origins(duet)
     rated = {
         population: {
