@@ -6,7 +6,7 @@ Tests: `tests/populations/config/test_resolution.py`, `tests/populations/config/
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
@@ -101,20 +101,21 @@ def resolve_config(
     populations = _resolve_populations(config, spec, faults, launch_directory=launch_directory)
     # All that follows takes agents, sides and policies for what they are.
     faults.raise_any()
-    _check_together(config, populations, spec, sides=sides)
-    cores = usable_cores() if num_cores is None else num_cores
     resolved = config.model_copy(
         update={
             "environment": environment.model_copy(update={"sides": sides, "outcome": outcome}),
             "matchmaking": matchmaking,
             "populations": populations,
-            # The default is bounded by the number of policies, so the populations must be there.
-            "learners": _resolve_learners(config, populations, num_cores=cores),
         }
     )
+    _check_together(resolved, spec)
+    cores = usable_cores() if num_cores is None else num_cores
+    # The default is bounded by the number of policies, so the populations must be there.
+    learners = _resolve_learners(resolved, num_cores=cores)
+    resolved = resolved.model_copy(update={"learners": learners})
     # Sizes come last, as they depend on learners, agents and hyperparameters.
     resolved = resolve_sizes(resolved, spec, pace=pace)
-    check_rival_envs(resolved.matchmaking, resolved.environment.num_envs)
+    check_rival_envs(resolved)
     check_env_workers(resolved, spec, pace=pace)
     if config.learners is not None:
         # A number of learners that was written says how much of the machine they have.
@@ -149,42 +150,18 @@ def _resolve_populations(
     return populations
 
 
-def _check_together(
-    config: RunConfig,
-    populations: dict[str, PopulationConfig],
-    spec: EnvironmentSpec,
-    *,
-    sides: Mapping[str, Sequence[str]],
-) -> None:
+def _check_together(config: RunConfig, spec: EnvironmentSpec) -> None:
     """Check rules between populations and sides."""
-    agents = {name: population.agents or () for name, population in populations.items()}
-    networks = {name: population.network for name, population in populations.items()}
-    sizes = {name: population.num_policies for name, population in populations.items()}
     faults = Faults()
-    for check in (
-        lambda: check_critics(networks, populations=agents, sides=sides, spec=spec),
-        lambda: check_roles(config.roles, populations, num_sides=len(sides)),
-        lambda: check_teams(sizes, config.learners, num_sides=len(sides)),
-        lambda: check_teammates(config.matchmaking, agents, sides=sides),
-        lambda: check_rivals(
-            config.matchmaking,
-            {name: own for name, own in agents.items() if sizes[name]},
-            config.learners,
-            sides=sides,
-        ),
-        lambda: check_turns(
-            config.matchmaking.learning_side_turns,
-            populations=[name for name, size in sizes.items() if size],
-            num_sides=len(sides),
-        ),
-        lambda: make_seats(
-            agents=spec.agents,
-            sides={side: tuple(agents) for side, agents in sides.items()},
-            populations=agents,
-        ),
-    ):
+    with faults.gathered():
+        check_critics(config, spec)
+    with faults.gathered():
+        check_roles(config.roles, config.populations, num_sides=len(config.sides))
+    for check in (check_teams, check_teammates, check_rivals, check_turns):
         with faults.gathered():
-            check()
+            check(config)
+    with faults.gathered():
+        make_seats(agents=spec.agents, sides=config.sides, populations=config.agents_of)
     faults.raise_any()
 
 
@@ -284,21 +261,18 @@ def _resolve_population(
     )
 
 
-def _resolve_learners(
-    config: RunConfig, populations: Mapping[str, PopulationConfig], *, num_cores: int
-) -> int | dict[str, int]:
-    learners = config.learners
-    learning = [name for name, population in populations.items() if population.player is None]
+def _resolve_learners(config: RunConfig, *, num_cores: int) -> int | dict[str, int]:
+    learners, populations = config.learners, config.populations
     if isinstance(learners, dict):
         for name in learners:
             if name not in populations:
                 raise ConfigError(
                     f"learners.{name}: there is no population {name!r}{nearest(name, populations)}"
                 )
-        idle = [name for name in learners if name not in learning]
+        idle = [name for name in learners if name not in config.learning]
         if idle:
             raise ConfigError(f"learners.{idle[0]}: nobody learns there, a player has its agents")
-        missing = [name for name in learning if name not in learners]
+        missing = [name for name in config.learning if name not in learners]
         if missing:
             raise ConfigError(
                 f"learners must name every population that learns, {missing[0]!r} is missing"

@@ -20,9 +20,6 @@ from arena.wire.address import check_listening
 from populations.config.hooks import HooksConfig
 from populations.config.overrides import overridden
 from populations.config.population_overrides import merged
-from populations.config.resolution import (
-    POPULATION_NAME,
-)
 from populations.config.role_settings import RolesConfig
 from populations.config.sections import (
     AlertsConfig,
@@ -39,7 +36,7 @@ from populations.config.sections import (
     StopConfig,
 )
 from populations.config.validation import Draft, Hints, draft_document, validate_document
-from populations.fields import IMPORT_PATH, Count
+from populations.fields import IMPORT_PATH, POPULATION_NAME, Count
 from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.matchmaking.external_players import MAX_NAME, external_player_id
 from populations.matchmaking.kinds import KINDS
@@ -192,6 +189,16 @@ class RunConfig(Model):
     def learning(self) -> tuple[str, ...]:
         """Return the populations that have policies."""
         return tuple(name for name, one in self.populations.items() if one.player is None)
+
+    @property
+    def sides(self) -> dict[str, tuple[str, ...]]:
+        """Return the agents of each side, of a resolved configuration."""
+        return {side: tuple(agents) for side, agents in (self.environment.sides or {}).items()}
+
+    @property
+    def agents_of(self) -> dict[str, tuple[str, ...]]:
+        """Return the agents of each population, of a resolved configuration."""
+        return {name: one.agents or () for name, one in self.populations.items()}
 
     @property
     def devices(self) -> tuple[str, ...]:

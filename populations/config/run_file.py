@@ -286,7 +286,6 @@ def new_run_file(
 def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
     """Return what a learner needs to know of a run whose store is at ``root``."""
     config = run_file.config
-    sides = {side: tuple(agents) for side, agents in (config.environment.sides or {}).items()}
     populations = {
         name: PopulationSetup(
             agents=population.agents or (),
@@ -299,9 +298,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
     }
     warm_ups = (population.normalizer_warm_up for population in config.populations.values())
     seats = make_seats(
-        agents=run_file.spec.agents,
-        sides=sides,
-        populations={name: setup.agents for name, setup in populations.items()},
+        agents=run_file.spec.agents, sides=config.sides, populations=config.agents_of
     )
     return LearnerSetup(
         run=run_file.run,
@@ -311,7 +308,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         launch_directory=run_file.launch_directory,
         environment=config.environment,
         spec=run_file.spec,
-        sides=sides,
+        sides=config.sides,
         seats=seats,
         populations=populations,
         bots=tuple(

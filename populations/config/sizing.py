@@ -294,7 +294,7 @@ def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_by
     if config.serves_store or environment.num_envs == "auto":
         return
     bytes_of = {agent: _observation_bytes(facts) for agent, facts in spec.agent_specs.items()}
-    seen = [[bytes_of[agent] for agent in p.agents or ()] for p in config.populations.values()]
+    seen = [[bytes_of[agent] for agent in agents] for agents in config.agents_of.values()]
     # One agent decides in each step of a game in turns, and its observation alone is kept.
     step = max((max(own) if spec.api == "aec" else sum(own) for own in seen if own), default=0)
     rollouts = step * load.rollout_length * environment.num_envs * load.num_learners
@@ -357,7 +357,7 @@ def num_sharing(config: RunConfig) -> int:
     in the same assignments.
     """
     learns_together = config.matchmaking.rivals == "learning"
-    is_cooperation = len(config.environment.sides or ()) == 1
+    is_cooperation = len(config.sides) == 1
     if isinstance(config.learners, dict) or learns_together or is_cooperation:
         return 1
     return len(config.learning)
@@ -367,7 +367,7 @@ def _decisions(config: RunConfig, spec: EnvironmentSpec) -> int:
     """Return decisions of the largest population in a step of one environment."""
     if spec.api == "aec":
         return 1
-    return max(len(population.agents or ()) for population in config.populations.values())
+    return max(map(len, config.agents_of.values()))
 
 
 def _rollout_length(config: RunConfig, spec: EnvironmentSpec) -> int:

@@ -134,16 +134,16 @@ def stakes_line(run_file: RunFile) -> str:
     """Say what a margin was measured to be, or that there could be one; empty: nothing to say."""
     from arena.config import MarginOutcome
 
-    environment, measured = run_file.config.environment, run_file.environment_measured
+    config, measured = run_file.config, run_file.environment_measured
+    outcome = config.environment.outcome
     if measured is None:
         return ""
-    if isinstance(environment.outcome, MarginOutcome):
-        return (
-            f"environment.outcome: a margin of {environment.outcome.margin:g} is a whole match "
-            + ("(the game's range)" if measured.is_margin_known else "(as random play shows)")
+    if isinstance(outcome, MarginOutcome):
+        return f"environment.outcome: a margin of {outcome.margin:g} is a whole match " + (
+            "(the game's range)" if measured.is_margin_known else "(as random play shows)"
         )
     # Margins are suggested where a rating by them would tell more than one by wins.
-    if environment.outcome == "return" and len(environment.sides or ()) > 1 and measured.has_stakes:
+    if outcome == "return" and len(config.sides) > 1 and measured.has_stakes:
         return (
             "returns are not only -1, 0 and 1 "
             f"(margins up to {measured.largest_margin:g}), and outcome: return rates who wins, not "
