@@ -11,20 +11,8 @@ from collections.abc import Mapping
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
-from arena.learning.hyperparameters import (
-    coerce_hyperparameters,
-    hyperparameter_model,
-    make_settings,
-    with_reward_weights,
-)
 from arena.matches.seating import make_seats
-from populations.config.genes import check_booleans, check_space
-from populations.config.population_overrides import (
-    check_reward_weights,
-    resolve_pbt,
-    resolve_schedule,
-    resolve_scheduled,
-)
+from populations.config.population_settings import resolve_population
 from populations.config.resolution import (
     check_critics,
     check_encoder,
@@ -51,12 +39,10 @@ from populations.config.sizing import (
     choose_learner_cores,
     resolve_sizes,
 )
-from populations.faults import Faults, named
-from populations.hyperparameter_schedules import parse_schedules, start_values
+from populations.faults import Faults
 from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
-from populations.pbt.settings import PbtConfig
 from populations.preset_files import preset_names as preset_names
 from populations.thinning.make import make_thinning
 from populations.yaml_documents import nearest
@@ -140,7 +126,7 @@ def _resolve_populations(
             populations[name] = population
             continue
         with faults.gathered():
-            populations[name] = _resolve_population(
+            populations[name] = resolve_population(
                 name,
                 population,
                 reward_weights=config.environment.reward_weights,
@@ -204,61 +190,6 @@ def _agents_of(
     if not population.agents:
         raise ConfigError(f"{key}: must have at least one agent, got none")
     return expand_agents(population.agents, agents=spec.agents, key=f"{key}.agents")
-
-
-def _resolve_population(
-    name: str,
-    population: PopulationConfig,
-    *,
-    reward_weights: Mapping[str, float],
-    pbt: PbtConfig,
-    launch_directory: str,
-) -> PopulationConfig:
-    key = f"populations.{name}"
-    model = with_reward_weights(
-        hyperparameter_model(population.algorithm, launch_directory=launch_directory),
-        reward_weights,
-    )
-    space = population.search_space
-    # The default space is about PPO's hyperparameters, which another algorithm need not have.
-    if "search_space" not in population.model_fields_set:
-        space = {key: value for key, value in space.items() if key in model.model_fields}
-    # Values stay empty where they are at fault; raise_any below lets none of them out.
-    settings, schedule, faults = {}, population.schedule, Faults()
-    written = dict[str, object]()
-    with faults.gathered(), named(key):
-        settings = make_settings(
-            population.algorithm, population.algorithm_settings, launch_directory=launch_directory
-        ).model_dump(mode="json")
-    with faults.gathered():
-        # run.yaml says all that holds for a population.
-        pbt = resolve_pbt(population, pbt=pbt, key=key)
-    with faults.gathered():
-        # Weights are checked first, so that an unknown component is reported as one.
-        check_reward_weights(population, reward_weights=reward_weights, key=key)
-        schedules = parse_schedules(population.hyperparameters, key=f"{key}.hyperparameters")
-        with named(key):
-            start = coerce_hyperparameters(model, start_values(population.hyperparameters))
-        check_booleans(model, population.hyperparameters, key=f"{key}.hyperparameters")
-        written |= start
-        written |= resolve_scheduled(
-            schedules, model=model, start=start, space=space, population=population, key=key
-        )
-        genes = check_space(
-            population, model, settings, space, start=start, explore=pbt.explore,
-            launch_directory=launch_directory, key=key,
-        )  # fmt: skip
-        schedule = resolve_schedule(population, model=model, start=start, genes=genes, key=key)
-    faults.raise_any()
-    return population.model_copy(
-        update={
-            "algorithm_settings": settings,
-            "hyperparameters": written,
-            "search_space": space,
-            "schedule": schedule,
-            "pbt": pbt,
-        }
-    )
 
 
 def _resolve_learners(config: RunConfig, *, num_cores: int) -> int | dict[str, int]:

@@ -19,7 +19,7 @@ from arena.errors import BrokenRules
 from arena.wire.address import check_listening
 from populations.config.hooks import HooksConfig
 from populations.config.overrides import overridden
-from populations.config.population_overrides import merged
+from populations.config.population_settings import merged
 from populations.config.role_settings import RolesConfig
 from populations.config.sections import (
     AlertsConfig,
