@@ -43,7 +43,6 @@ from populations.faults import Faults
 from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
-from populations.preset_files import preset_names as preset_names
 from populations.thinning.make import make_thinning
 from populations.yaml_documents import nearest
 
@@ -118,7 +117,7 @@ def _resolve_populations(
     # Should agents be wrong, populations are still checked as written.
     assigned = config.populations
     with faults.gathered():
-        assigned = _assign_agents(config.populations, spec)
+        assigned = assign_agents(config.populations, spec)
     populations = {}
     for name, population in assigned.items():
         # Settings of learning stay unsaid where nobody learns.
@@ -151,9 +150,14 @@ def _check_together(config: RunConfig, spec: EnvironmentSpec) -> None:
     faults.raise_any()
 
 
-def _assign_agents(
+def assign_agents(
     populations: dict[str, PopulationConfig], spec: EnvironmentSpec
 ) -> dict[str, PopulationConfig]:
+    """Give each population its agents; those that the environment suggests if there is none.
+
+    Raises:
+        ConfigError: Names each population that an agent or a network does not fit.
+    """
     defaults = group_agents(spec)
     if not populations:
         return {name: PopulationConfig(agents=agents) for name, agents in defaults.items()}
