@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
-from arena.matches.seating import make_seats
 from populations.config.population_settings import resolve_population
 from populations.config.resolution import (
     check_critics,
@@ -31,14 +30,8 @@ from populations.config.resolution import (
 )
 from populations.config.role_settings import check_roles
 from populations.config.run_config import RunConfig
-from populations.config.sections import (
-    PopulationConfig,
-)
-from populations.config.sizing import (
-    check_env_workers,
-    choose_learner_cores,
-    resolve_sizes,
-)
+from populations.config.sections import PopulationConfig
+from populations.config.sizing import check_env_workers, choose_learner_cores, resolve_sizes
 from populations.faults import Faults
 from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
@@ -145,8 +138,6 @@ def _check_together(config: RunConfig, spec: EnvironmentSpec) -> None:
     for check in (check_teams, check_teammates, check_rivals, check_turns):
         with faults.gathered():
             check(config)
-    with faults.gathered():
-        make_seats(agents=spec.agents, sides=config.sides, populations=config.agents_of)
     faults.raise_any()
 
 

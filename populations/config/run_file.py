@@ -29,12 +29,7 @@ from populations.config.overrides import Notify, apply_values, overridden
 from populations.config.resolve import resolve_config
 from populations.config.resume import MAY_CHANGE, Change, compare, why_not
 from populations.config.run_config import RunConfig, ignore_notice, validate_config
-from populations.config.sizing import (
-    check_rollout_memory,
-    explain,
-    needs_margin,
-    with_sizes_of,
-)
+from populations.config.sizing import check_rollout_memory, explain, needs_margin, with_sizes_of
 from populations.config.validation import validate_document
 from populations.errors import ResumeRefused, StorageError
 from populations.records.rows import Json
