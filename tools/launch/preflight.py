@@ -35,19 +35,17 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> Inspected:
     Raises:
         ConfigError: Names every fault.
     """
-    from arena.errors import ConfigError, ConfigFaults
+    from arena.errors import ConfigFaults
     from populations.faults import Faults
 
     from .sizing import inspect_for
 
     faults, config = Faults(), draft.model
-    # The faults are raised only to be gathered: the draft's come first in the list.
-    with faults.gathered():
-        if draft.faults:
-            raise ConfigFaults(draft.faults)
     if config is None:
-        faults.raise_any()
-        raise ConfigError("the configuration is empty")
+        raise ConfigFaults(draft.faults)
+    with faults.gathered():
+        # The draft's faults come first in the list.
+        draft.require()
     with faults.gathered():
         check_machine(config)
     # The inspection below finds the faults of the environment, too, and plays it once, if there are
