@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from arena.config import MAX_CORES, MarginOutcome
 from arena.environment_spec import AgentSpec, EnvironmentSpec
@@ -19,9 +18,7 @@ from arena.envs.registry import TWINS
 from arena.errors import ConfigError
 from arena.rollout.calls import rollout_calls
 from arena.spaces import ObservationLayout
-
-if TYPE_CHECKING:
-    from populations.config.run_config import RunConfig
+from populations.config.run_config import RunConfig
 
 # More than that amortizes nothing that counts beside Python's own steps.
 NUM_ENVS = 256
