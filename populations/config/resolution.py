@@ -95,11 +95,19 @@ def check_partition(
             raise ConfigError(f"{key}: {agent!r} must be in exactly one of them, is in {where}")
 
 
-def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> None:
-    """Check an outcome against the sides that it scores.
+def resolve_outcome(
+    outcome: Outcome, *, sides: Mapping[str, Sequence[str]], pace: Pace | None
+) -> Outcome:
+    """Check an outcome, and replace a margin of ``auto`` by the largest one of random play.
+
+    Args:
+        outcome: Outcome as configured.
+        sides: Agents of the sides that it scores.
+        pace: Figures of random play; None: none was played, and ``auto`` stays.
 
     Raises:
-        ConfigError: If it names a side that there is none, or cannot score so many sides.
+        ConfigError: If it names a side that there is none, or cannot score so many sides; if no
+            match of random play was won or lost.
     """
     if isinstance(outcome, ThresholdOutcome):
         if outcome.side not in sides:
@@ -112,34 +120,23 @@ def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> No
                 "environment.outcome: a threshold decides between two sides, got "
                 f"{len(sides)}: {', '.join(sides)}"
             )
-    elif isinstance(outcome, MarginOutcome) and len(sides) == 1:
-        raise ConfigError(
-            "environment.outcome: a margin is between sides, and there is one: "
-            f"{', '.join(sides)} (plays are compared by their returns anyway)"
-        )
     elif isinstance(outcome, InfoOutcome) and not outcome.info:
         raise ConfigError(f"environment.outcome.info must name a key, got {outcome.info!r}")
-
-
-def resolve_outcome(outcome: Outcome, *, pace: Pace | None) -> Outcome:
-    """Replace a margin of ``auto`` by the largest one of random play.
-
-    Args:
-        outcome: Outcome as configured.
-        pace: Figures of random play; None: none was played, and ``auto`` stays.
-
-    Raises:
-        ConfigError: If no match of random play was won or lost.
-    """
-    if not isinstance(outcome, MarginOutcome) or outcome.margin != "auto" or pace is None:
-        return outcome
-    # There is no unit for a match that is won outright without a difference.
-    if pace.largest_margin <= 0.0:
-        raise ConfigError(
-            "environment.outcome.margin must be a number: in random play no agent's return was "
-            "ever above another's, got 'auto'"
-        )
-    return MarginOutcome(margin=pace.largest_margin)
+    elif isinstance(outcome, MarginOutcome):
+        if len(sides) == 1:
+            raise ConfigError(
+                "environment.outcome: a margin is between sides, and there is one: "
+                f"{', '.join(sides)} (plays are compared by their returns anyway)"
+            )
+        if outcome.margin == "auto" and pace is not None:
+            # There is no unit for a match that is won outright without a difference.
+            if pace.largest_margin <= 0.0:
+                raise ConfigError(
+                    "environment.outcome.margin must be a number: in random play no agent's "
+                    "return was ever above another's, got 'auto'"
+                )
+            return MarginOutcome(margin=pace.largest_margin)
+    return outcome
 
 
 def check_teams(config: RunConfig) -> None:

@@ -16,7 +16,6 @@ from populations.config.resolution import (
     check_critics,
     check_encoder,
     check_equal_spaces,
-    check_outcome,
     check_partition,
     check_rival_envs,
     check_rivals,
@@ -68,8 +67,7 @@ def resolve_config(
     outcome = environment.outcome
     with faults.gathered():
         sides = resolve_sides(environment.sides, agents=spec.agents)
-        check_outcome(outcome, sides=sides)
-        outcome = resolve_outcome(outcome, pace=pace)
+        outcome = resolve_outcome(outcome, sides=sides, pace=pace)
     matchmaking = config.matchmaking
     with faults.gathered():
         matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -40,6 +40,7 @@ RUN_FILE = "run.yaml"
 NEXT = f"{RUN_FILE}.next"
 """Changed file, until it takes the old one's place."""
 _SPEC = TypeAdapter(EnvironmentSpec)
+_PACE = TypeAdapter(Pace | None)
 
 
 class _Document(Model):
@@ -56,20 +57,6 @@ class _Document(Model):
     spec: dict[str, object]
     environment_measured: dict[str, object] | None
     code: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredPace(Pace):
-    """Pace of the environment at launch, and the reason for the sizes that follow from it.
-
-    Attributes:
-        reason: Reason for the sizes that were chosen, in words.
-    """
-
-    reason: str
-
-
-_PACE = TypeAdapter(MeasuredPace | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +77,7 @@ class RunFile:
             or package, when the run was made.
         config: Resolved.
         spec: The environment's facts.
-        environment_measured: Pace at which sizes were chosen; None: they were given.
+        environment_measured: Pace at which sizes were chosen, and why; None: they were given.
     """
 
     run: str
@@ -102,7 +89,7 @@ class RunFile:
     versions: Mapping[str, str]
     config: RunConfig
     spec: EnvironmentSpec
-    environment_measured: MeasuredPace | None = None
+    environment_measured: Pace | None = None
     code: Mapping[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
@@ -256,9 +243,8 @@ def new_run_file(
             "environment.outcome.margin must be a number where nobody has played the environment, "
             "got 'auto'"
         )
-    measured = None
     if pace is not None:
-        measured = MeasuredPace(**asdict(pace), reason=explain(resolved, spec, pace=pace))
+        pace = replace(pace, reason=explain(resolved, spec, pace=pace))
     run_file = RunFile(
         run=str(uuid.uuid4()),
         name=name,
@@ -270,7 +256,7 @@ def new_run_file(
         versions=installed(RECORDED_PACKAGES) | dict(spec.versions),
         config=resolved,
         spec=spec,
-        environment_measured=measured,
+        environment_measured=pace,
         code=code,
     )
     # Needs the seats of the resolved run; the root has no part in a message's size.
