@@ -166,7 +166,7 @@ def _check_reward_weights(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Learning:
-    """What a population learns with, to check one part of it against another.
+    """Rules, values and bounds of a population's learning, for checks of one against another.
 
     Attributes:
         key: Name of the population in errors (``populations.player``).
