@@ -7,11 +7,11 @@ Pure functions of the figures of random play of one environment;
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from arena.config import MAX_CORES, MarginOutcome
-from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.probe.pace import Pace
 from arena.envs.registry import TWINS
@@ -290,10 +290,7 @@ def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_by
     if config.serves_store:
         return
     num_learners, rollout_length = _num_learners(config), _rollout_length(config, spec)
-    bytes_of = {agent: _observation_bytes(facts) for agent, facts in spec.agent_specs.items()}
-    seen = [[bytes_of[agent] for agent in agents] for agents in config.agents_of.values()]
-    # One agent decides in each step of a game in turns, and its observation alone is kept.
-    step = max((max(own) if spec.api == "aec" else sum(own) for own in seen if own), default=0)
+    step = max(_step_bytes(spec, agents) for agents in config.agents_of.values())
     rollouts = step * rollout_length * config.num_envs * num_learners
     if rollouts > machine_bytes:
         raise ConfigError(
@@ -304,9 +301,13 @@ def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_by
         )
 
 
-def _observation_bytes(facts: AgentSpec) -> int:
-    layout = ObservationLayout.from_json(facts.observation)
-    return layout.size * layout.dtype.itemsize
+def _step_bytes(spec: EnvironmentSpec, agents: Sequence[str]) -> int:
+    """Return the bytes of observations of some agents in a step of one environment."""
+    facts = (spec.agent_specs[agent] for agent in agents)
+    layouts = [ObservationLayout.from_json(one.observation) for one in facts]
+    sizes = [layout.size * layout.dtype.itemsize for layout in layouts]
+    # One agent decides in each step of a game in turns, and its observation alone is kept.
+    return max(sizes) if spec.api == "aec" else sum(sizes)
 
 
 def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:
@@ -331,14 +332,11 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
     """
     rollout_length = _rollout_length(config, spec)
     wanted = config.assignment.agent_steps or DETERMINISTIC_AGENT_STEPS
-    seen = [_observation_bytes(facts) for facts in spec.agent_specs.values()]
-    # One agent decides in each step of a game in turns, and its observation alone is kept.
-    in_turns = spec.api == "aec"
     return Load(
         decisions=_decisions(config, spec),
         rollout_length=rollout_length,
         # A game may show nothing, which counts as one byte.
-        rollout_bytes=rollout_length * max(max(seen) if in_turns else sum(seen), 1),
+        rollout_bytes=rollout_length * max(_step_bytes(spec, spec.agents), 1),
         num_learners=_num_learners(config),
         agent_steps=wanted if config.deterministic else None,
     )
