@@ -354,8 +354,8 @@ def check_resume(
             "takes anything, and --init-from its weights from this one"
         )
     # A configuration that was given whole says of each population what is its own.
-    if is_own:
-        new, changes = _changed(old, before, _followed(before, config, notify=notify))
+    if is_own and (followed := _followed(before, config, notify=notify)) is not config:
+        new, changes = _changed(old, before, followed)
     if changes:
         check_messages(new, learner_setup(with_config(old, new), root=Path()))
     return new, changes
