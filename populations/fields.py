@@ -19,6 +19,9 @@ from arena.types import is_bot
 IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 """``package.module:Name``."""
 
+POPULATION_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+"""Rule for names of populations."""
+
 Count = Annotated[int, Field(ge=1, le=10**15)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 

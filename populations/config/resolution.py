@@ -1,6 +1,7 @@
 """Parts of a configuration that depend on the environment: agents, sides, outcomes, teams.
 
-Pure functions of plain data; `populations.config.resolve.resolve_config` puts them together.
+Pure functions, which `populations.config.resolve.resolve_config` puts together. Those of a whole
+configuration look at one that has its agents, sides and policies.
 """
 
 from __future__ import annotations
@@ -25,11 +26,9 @@ from arena.errors import ConfigError
 from arena.networks.planes import convolved_parts
 from arena.spaces import ObservationLayout
 from arena.types import canonical_digest
-from populations.matchmaking.settings import LearningSideTurns, MatchmakingConfig
+from populations.config.run_config import RunConfig
+from populations.fields import POPULATION_NAME
 from populations.yaml_documents import nearest
-
-POPULATION_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-"""Rule for names of populations."""
 
 ONLY_NAME, FALLBACK_NAME = "player", "population"
 """Names where agents share no beginning: of the only population, and of several."""
@@ -96,11 +95,19 @@ def check_partition(
             raise ConfigError(f"{key}: {agent!r} must be in exactly one of them, is in {where}")
 
 
-def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> None:
-    """Check an outcome against the sides that it scores.
+def resolve_outcome(
+    outcome: Outcome, *, sides: Mapping[str, Sequence[str]], pace: Pace | None
+) -> Outcome:
+    """Check an outcome, and replace a margin of ``auto`` by the largest one of random play.
+
+    Args:
+        outcome: Outcome as configured.
+        sides: Agents of the sides that it scores.
+        pace: Figures of random play; None: none was played, and ``auto`` stays.
 
     Raises:
-        ConfigError: If it names a side that there is none, or cannot score so many sides.
+        ConfigError: If it names a side that there is none, or cannot score so many sides; if no
+            match of random play was won or lost.
     """
     if isinstance(outcome, ThresholdOutcome):
         if outcome.side not in sides:
@@ -113,88 +120,63 @@ def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> No
                 "environment.outcome: a threshold decides between two sides, got "
                 f"{len(sides)}: {', '.join(sides)}"
             )
-    elif isinstance(outcome, MarginOutcome) and len(sides) == 1:
-        raise ConfigError(
-            "environment.outcome: a margin is between sides, and there is one: "
-            f"{', '.join(sides)} (plays are compared by their returns anyway)"
-        )
     elif isinstance(outcome, InfoOutcome) and not outcome.info:
         raise ConfigError(f"environment.outcome.info must name a key, got {outcome.info!r}")
+    elif isinstance(outcome, MarginOutcome):
+        if len(sides) == 1:
+            raise ConfigError(
+                "environment.outcome: a margin is between sides, and there is one: "
+                f"{', '.join(sides)} (plays are compared by their returns anyway)"
+            )
+        if outcome.margin == "auto" and pace is not None:
+            # There is no unit for a match that is won outright without a difference.
+            if pace.largest_margin <= 0.0:
+                raise ConfigError(
+                    "environment.outcome.margin must be a number: in random play no agent's "
+                    "return was ever above another's, got 'auto'"
+                )
+            return MarginOutcome(margin=pace.largest_margin)
+    return outcome
 
 
-def resolve_outcome(outcome: Outcome, *, pace: Pace | None) -> Outcome:
-    """Replace a margin of ``auto`` by the largest one of random play.
-
-    Args:
-        outcome: Outcome as configured.
-        pace: Figures of random play; None: none was played, and ``auto`` stays.
-
-    Raises:
-        ConfigError: If no match of random play was won or lost.
-    """
-    if not isinstance(outcome, MarginOutcome) or outcome.margin != "auto" or pace is None:
-        return outcome
-    # There is no unit for a match that is won outright without a difference.
-    if pace.largest_margin <= 0.0:
-        raise ConfigError(
-            "environment.outcome.margin must be a number: in random play no agent's return was "
-            "ever above another's, got 'auto'"
-        )
-    return MarginOutcome(margin=pace.largest_margin)
-
-
-def check_teams(
-    sizes: Mapping[str, int], learners: int | Mapping[str, int] | None, *, num_sides: int
-) -> None:
+def check_teams(config: RunConfig) -> None:
     """Check that populations that cooperate can be divided into teams that learn together.
-
-    Args:
-        sizes: Policies by population.
-        learners: Learners as configured.
-        num_sides: Number of sides; with more than one there are no teams.
 
     Raises:
         ConfigError: If populations differ in size, or learners are bound to populations.
     """
-    if num_sides > 1:
+    # With more than one side there are no teams.
+    if len(config.sides) > 1:
         return
-    for name, size in sizes.items():
-        if not size:
+    for name in config.populations:
+        if name not in config.learning:
             raise ConfigError(
                 f"populations.{name}.player must be null where the environment has one side "
                 "(policies of equal index are a team, and learn together): to train beside it, "
                 "give it a side of its own, and name the return that is a success for the other "
                 "one: environment.outcome={threshold: RETURN, side: SIDE}"
             )
+    sizes = {name: population.size for name, population in config.populations.items()}
     if len(set(sizes.values())) > 1:
         raise ConfigError(
             "populations: must have equal sizes where the environment has one side (policies of "
-            f"equal index are a team), got {dict(sizes)}"
+            f"equal index are a team), got {sizes}"
         )
-    if isinstance(learners, Mapping) and len(sizes) > 1:
+    if isinstance(config.learners, Mapping) and len(sizes) > 1:
         raise ConfigError(
             "learners must be a number where the environment has one side (a team learns on one "
-            f"learner), got {dict(learners)}"
+            f"learner), got {dict(config.learners)}"
         )
 
 
-def check_teammates(
-    matchmaking: MatchmakingConfig,
-    populations: Mapping[str, Sequence[str]],
-    *,
-    sides: Mapping[str, Sequence[str]],
-) -> None:
+def check_teammates(config: RunConfig) -> None:
     """Check that there is a side on which teammates can be mixed.
-
-    Args:
-        matchmaking: The section ``matchmaking``.
-        populations: Agents by population.
-        sides: Agents by side.
 
     Raises:
         ConfigError: If no population has two agents on one side, several populations cooperate, or
             roles decide who plays whom.
     """
+    matchmaking, populations, sides = config.matchmaking, config.agents_of, config.sides
     if matchmaking.teammates == "same":
         return
     rule = "matchmaking.teammates must be 'same'"
@@ -217,52 +199,41 @@ def check_teammates(
         )
 
 
-def check_turns(
-    turns: LearningSideTurns | None, *, populations: Sequence[str], num_sides: int
-) -> None:
+def check_turns(config: RunConfig) -> None:
     """Check that populations that learn in turns can do so.
 
     Raises:
         ConfigError: If there is one population, or one side, whose populations learn together.
     """
-    if turns is not None and (len(populations) < 2 or num_sides < 2):
+    turns, num_sides = config.matchmaking.learning_side_turns, len(config.sides)
+    if turns is not None and (len(config.learning) < 2 or num_sides < 2):
         raise ConfigError(
             "matchmaking.learning_side_turns must be null with one population or one side (nobody "
             f"would stand still), got {turns.model_dump()} with populations "
-            f"{', '.join(populations)} and {num_sides} side{'s' * (num_sides != 1)}"
+            f"{', '.join(config.learning)} and {num_sides} side{'s' * (num_sides != 1)}"
         )
 
 
-def check_rivals(
-    matchmaking: MatchmakingConfig,
-    populations: Mapping[str, Sequence[str]],
-    learners: int | Mapping[str, int] | None,
-    *,
-    sides: Mapping[str, Sequence[str]],
-) -> None:
+def check_rivals(config: RunConfig) -> None:
     """Check that two populations can learn against each other in one assignment.
-
-    Args:
-        matchmaking: The section ``matchmaking``.
-        populations: Agents by population.
-        learners: Learners as configured.
-        sides: Agents by side.
 
     Raises:
         ConfigError: If there are not two populations with a side each, another key says who learns
             or beside whom, or learners are bound to populations.
     """
+    matchmaking, sides = config.matchmaking, config.sides
     if matchmaking.rivals == "frozen":
         return
     rule = "matchmaking.rivals must be 'frozen'"
+    agents_of_sides = [set(agents) for agents in sides.values()]
     if (
         len(sides) != 2
-        or len(populations) != 2
-        or not all(set(agents) in map(set, sides.values()) for agents in populations.values())
+        or len(config.learning) != 2
+        or not all(set(config.agents_of[name]) in agents_of_sides for name in config.learning)
     ):
         raise ConfigError(
             f"{rule} unless two populations that learn have a side each, got 'learning' with "
-            f"populations {', '.join(populations)} and sides {', '.join(sides)}"
+            f"populations {', '.join(config.learning)} and sides {', '.join(sides)}"
         )
     if matchmaking.kind == "alphastar":
         raise ConfigError(
@@ -279,20 +250,20 @@ def check_rivals(
             f"{rule} with matchmaking.teammates {matchmaking.teammates!r} (the rival would have "
             "partners, too), got 'learning'"
         )
-    if isinstance(learners, Mapping):
+    if isinstance(config.learners, Mapping):
         raise ConfigError(
             "learners must be a number where matchmaking.rivals is 'learning' (both learn on one "
-            f"learner), got {dict(learners)}"
+            f"learner), got {dict(config.learners)}"
         )
 
 
-def check_rival_envs(matchmaking: MatchmakingConfig, num_envs: object) -> None:
+def check_rival_envs(config: RunConfig) -> None:
     """Check that each of two rivals has an environment, should they not meet.
 
     Raises:
         ConfigError: If there is one environment.
     """
-    if matchmaking.rivals == "learning" and num_envs == 1:
+    if config.matchmaking.rivals == "learning" and config.environment.num_envs == 1:
         raise ConfigError(
             "environment.num_envs must be at least 2 where matchmaking.rivals is 'learning' (each "
             "has opponents of its own), got 1"
@@ -341,24 +312,18 @@ def check_encoder(name: str, *, network: NetworkConfig, facts: AgentSpec) -> Non
         raise ConfigError(f"populations.{name}.{error}") from error
 
 
-def check_critics(
-    networks: Mapping[str, NetworkConfig],
-    *,
-    populations: Mapping[str, tuple[str, ...]],
-    sides: Mapping[str, Sequence[str]],
-    spec: EnvironmentSpec,
-) -> None:
+def check_critics(config: RunConfig, spec: EnvironmentSpec) -> None:
     """Check that centralized critics have something to read.
 
     Raises:
         ConfigError: If one has not.
     """
-    for name, network in networks.items():
+    for name, population in config.populations.items():
         critic_input(
-            network,
+            population.network,
             population=name,
-            populations=populations,
-            sides={side: tuple(agents) for side, agents in sides.items()},
+            populations=config.agents_of,
+            sides=config.sides,
             spec=spec,
         )
 

@@ -6,30 +6,16 @@ Tests: `tests/populations/config/test_resolution.py`, `tests/populations/config/
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
-from arena.learning.hyperparameters import (
-    coerce_hyperparameters,
-    hyperparameter_model,
-    make_settings,
-    with_reward_weights,
-)
-from arena.matches.seating import make_seats
-from populations.config.genes import check_booleans, check_space
-from populations.config.population_overrides import (
-    check_reward_weights,
-    resolve_pbt,
-    resolve_schedule,
-    resolve_scheduled,
-)
+from populations.config.population_settings import resolve_population
 from populations.config.resolution import (
     check_critics,
     check_encoder,
     check_equal_spaces,
-    check_outcome,
     check_partition,
     check_rival_envs,
     check_rivals,
@@ -43,21 +29,12 @@ from populations.config.resolution import (
 )
 from populations.config.role_settings import check_roles
 from populations.config.run_config import RunConfig
-from populations.config.sections import (
-    PopulationConfig,
-)
-from populations.config.sizing import (
-    check_env_workers,
-    choose_learner_cores,
-    resolve_sizes,
-)
-from populations.faults import Faults, named
-from populations.hyperparameter_schedules import parse_schedules, start_values
+from populations.config.sections import PopulationConfig
+from populations.config.sizing import check_env_workers, choose_learner_cores, resolve_sizes
+from populations.faults import Faults
 from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
-from populations.pbt.settings import PbtConfig
-from populations.preset_files import preset_names as preset_names
 from populations.thinning.make import make_thinning
 from populations.yaml_documents import nearest
 
@@ -90,8 +67,7 @@ def resolve_config(
     outcome = environment.outcome
     with faults.gathered():
         sides = resolve_sides(environment.sides, agents=spec.agents)
-        check_outcome(outcome, sides=sides)
-        outcome = resolve_outcome(outcome, pace=pace)
+        outcome = resolve_outcome(outcome, sides=sides, pace=pace)
     matchmaking = config.matchmaking
     with faults.gathered():
         matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)
@@ -101,20 +77,21 @@ def resolve_config(
     populations = _resolve_populations(config, spec, faults, launch_directory=launch_directory)
     # All that follows takes agents, sides and policies for what they are.
     faults.raise_any()
-    _check_together(config, populations, spec, sides=sides)
-    cores = usable_cores() if num_cores is None else num_cores
     resolved = config.model_copy(
         update={
             "environment": environment.model_copy(update={"sides": sides, "outcome": outcome}),
             "matchmaking": matchmaking,
             "populations": populations,
-            # The default is bounded by the number of policies, so the populations must be there.
-            "learners": _resolve_learners(config, populations, num_cores=cores),
         }
     )
+    _check_together(resolved, spec)
+    cores = usable_cores() if num_cores is None else num_cores
+    # The default is bounded by the number of policies, so the populations must be there.
+    learners = _resolve_learners(resolved, num_cores=cores)
+    resolved = resolved.model_copy(update={"learners": learners})
     # Sizes come last, as they depend on learners, agents and hyperparameters.
     resolved = resolve_sizes(resolved, spec, pace=pace)
-    check_rival_envs(resolved.matchmaking, resolved.environment.num_envs)
+    check_rival_envs(resolved)
     check_env_workers(resolved, spec, pace=pace)
     if config.learners is not None:
         # A number of learners that was written says how much of the machine they have.
@@ -131,7 +108,7 @@ def _resolve_populations(
     # Should agents be wrong, populations are still checked as written.
     assigned = config.populations
     with faults.gathered():
-        assigned = _assign_agents(config.populations, spec)
+        assigned = assign_agents(config.populations, spec)
     populations = {}
     for name, population in assigned.items():
         # Settings of learning stay unsaid where nobody learns.
@@ -139,7 +116,7 @@ def _resolve_populations(
             populations[name] = population
             continue
         with faults.gathered():
-            populations[name] = _resolve_population(
+            populations[name] = resolve_population(
                 name,
                 population,
                 reward_weights=config.environment.reward_weights,
@@ -149,48 +126,27 @@ def _resolve_populations(
     return populations
 
 
-def _check_together(
-    config: RunConfig,
-    populations: dict[str, PopulationConfig],
-    spec: EnvironmentSpec,
-    *,
-    sides: Mapping[str, Sequence[str]],
-) -> None:
+def _check_together(config: RunConfig, spec: EnvironmentSpec) -> None:
     """Check rules between populations and sides."""
-    agents = {name: population.agents or () for name, population in populations.items()}
-    networks = {name: population.network for name, population in populations.items()}
-    sizes = {name: population.num_policies for name, population in populations.items()}
     faults = Faults()
-    for check in (
-        lambda: check_critics(networks, populations=agents, sides=sides, spec=spec),
-        lambda: check_roles(config.roles, populations, num_sides=len(sides)),
-        lambda: check_teams(sizes, config.learners, num_sides=len(sides)),
-        lambda: check_teammates(config.matchmaking, agents, sides=sides),
-        lambda: check_rivals(
-            config.matchmaking,
-            {name: own for name, own in agents.items() if sizes[name]},
-            config.learners,
-            sides=sides,
-        ),
-        lambda: check_turns(
-            config.matchmaking.learning_side_turns,
-            populations=[name for name, size in sizes.items() if size],
-            num_sides=len(sides),
-        ),
-        lambda: make_seats(
-            agents=spec.agents,
-            sides={side: tuple(agents) for side, agents in sides.items()},
-            populations=agents,
-        ),
-    ):
+    with faults.gathered():
+        check_critics(config, spec)
+    with faults.gathered():
+        check_roles(config.roles, config.populations, num_sides=len(config.sides))
+    for check in (check_teams, check_teammates, check_rivals, check_turns):
         with faults.gathered():
-            check()
+            check(config)
     faults.raise_any()
 
 
-def _assign_agents(
+def assign_agents(
     populations: dict[str, PopulationConfig], spec: EnvironmentSpec
 ) -> dict[str, PopulationConfig]:
+    """Give each population its agents; those that the environment suggests if there is none.
+
+    Raises:
+        ConfigError: Names each population that an agent or a network does not fit.
+    """
     defaults = group_agents(spec)
     if not populations:
         return {name: PopulationConfig(agents=agents) for name, agents in defaults.items()}
@@ -229,76 +185,18 @@ def _agents_of(
     return expand_agents(population.agents, agents=spec.agents, key=f"{key}.agents")
 
 
-def _resolve_population(
-    name: str,
-    population: PopulationConfig,
-    *,
-    reward_weights: Mapping[str, float],
-    pbt: PbtConfig,
-    launch_directory: str,
-) -> PopulationConfig:
-    key = f"populations.{name}"
-    model = with_reward_weights(
-        hyperparameter_model(population.algorithm, launch_directory=launch_directory),
-        reward_weights,
-    )
-    space = population.search_space
-    # The default space is about PPO's hyperparameters, which another algorithm need not have.
-    if "search_space" not in population.model_fields_set:
-        space = {key: value for key, value in space.items() if key in model.model_fields}
-    # Values stay empty where they are at fault; raise_any below lets none of them out.
-    settings, schedule, faults = {}, population.schedule, Faults()
-    written = dict[str, object]()
-    with faults.gathered(), named(key):
-        settings = make_settings(
-            population.algorithm, population.algorithm_settings, launch_directory=launch_directory
-        ).model_dump(mode="json")
-    with faults.gathered():
-        # run.yaml says all that holds for a population.
-        pbt = resolve_pbt(population, pbt=pbt, key=key)
-    with faults.gathered():
-        # Weights are checked first, so that an unknown component is reported as one.
-        check_reward_weights(population, reward_weights=reward_weights, key=key)
-        schedules = parse_schedules(population.hyperparameters, key=f"{key}.hyperparameters")
-        with named(key):
-            start = coerce_hyperparameters(model, start_values(population.hyperparameters))
-        check_booleans(model, population.hyperparameters, key=f"{key}.hyperparameters")
-        written |= start
-        written |= resolve_scheduled(
-            schedules, model=model, start=start, space=space, population=population, key=key
-        )
-        genes = check_space(
-            population, model, settings, space, start=start, explore=pbt.explore,
-            launch_directory=launch_directory, key=key,
-        )  # fmt: skip
-        schedule = resolve_schedule(population, model=model, start=start, genes=genes, key=key)
-    faults.raise_any()
-    return population.model_copy(
-        update={
-            "algorithm_settings": settings,
-            "hyperparameters": written,
-            "search_space": space,
-            "schedule": schedule,
-            "pbt": pbt,
-        }
-    )
-
-
-def _resolve_learners(
-    config: RunConfig, populations: Mapping[str, PopulationConfig], *, num_cores: int
-) -> int | dict[str, int]:
-    learners = config.learners
-    learning = [name for name, population in populations.items() if population.player is None]
+def _resolve_learners(config: RunConfig, *, num_cores: int) -> int | dict[str, int]:
+    learners, populations = config.learners, config.populations
     if isinstance(learners, dict):
         for name in learners:
             if name not in populations:
                 raise ConfigError(
                     f"learners.{name}: there is no population {name!r}{nearest(name, populations)}"
                 )
-        idle = [name for name in learners if name not in learning]
+        idle = [name for name in learners if name not in config.learning]
         if idle:
             raise ConfigError(f"learners.{idle[0]}: nobody learns there, a player has its agents")
-        missing = [name for name in learning if name not in learners]
+        missing = [name for name in config.learning if name not in learners]
         if missing:
             raise ConfigError(
                 f"learners must name every population that learns, {missing[0]!r} is missing"

@@ -19,10 +19,7 @@ from arena.errors import BrokenRules
 from arena.wire.address import check_listening
 from populations.config.hooks import HooksConfig
 from populations.config.overrides import overridden
-from populations.config.population_overrides import merged
-from populations.config.resolution import (
-    POPULATION_NAME,
-)
+from populations.config.population_settings import merged
 from populations.config.role_settings import RolesConfig
 from populations.config.sections import (
     AlertsConfig,
@@ -39,7 +36,7 @@ from populations.config.sections import (
     StopConfig,
 )
 from populations.config.validation import Draft, Hints, draft_document, validate_document
-from populations.fields import IMPORT_PATH, Count
+from populations.fields import IMPORT_PATH, POPULATION_NAME, Count
 from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.matchmaking.external_players import MAX_NAME, external_player_id
 from populations.matchmaking.kinds import KINDS
@@ -48,7 +45,6 @@ from populations.pbt.exploit import FractionSettings
 from populations.pbt.kinds import EXPLOITS, EXPLORES
 from populations.pbt.settings import PbtConfig
 from populations.preset_files import config_text
-from populations.preset_files import preset_names as preset_names
 from populations.roles import has_exploiters
 from populations.rule_kinds import Choice, unread_settings
 from populations.thinning.kinds import THINNINGS
@@ -192,6 +188,23 @@ class RunConfig(Model):
     def learning(self) -> tuple[str, ...]:
         """Return the populations that have policies."""
         return tuple(name for name, one in self.populations.items() if one.player is None)
+
+    @property
+    def num_envs(self) -> int:
+        """Return the environments that a learner steps at once, of a resolved configuration."""
+        number = self.environment.num_envs
+        assert number != "auto", "`resolve_config` chooses a number"
+        return number
+
+    @property
+    def sides(self) -> dict[str, tuple[str, ...]]:
+        """Return the agents of each side, of a resolved configuration."""
+        return {side: tuple(agents) for side, agents in (self.environment.sides or {}).items()}
+
+    @property
+    def agents_of(self) -> dict[str, tuple[str, ...]]:
+        """Return the agents of each population, of a resolved configuration."""
+        return {name: one.agents or () for name, one in self.populations.items()}
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -373,31 +386,31 @@ def load_config(
         ConfigError: If it cannot be read, has an unknown key or a value that breaks a rule, or is
             new and sets what no chosen rule reads.
     """
-    # run.yaml has every key, those of rules that were not chosen too.
-    if resumes:
-        return _read(source, overrides, notify=notify).require()
-    return draft_config(source, overrides, notify=notify).require()
+    return draft_config(source, overrides, notify=notify, resumes=resumes).require()
 
 
 def draft_config(
-    source: str | Path, overrides: Sequence[str] = (), *, notify: Callable[[str], None]
+    source: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    notify: Callable[[str], None],
+    resumes: bool = False,
 ) -> Draft[RunConfig]:
     """Read a configuration as `load_config` does, and go on without what breaks a rule.
 
     Raises:
         ConfigError: If it cannot be read at all.
     """
-    draft = _read(source, overrides, notify=notify)
+    document = read_document(config_text(source), name=str(source))
+    # Overrides come before validation, so a fault is told in the same way wherever it is from.
+    document = overridden(document, overrides, notify=notify)
+    draft = draft_document(RunConfig, document, hints=HINTS)
     config = draft.model
-    if config is None or any(map(_chooses_rules, draft.removed)):
-        # It is open which settings are read as long as the choice of a rule is.
+    # It is open which settings are read as long as the choice of a rule is, and run.yaml has every
+    # key, those of rules that were not chosen too.
+    if resumes or config is None or any(map(_chooses_rules, draft.removed)):
         return draft
-    unread = find_unread_settings(
-        matchmaking=config.matchmaking,
-        ghosts=config.ghosts,
-        pbt=config.pbt,
-        populations=config.populations,
-    )
+    unread = _find_unread_settings(config)
     return replace(draft, faults=(*draft.faults, *unread, *config.endless_lessons()))
 
 
@@ -405,15 +418,6 @@ def _chooses_rules(path: tuple[str, ...]) -> bool:
     """Return whether a value chooses a rule, or a population, which chooses rules of its own."""
     is_population = path[0] == "populations" and len(path) <= 2
     return is_population or path[-1] in ("kind", "exploit", "explore", "roles")
-
-
-def _read(
-    source: str | Path, overrides: Sequence[str], *, notify: Callable[[str], None]
-) -> Draft[RunConfig]:
-    document = read_document(config_text(source), name=str(source))
-    # Overrides come before validation, so a fault is told in the same way wherever it is from.
-    document = overridden(document, overrides, notify=notify)
-    return draft_document(RunConfig, document, hints=HINTS)
 
 
 def validate_config(document: object) -> RunConfig:
@@ -425,21 +429,13 @@ def validate_config(document: object) -> RunConfig:
     return validate_document(RunConfig, document, hints=HINTS)
 
 
-def find_unread_settings(
-    *,
-    matchmaking: MatchmakingConfig,
-    ghosts: GhostsConfig,
-    pbt: PbtConfig,
-    populations: Mapping[str, PopulationConfig],
-) -> tuple[str, ...]:
+def _find_unread_settings(config: RunConfig) -> tuple[str, ...]:
     """Return a sentence for each key that is not at its default and that no chosen rule reads.
 
     Args:
-        matchmaking: Section ``matchmaking`` as loaded, before it is resolved, as all of these are.
-        ghosts: Section ``ghosts``.
-        pbt: Section ``pbt``.
-        populations: Populations by name, each of which may have settings of PBT of its own.
+        config: Configuration as loaded, before it is resolved.
     """
+    matchmaking, ghosts, populations = config.matchmaking, config.ghosts, config.populations
     matchmaker = Choice("matchmaking.kind", KINDS, matchmaking.kind, own_reads_section=False)
     has_roles = any(has_exploiters(section.roles) for section in populations.values())
     # Snapshots by role read what ``alphastar`` reads.
@@ -454,9 +450,9 @@ def find_unread_settings(
             choices=[matchmaker, Choice("ghosts.thinning", THINNINGS, ghosts.thinning)],
         ),
         # The environment makes the populations if there are none, with the general rules.
-        *_unread_of_pbt(pbt, populations or {"": PopulationConfig()}),
+        *_unread_of_pbt(config.pbt, populations or {"": PopulationConfig()}),
+        *_unread_of_players(populations),
     ]
-    faults += _unread_of_players(populations)
     # Populations with equal sections have equal sentences.
     return tuple(dict.fromkeys(faults))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -29,12 +29,7 @@ from populations.config.overrides import Notify, apply_values, overridden
 from populations.config.resolve import resolve_config
 from populations.config.resume import MAY_CHANGE, Change, compare, why_not
 from populations.config.run_config import RunConfig, ignore_notice, validate_config
-from populations.config.sizing import (
-    check_rollout_memory,
-    explain,
-    needs_margin,
-    with_sizes_of,
-)
+from populations.config.sizing import check_rollout_memory, explain, needs_margin, with_sizes_of
 from populations.config.validation import validate_document
 from populations.errors import ResumeRefused, StorageError
 from populations.records.rows import Json
@@ -45,6 +40,7 @@ RUN_FILE = "run.yaml"
 NEXT = f"{RUN_FILE}.next"
 """Changed file, until it takes the old one's place."""
 _SPEC = TypeAdapter(EnvironmentSpec)
+_PACE = TypeAdapter(Pace | None)
 
 
 class _Document(Model):
@@ -61,20 +57,6 @@ class _Document(Model):
     spec: dict[str, object]
     environment_measured: dict[str, object] | None
     code: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredPace(Pace):
-    """Pace of the environment at launch, and the reason for the sizes that follow from it.
-
-    Attributes:
-        reason: Reason for the sizes that were chosen, in words.
-    """
-
-    reason: str
-
-
-_PACE = TypeAdapter(MeasuredPace | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +77,7 @@ class RunFile:
             or package, when the run was made.
         config: Resolved.
         spec: The environment's facts.
-        environment_measured: Pace at which sizes were chosen; None: they were given.
+        environment_measured: Pace at which sizes were chosen, and why; None: they were given.
     """
 
     run: str
@@ -107,7 +89,7 @@ class RunFile:
     versions: Mapping[str, str]
     config: RunConfig
     spec: EnvironmentSpec
-    environment_measured: MeasuredPace | None = None
+    environment_measured: Pace | None = None
     code: Mapping[str, str] = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
@@ -261,9 +243,8 @@ def new_run_file(
             "environment.outcome.margin must be a number where nobody has played the environment, "
             "got 'auto'"
         )
-    measured = None
     if pace is not None:
-        measured = MeasuredPace(**asdict(pace), reason=explain(resolved, spec, pace=pace))
+        pace = replace(pace, reason=explain(resolved, spec, pace=pace))
     run_file = RunFile(
         run=str(uuid.uuid4()),
         name=name,
@@ -275,7 +256,7 @@ def new_run_file(
         versions=installed(RECORDED_PACKAGES) | dict(spec.versions),
         config=resolved,
         spec=spec,
-        environment_measured=measured,
+        environment_measured=pace,
         code=code,
     )
     # Needs the seats of the resolved run; the root has no part in a message's size.
@@ -286,7 +267,6 @@ def new_run_file(
 def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
     """Return what a learner needs to know of a run whose store is at ``root``."""
     config = run_file.config
-    sides = {side: tuple(agents) for side, agents in (config.environment.sides or {}).items()}
     populations = {
         name: PopulationSetup(
             agents=population.agents or (),
@@ -299,9 +279,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
     }
     warm_ups = (population.normalizer_warm_up for population in config.populations.values())
     seats = make_seats(
-        agents=run_file.spec.agents,
-        sides=sides,
-        populations={name: setup.agents for name, setup in populations.items()},
+        agents=run_file.spec.agents, sides=config.sides, populations=config.agents_of
     )
     return LearnerSetup(
         run=run_file.run,
@@ -311,7 +289,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         launch_directory=run_file.launch_directory,
         environment=config.environment,
         spec=run_file.spec,
-        sides=sides,
+        sides=config.sides,
         seats=seats,
         populations=populations,
         bots=tuple(
@@ -376,8 +354,8 @@ def check_resume(
             "takes anything, and --init-from its weights from this one"
         )
     # A configuration that was given whole says of each population what is its own.
-    if is_own:
-        new, changes = _changed(old, before, _followed(before, config, notify=notify))
+    if is_own and (followed := _followed(before, config, notify=notify)) is not config:
+        new, changes = _changed(old, before, followed)
     if changes:
         check_messages(new, learner_setup(with_config(old, new), root=Path()))
     return new, changes

@@ -5,13 +5,12 @@ Tests: `tests/populations/config/test_run_config.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
 
 from arena.config import Model, NetworkConfig, NormalizerWarmUp
-from arena.errors import ConfigError
 from arena.learning.hyperparameters import REWARD_WEIGHT
 from arena.metrics.tracker import TRACKERS
 from arena.types import RANDOM_BOT, PlayerId, Value
@@ -22,7 +21,6 @@ from populations.matchmaking.window import WindowRule
 from populations.pbt.settings import PbtConfig
 from populations.thinning.kinds import THINNINGS
 from populations.thinning.spread import Spread
-from populations.yaml_documents import nearest
 
 SECTION = REWARD_WEIGHT.removesuffix(".")
 
@@ -42,31 +40,6 @@ def with_dotted_weights(values: object) -> object:
         else:
             dotted[name] = value
     return dotted
-
-
-def check_component_names(
-    names: Iterable[str], *, reward_weights: Collection[str], key: str
-) -> None:
-    """Refuse a weight of a component that ``environment.reward_weights`` does not have.
-
-    Args:
-        names: Names of hyperparameters.
-        reward_weights: The components' names.
-        key: Name in errors of the mapping that has the names (``populations.player.search_space``).
-
-    Raises:
-        ConfigError: Names the weight, and the nearest known component.
-    """
-    for name in names:
-        component = name.removeprefix(REWARD_WEIGHT)
-        # A name without the prefix is another hyperparameter, and none of this check's.
-        if name == component or component in reward_weights:
-            continue
-        has = f"it has: {', '.join(reward_weights)}" if reward_weights else "it is empty"
-        raise ConfigError(
-            f"{key}.{name}: environment.reward_weights has no component {component!r}"
-            f"{nearest(component, reward_weights)}; {has}"
-        )
 
 
 def _range(entry: object) -> object:

@@ -7,21 +7,18 @@ Pure functions of the figures of random play of one environment;
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from arena.config import MAX_CORES, MarginOutcome
-from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.probe.pace import Pace
 from arena.envs.registry import TWINS
 from arena.errors import ConfigError
 from arena.rollout.calls import rollout_calls
 from arena.spaces import ObservationLayout
-
-if TYPE_CHECKING:
-    from populations.config.run_config import RunConfig
+from populations.config.run_config import RunConfig
 
 # More than that amortizes nothing that counts beside Python's own steps.
 NUM_ENVS = 256
@@ -202,8 +199,8 @@ def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | 
     Raises:
         ConfigError: If they cannot.
     """
-    environment, key = config.environment, "environment.num_env_workers"
-    number, num_envs = environment.num_env_workers, environment.num_envs
+    number, key = config.environment.num_env_workers, "environment.num_env_workers"
+    num_envs = config.num_envs
     if not number:
         return
     if is_openspiel(spec.id):
@@ -217,7 +214,7 @@ def check_env_workers(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | 
             f"{key} must be 0 where a batched game steps all environments at once, got {number} "
             f"with {spec.id} (environment.backend pettingzoo steps the original, one by one)"
         )
-    if num_envs != "auto" and number > num_envs:
+    if number > num_envs:
         raise ConfigError(
             f"{key} must be at most environment.num_envs, {num_envs} (each process steps one "
             f"environment or more), got {number}"
@@ -248,12 +245,12 @@ def choose_learner_cores(
     Raises:
         ConfigError: If there are more than environments.
     """
-    environment, wanted = config.environment, config.learner_cores
+    wanted, num_envs = config.learner_cores, config.num_envs
     if wanted != "auto":
-        if environment.num_envs != "auto" and wanted > environment.num_envs:
+        if wanted > num_envs:
             raise ConfigError(
-                f"learner_cores must be at most environment.num_envs, {environment.num_envs} (each "
-                f"process steps one environment or more), got {wanted}"
+                f"learner_cores must be at most environment.num_envs, {num_envs} (each process "
+                f"steps one environment or more), got {wanted}"
             )
         return wanted
     learns_in_ranks = all(config.populations[name].algorithm == "ppo" for name in config.learning)
@@ -261,22 +258,22 @@ def choose_learner_cores(
         config.launcher == "local"
         # Weights would depend on the machine's cores.
         and not config.deterministic
-        and not environment.num_env_workers
+        and not config.environment.num_env_workers
         and learns_in_ranks
         and config.learners != 0
         and not any(name.startswith("cuda") for name in config.devices)
         and _is_batched(config, spec, pace=pace)
     )
-    if not is_possible or environment.num_envs == "auto":
+    if not is_possible:
         return 1
     # Rows of the smallest minibatch of a population.
     num_minibatches = max(
         int(config.populations[name].start_values.get("num_minibatches", 1))
         for name in config.learning
     )
-    decisions = environment.num_envs * _rollout_length(config, spec) * _decisions(config, spec)
+    decisions = num_envs * _rollout_length(config, spec) * _decisions(config, spec)
     left, rows = num_cores // _num_learners(config), decisions // num_minibatches
-    return max(1, min(left, rows // RANK_ROWS, environment.num_envs, MAX_CORES))
+    return max(1, min(left, rows // RANK_ROWS, num_envs, MAX_CORES))
 
 
 def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_bytes: int) -> None:
@@ -290,26 +287,27 @@ def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_by
     Raises:
         ConfigError: With the limit and the value.
     """
-    environment, load = config.environment, load_of(config, spec)
-    if config.serves_store or environment.num_envs == "auto":
+    if config.serves_store:
         return
-    bytes_of = {agent: _observation_bytes(facts) for agent, facts in spec.agent_specs.items()}
-    seen = [[bytes_of[agent] for agent in p.agents or ()] for p in config.populations.values()]
-    # One agent decides in each step of a game in turns, and its observation alone is kept.
-    step = max((max(own) if spec.api == "aec" else sum(own) for own in seen if own), default=0)
-    rollouts = step * load.rollout_length * environment.num_envs * load.num_learners
+    num_learners, rollout_length = _num_learners(config), _rollout_length(config, spec)
+    step = max(_step_bytes(spec, agents) for agents in config.agents_of.values())
+    rollouts = step * rollout_length * config.num_envs * num_learners
     if rollouts > machine_bytes:
         raise ConfigError(
-            f"the observations of a rollout of {load.num_learners} learners must fit this "
-            f"machine's memory of {machine_bytes / 1e9:,.1f} GB, got {rollouts / 1e9:,.1f} GB: "
-            f"{step:,} bytes in each step of environment.num_envs={environment.num_envs}, "
-            f"rollout_length={load.rollout_length}"
+            f"the observations of a rollout of {num_learners} learners must fit this machine's "
+            f"memory of {machine_bytes / 1e9:,.1f} GB, got {rollouts / 1e9:,.1f} GB: {step:,} "
+            f"bytes in each step of environment.num_envs={config.num_envs}, "
+            f"rollout_length={rollout_length}"
         )
 
 
-def _observation_bytes(facts: AgentSpec) -> int:
-    layout = ObservationLayout.from_json(facts.observation)
-    return layout.size * layout.dtype.itemsize
+def _step_bytes(spec: EnvironmentSpec, agents: Sequence[str]) -> int:
+    """Return the bytes of observations of some agents in a step of one environment."""
+    facts = (spec.agent_specs[agent] for agent in agents)
+    layouts = [ObservationLayout.from_json(one.observation) for one in facts]
+    sizes = [layout.size * layout.dtype.itemsize for layout in layouts]
+    # One agent decides in each step of a game in turns, and its observation alone is kept.
+    return max(sizes) if spec.api == "aec" else sum(sizes)
 
 
 def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:
@@ -334,14 +332,11 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
     """
     rollout_length = _rollout_length(config, spec)
     wanted = config.assignment.agent_steps or DETERMINISTIC_AGENT_STEPS
-    seen = [_observation_bytes(facts) for facts in spec.agent_specs.values()]
-    # One agent decides in each step of a game in turns, and its observation alone is kept.
-    in_turns = spec.api == "aec"
     return Load(
         decisions=_decisions(config, spec),
         rollout_length=rollout_length,
         # A game may show nothing, which counts as one byte.
-        rollout_bytes=rollout_length * max(max(seen) if in_turns else sum(seen), 1),
+        rollout_bytes=rollout_length * max(_step_bytes(spec, spec.agents), 1),
         num_learners=_num_learners(config),
         agent_steps=wanted if config.deterministic else None,
     )
@@ -357,7 +352,7 @@ def num_sharing(config: RunConfig) -> int:
     in the same assignments.
     """
     learns_together = config.matchmaking.rivals == "learning"
-    is_cooperation = len(config.environment.sides or ()) == 1
+    is_cooperation = len(config.sides) == 1
     if isinstance(config.learners, dict) or learns_together or is_cooperation:
         return 1
     return len(config.learning)
@@ -367,7 +362,7 @@ def _decisions(config: RunConfig, spec: EnvironmentSpec) -> int:
     """Return decisions of the largest population in a step of one environment."""
     if spec.api == "aec":
         return 1
-    return max(len(population.agents or ()) for population in config.populations.values())
+    return max(map(len, config.agents_of.values()))
 
 
 def _rollout_length(config: RunConfig, spec: EnvironmentSpec) -> int:
@@ -406,9 +401,7 @@ def without_pace(config: RunConfig, *, why: str) -> RunConfig:
 
 def explain(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace) -> str:
     """Say what the sizes of a resolved configuration follow from."""
-    num_envs = config.environment.num_envs
-    assert num_envs != "auto"
-    return ", ".join(_reasons(pace, load_of(config, spec), num_envs=num_envs))
+    return ", ".join(_reasons(pace, load_of(config, spec), num_envs=config.num_envs))
 
 
 def _reasons(pace: Pace, load: Load, *, num_envs: int) -> Iterator[str]:
@@ -423,12 +416,9 @@ def _reasons(pace: Pace, load: Load, *, num_envs: int) -> Iterator[str]:
         yield f"episodes of about {pace.episode_length:,.0f} steps{speed}"
     if pace.is_batched:
         yield "all at once as a batched game"
-    elif pace.env_bytes >= 0.05e6:
+        return
+    if pace.env_bytes >= 0.05e6:
         yield f"{pace.env_bytes / 1e6:,.1f} MB each"
-    if (
-        not pace.is_batched
-        and isinstance(num_envs, int)
-        # The next power of two would not have fitted.
-        and fit_in_memory(pace, load) < 2 * num_envs
-    ):
+    # The next power of two would not have fitted.
+    if fit_in_memory(pace, load) < 2 * num_envs:
         yield "as many as memory allows"

@@ -213,6 +213,7 @@ def _new_run_file(
     from arena.metrics.sink import find_sinks
     from arena.resolve import code_directory
     from populations.config.run_file import new_run_file
+    from populations.config.sizing import without_pace
     from populations.hooks.make import check_config as check_hooks
 
     from .imported_weights import find_initial_weights, with_networks
@@ -222,9 +223,10 @@ def _new_run_file(
 
     launch_directory = code_directory()
     # All faults at once, while there is nothing to clear up.
-    config, found = looked_over(draft, launch_directory=launch_directory)
+    found = looked_over(draft, launch_directory=launch_directory)
     asked = draft.require()
-    config = with_networks(config)
+    # Sizes are careful where random play came to no end, and `why` says so.
+    config = with_networks(without_pace(asked, why=found.why) if found.why else asked)
     if origin.replay is not None:
         config = replaying(config, found.spec, origin.replay, launch_directory=launch_directory)
     make = partial(

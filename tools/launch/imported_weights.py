@@ -122,7 +122,7 @@ def players_by_population(
         ConfigError: If two players are for the same population, or there is no such population.
     """
     from arena.errors import ConfigError
-    from populations.config.resolution import POPULATION_NAME
+    from populations.fields import POPULATION_NAME
 
     found: dict[str | None, str] = {}
     for text in init_from:
@@ -200,7 +200,7 @@ def find_outsiders(run_file: RunFile) -> dict[str, Import]:
         key = f"populations.{own[0]}.player" if own else "evaluation.bots"
         said = f"{'matchmaking.bots' if player in config.matchmaking.bots else key}: {player}"
         found = _imports(run_file, player, said=said)
-        is_team = len(config.environment.sides or ()) == 1
+        is_team = len(config.sides) == 1
         missing = [name for name in config.populations if name not in found]
         if missing and (is_team or not found or set(own) & set(missing)):
             raise ConfigError(f"{said}: it has no weights for {', '.join(missing)}")

@@ -181,7 +181,8 @@ def replaying(
         ConfigError: If there is no such policy, or it is of another environment or population.
     """
     from arena.errors import ConfigError
-    from populations.config.resolve import resolve_config
+    from arena.learning.hyperparameters import changeable_settings
+    from populations.config.resolve import assign_agents
     from populations.league.lineage import schedule_of
     from populations.pbt.settings import PbtConfig
     from populations.views.questions.inspection import Inspection
@@ -208,8 +209,8 @@ def replaying(
             f"{said}: its environment is {theirs.spec.id} {dict(theirs.spec.kwargs)}, "
             f"this run's {spec.id} {dict(spec.kwargs)}"
         )
-    # The configuration is resolved, so that populations that it leaves out are there by name.
-    populations = dict(resolve_config(config, spec, launch_directory=launch_directory).populations)
+    # Populations that the configuration leaves out are there by name, too.
+    populations = assign_agents(config.populations, spec)
     if name not in populations:
         raise ConfigError(
             f"{said}: this run has no population {name}, but {', '.join(populations)}"
@@ -218,6 +219,7 @@ def replaying(
     # Hyperparameters of another algorithm have other names and meanings.
     if there.algorithm != here.algorithm:
         raise ConfigError(f"{said}: it learned by {there.algorithm}, this run by {here.algorithm}")
+    settings = changeable_settings(here.algorithm, launch_directory=launch_directory)
     populations[name] = here.model_copy(
         update={
             "size": 1,
@@ -225,7 +227,7 @@ def replaying(
                 key: value
                 for key, value in schedule[0].hyperparameters.items()
                 # Settings that PBT changed in that run are in the schedule alone.
-                if key not in here.algorithm_settings
+                if key not in settings
             },
             "schedule": schedule,
             # There is no donor with size 1, and exploring would leave the schedule.

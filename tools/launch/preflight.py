@@ -26,8 +26,8 @@ _ENVIRONMENT = ("id", "kwargs", "backend", "possible_agents", "curriculum")
 """Keys without which another environment would be looked at."""
 
 
-def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunConfig, Inspected]:
-    """Check a configuration; return it with what its environment shows.
+def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> Inspected:
+    """Check a configuration; return what its environment shows.
 
     Faults of the document, of the device, of the environment and of how they fit are found in one
     go, except those that only follow from another fault.
@@ -35,19 +35,17 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
     Raises:
         ConfigError: Names every fault.
     """
-    from arena.errors import ConfigError, ConfigFaults
+    from arena.errors import ConfigFaults
     from populations.faults import Faults
 
     from .sizing import inspect_for
 
     faults, config = Faults(), draft.model
-    # The faults are raised only to be gathered: the draft's come first in the list.
-    with faults.gathered():
-        if draft.faults:
-            raise ConfigFaults(draft.faults)
     if config is None:
-        faults.raise_any()
-        raise ConfigError("the configuration is empty")
+        raise ConfigFaults(draft.faults)
+    with faults.gathered():
+        # The draft's faults come first in the list.
+        draft.require()
     with faults.gathered():
         check_machine(config)
     # The inspection below finds the faults of the environment, too, and plays it once, if there are
@@ -213,7 +211,7 @@ def look_at_world(run_file: RunFile, config: RunConfig, *, run_dir: Path) -> Wor
     find_sinks(config.metrics.sinks, run_dir, launch_directory=directory)
     try:
         # As a launch does, in a child. A resolved configuration has its sizes: nothing is played.
-        _, inspected = inspect_for(config, launch_directory=directory)
+        inspected = inspect_for(config, launch_directory=directory)
     except (ConfigError, EnvironmentFault) as error:
         raise ConfigError(f"this run cannot go on as it is: {error}") from error
     if facts := other_facts(run_file.spec, inspected.spec):

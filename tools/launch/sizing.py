@@ -23,21 +23,18 @@ SEARCH_SHARE = 0.2
 """Share of a run in which policies that soon leave may still train (``pbt.share: halving``)."""
 
 
-def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig, Inspected]:
+def inspect_for(config: RunConfig, *, launch_directory: str) -> Inspected:
     """Find the facts about a configuration's environment, and its pace if sizes follow from it.
 
-    Returns:
-        The configuration, with careful sizes where they cannot be measured, and what was found.
-
     Raises:
-        ConfigError: If there is no such environment, or a deterministic run cannot be measured.
+        ConfigError: If there is no such environment.
         EnvironmentFault: If it cannot even be reset.
     """
     from dataclasses import replace
 
     from arena.envs.inspect import inspect_and_play, inspect_lessons
     from populations.config.resume import named_code
-    from populations.config.sizing import needs_pace, without_pace
+    from populations.config.sizing import needs_pace
 
     is_needed = needs_pace(config)
     request = config.inspection(launch_directory=launch_directory)
@@ -51,11 +48,7 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
             request, play=amount if is_needed else None, code=named_code(config)
         )
     spec = inspect_lessons(found.spec, config.lessons, request=request)
-    found = replace(found, spec=spec)
-    # The environment could not be played: the sizes are careful, and `why` says so.
-    if is_needed and found.pace is None:
-        config = without_pace(config, why=found.why)
-    return config, found
+    return replace(found, spec=spec)
 
 
 def sizing_line(asked: RunConfig, run_file: RunFile, *, why: str) -> str:
@@ -134,16 +127,16 @@ def stakes_line(run_file: RunFile) -> str:
     """Say what a margin was measured to be, or that there could be one; empty: nothing to say."""
     from arena.config import MarginOutcome
 
-    environment, measured = run_file.config.environment, run_file.environment_measured
+    config, measured = run_file.config, run_file.environment_measured
+    outcome = config.environment.outcome
     if measured is None:
         return ""
-    if isinstance(environment.outcome, MarginOutcome):
-        return (
-            f"environment.outcome: a margin of {environment.outcome.margin:g} is a whole match "
-            + ("(the game's range)" if measured.is_margin_known else "(as random play shows)")
+    if isinstance(outcome, MarginOutcome):
+        return f"environment.outcome: a margin of {outcome.margin:g} is a whole match " + (
+            "(the game's range)" if measured.is_margin_known else "(as random play shows)"
         )
     # Margins are suggested where a rating by them would tell more than one by wins.
-    if environment.outcome == "return" and len(environment.sides or ()) > 1 and measured.has_stakes:
+    if outcome == "return" and len(config.sides) > 1 and measured.has_stakes:
         return (
             "returns are not only -1, 0 and 1 "
             f"(margins up to {measured.largest_margin:g}), and outcome: return rates who wins, not "

@@ -30,6 +30,7 @@ class Pace:
             largest difference between the returns of two agents in an episode; 0: none was seen.
         is_margin_known: Whether the game declares it.
         has_stakes: Whether an agent's return was anything but -1, 0 or 1.
+        reason: Reason for the sizes of a run that follow from it, in words; empty: none did yet.
     """
 
     episode_length: float
@@ -41,6 +42,7 @@ class Pace:
     largest_margin: float = 0.0
     is_margin_known: bool = False
     has_stakes: bool = False
+    reason: str = ""
 
 
 class Stakes:

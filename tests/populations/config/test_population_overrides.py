@@ -94,6 +94,16 @@ def test_a_schedule_takes_the_place_of_pbt_and_its_entries_are_filled_in() -> No
     assert resolve_config(config, duel_spec(), num_cores=2) == config
 
 
+def test_an_entry_of_a_schedule_may_have_a_setting_that_pbt_changes() -> None:
+    written = {"advantages": "vtrace", "gamma": 0.9}
+    config = scheduled([{"agent_steps": 0, "hyperparameters": written}])
+    (entry,) = config.populations["player"].schedule
+    assert {name: entry.hyperparameters[name] for name in written} == written
+    # Other settings are the same for good.
+    with pytest.raises(ConfigError, match=r"populations\.player\.schedule\.0\..*bptt_length"):
+        scheduled([{"agent_steps": 0, "hyperparameters": {"bptt_length": 8}}])
+
+
 @pytest.mark.parametrize(
     ("steps", "population", "message"),
     [

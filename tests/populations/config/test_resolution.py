@@ -199,6 +199,7 @@ def test_globs_are_expanded_in_the_environments_order() -> None:
                "learners": {"adversary": 1, "agent": 1}},
          "learners.agent: nobody learns there, a player has its agents"),
         (TAG, {"populations": {"adversary": {}, "agent": {"player": "bot:a:B"}},
+               "environment": {"sides": {"all": ["adversary_*"], "one": ["agent_0"]}},
                "matchmaking": {"rivals": "learning"}},
          "unless two populations that learn have a side each, got 'learning' with populations "
          "adversary and sides"),

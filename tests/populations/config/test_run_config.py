@@ -11,11 +11,12 @@ import yaml
 
 from arena.config import EnvironmentConfig, Model
 from arena.errors import ConfigError
-from populations.config.run_config import RunConfig, load_config, preset_names, validate_config
+from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.config.validation import known_paths
 from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
 from populations.matchmaking.pfsp import Weighting
 from populations.matchmaking.settings import MatchmakingConfig
+from populations.preset_files import preset_names
 from populations.yaml_documents import read_document
 
 MINIMAL = RunConfig(environment=EnvironmentConfig(id="classic/connect_four-v3"))
