@@ -210,7 +210,7 @@ def rated_fields(path: Path) -> list[str]:
         if isinstance(node, ast.Attribute)
         and node.attr in RATED
         # `_state.fits.ratings(...)` is the controller's own reader, `figures.ratings` draws.
-        and not ast.unparse(node.value).endswith(("tables", "_state", "figures", "curves"))
+        and not ast.unparse(node.value).endswith(("tables", "fits", "figures", "curves"))
     ]
 
 
