@@ -413,6 +413,7 @@ class RatingsRow(Row, frozen=True, kw_only=True):
         champion: Weights of the population's champion; None: there is none, or it was not
             recorded.
         champion_agent_steps: Agent steps of the run when it became champion.
+        champion_player: Player that the last event of another champion names; None: there was none.
     """
 
     population: str
@@ -440,6 +441,7 @@ class RatingsRow(Row, frozen=True, kw_only=True):
     open: tuple[Entrant, ...] = ()
     champion: Entrant | None = None
     champion_agent_steps: int = 0
+    champion_player: PlayerId | None = None
 
 
 class EventRow(Row, frozen=True, kw_only=True):

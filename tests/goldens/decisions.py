@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import yaml
+from msgspec import structs
 
 from arena.config import Model
 from arena.environment_spec import AgentSpec, EnvironmentSpec
@@ -180,6 +181,9 @@ def play(world: Document, run_dir: Path) -> list[Document]:
             if epoch:
                 log.lines.append({"resumed": epoch})
                 tables = journal.load()
+                # The logs are of controllers that did not know who had been announced before.
+                for name, row in tables.ratings.items():
+                    tables.ratings[name] = structs.replace(row, champion_player=None)
             state = _state(run_file, tables, path if epoch else None)
             now_s = _go_on(world, log, state, learner, until=end, now_s=now_s)
     return log.lines

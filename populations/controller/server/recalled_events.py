@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import raised_by
-from populations.controller.monitoring.champions import CHAMPION
 from populations.matchmaking.external_players import IMPORTED
 from populations.records.rows import EventRow
 
@@ -22,10 +21,9 @@ def recall(events: Sequence[EventRow]) -> list[EventRow]:
             ones, and all since.
 
     Returns:
-        Alerts that hold, each population's champion, weights of other runs, and decisions of PBT:
-        their counts, and those that wait.
+        Alerts that hold, weights of other runs, and decisions of PBT: their counts, and those that
+        wait.
     """
-    champions = {event.data["population"]: event for event in events if event.kind == CHAMPION}
     imported = [event for event in events if event.kind == IMPORTED]
     decisions = PbtDecisions.from_events(event for event in events if event.kind in RECALLED)
-    return [*raised_by(events).values(), *champions.values(), *imported, *decisions.recalled()]
+    return [*raised_by(events).values(), *imported, *decisions.recalled()]

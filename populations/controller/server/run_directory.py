@@ -37,7 +37,6 @@ from populations.controller.evolution.resets import reset_key
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.indexes.stop_goals import StopGoals
-from populations.controller.monitoring.champions import CHAMPION
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.monitoring.written_points import MAX_ASSIGNMENTS, go_on, read_written
 from populations.controller.server.reconfiguration import finish, prepare, settle
@@ -264,7 +263,6 @@ class OpenRun:
                 pbt_decisions=self._pbt_decisions(),
             )
             self.state.goals = self._goals()
-            self.state.champions = self._champions()
             with storage_errors(run_dir):
                 failpoint("open.sinks")
                 makers = find_sinks(
@@ -336,12 +334,6 @@ class OpenRun:
             events = reader.recalled_events(kinds=[IMPORTED])
         recorded = {row.subject: row.data["weights"] for row in events}
         return imported_players_weights(self.run_dir, self.run_file.config, recorded)
-
-    def _champions(self) -> dict[str, str]:
-        with JournalReader(self.run_dir / JOURNAL) as reader:
-            changes = reader.recalled_events(kinds=[CHAMPION])
-        # The last one of each population.
-        return {str(row.data["population"]): row.subject for row in changes}
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
         """Record what a resume finds or changes; nothing if there is nothing to say."""

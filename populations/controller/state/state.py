@@ -92,7 +92,6 @@ class ControllerState:
         strengths: Ratings of players and how sure they are; an index over the rows.
         pending_matches: Evaluation matches that ratings do not cover; an index over the rows.
         alerts: Warnings for people; those that hold follow from the events.
-        champions: Leading player of each population at the last fit, as the events say.
         pbt_decisions: How many were due and made; follows from the events.
         curves: Points written of each policy.
         goals: Measurements that goals of ``stop`` ask for.
@@ -195,7 +194,6 @@ class ControllerState:
     pending_matches: PendingMatches = field(init=False)
     scheduled: Mapping[str, ScheduledValues] = field(init=False)
     alerts: Alerts = field(default_factory=Alerts)
-    champions: dict[str, str] = field(default_factory=dict)
     pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
     rated_pins: RatedPins = field(default_factory=RatedPins)

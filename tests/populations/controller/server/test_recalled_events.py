@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from populations.controller.indexes.pbt_decisions import MADE, MARKS, NOT_MADE, PbtDecisions
 from populations.controller.indexes.raised_alerts import raised_by
-from populations.controller.monitoring.champions import CHAMPION
 from populations.controller.server.recalled_events import recall
 from populations.records.rows import EventRow, Json
 
@@ -22,7 +21,6 @@ def an_event(draw: st.DrawFn) -> tuple[str, str, dict[str, Json]]:
                 "decision_postponed",
                 "alert",
                 "alert_cleared",
-                CHAMPION,
                 "quarantined",
             ]
         )
@@ -33,8 +31,6 @@ def an_event(draw: st.DrawFn) -> tuple[str, str, dict[str, Json]]:
     if kind in ("alert", "alert_cleared"):
         name = draw(st.sampled_from(["kl_high", "loss_high"]))
         return kind, subject, {"name": name, "what": "", "sources": []}
-    if kind == CHAMPION:
-        return kind, subject, {"population": subject.split("/")[0]}
     return kind, subject, draw(st.sampled_from([{}, {MARKS: 1}, {MARKS: 3}]))
 
 
@@ -49,10 +45,8 @@ EVENTS = st.lists(an_event(), max_size=25).map(
 def follows(events: list[EventRow]) -> object:
     """All that a resumed controller makes of events, orders included."""
     decisions = PbtDecisions.from_events(events)
-    champions = {str(row.data["population"]): row.subject for row in events if row.kind == CHAMPION}
     return (
         list(raised_by(events).items()),
-        sorted(champions.items()),
         (decisions.made, decisions._answered, list(decisions.waiting.items())),
     )
 
@@ -65,5 +59,5 @@ def test_the_same_follows_from_what_is_recalled(events: list[EventRow], cuts: li
         kept = recall([*kept, *events[done:cut]])
         done = max(done, cut)
     assert follows([*kept, *events[done:]]) == follows(events)
-    # Two kinds of alerts of three subjects, two populations, a count, three that wait.
-    assert len(kept) <= 6 + 2 + 1 + 3
+    # Two kinds of alerts of three subjects, a count, three that wait.
+    assert len(kept) <= 6 + 1 + 3
