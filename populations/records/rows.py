@@ -72,6 +72,8 @@ class RunRow(Row, frozen=True, kw_only=True):
         proof: Digest that the proofs of all learners of a deterministic run have; empty: none has
             proved anything.
         devices: Kinds of devices that learners have computed on, of `admission.DEVICES`.
+        outsiders: Digests of the weights of other runs' players that were copied at launch, by
+            directory (`populations.matchmaking.external_players.external_player_key`).
     """
 
     run: str
@@ -99,6 +101,7 @@ class RunRow(Row, frozen=True, kw_only=True):
     configuration: str = ""
     proof: str = ""
     devices: tuple[str, ...] = ()
+    outsiders: Mapping[str, Digest] = field(default_factory=dict)
 
 
 class PolicyRow(Row, frozen=True, kw_only=True):

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import raised_by
-from populations.matchmaking.external_players import IMPORTED
 from populations.records.rows import EventRow
 
 
@@ -21,9 +20,7 @@ def recall(events: Sequence[EventRow]) -> list[EventRow]:
             ones, and all since.
 
     Returns:
-        Alerts that hold, weights of other runs, and decisions of PBT: their counts, and those that
-        wait.
+        Alerts that hold, and decisions of PBT: their counts, and those that wait.
     """
-    imported = [event for event in events if event.kind == IMPORTED]
     decisions = PbtDecisions.from_events(event for event in events if event.kind in RECALLED)
-    return [*raised_by(events).values(), *imported, *decisions.recalled()]
+    return [*raised_by(events).values(), *decisions.recalled()]

@@ -18,7 +18,7 @@ from arena.failpoints import failpoint
 from arena.files import write_own
 from arena.metrics.sink import JSONL, METRICS_FILE, find_sinks
 from arena.resolve import NO_CODE
-from arena.types import PolicyId, WeightsRef
+from arena.types import Digest, PolicyId, WeightsRef
 from populations.config.resume import Change, without_secrets
 from populations.config.run_config import RunConfig
 from populations.config.run_file import (
@@ -108,7 +108,9 @@ def create_run(
     """
     with storage_errors(run_dir):
         _create_files(run_dir, initial_weights=initial_weights, immigrants=immigrants or {})
-    rows: list[Row] = [RunRow(run=run_file.run, configuration=prepare(run_dir, run_file))]
+    copied = {key: Digest(str(origin["weights"])) for key, origin in (outsiders or {}).items()}
+    configuration = prepare(run_dir, run_file)
+    rows: list[Row] = [RunRow(run=run_file.run, configuration=configuration, outsiders=copied)]
     policies = initial_policies(run_file.config, factors=factors)
     rows += policies
     rows += first_generations(policies)
@@ -248,14 +250,15 @@ class OpenRun:
                 (run_dir / "logs").mkdir(exist_ok=True)
                 # Written at each opening: the directory may have been moved, and its path is in it.
                 write_own(run_dir / SETUP, self.setup.model_dump_json(indent=1))
+            tables, config = self._recovered(), self.run_file.config
             self.state = make_state(
-                self.run_file.config,
+                config,
                 self.setup,
-                self._recovered(),
+                tables,
                 patience=patience,
                 initial_weights=imported_weights(run_dir),
-                immigrants=imported_immigrants(run_dir, self.run_file.config),
-                imported=self._imported_players(),
+                immigrants=imported_immigrants(run_dir, config),
+                imported=imported_players_weights(run_dir, config, tables.run.outsiders),
                 store=store_digest(run_dir),
                 measured_length=self._measured_length,
                 versions=self.run_file.versions,
@@ -328,12 +331,6 @@ class OpenRun:
                 origins=self.state.league.checkpoints,
                 repeats_games=self.setup.repeats_games,
             )
-
-    def _imported_players(self) -> dict[str, WeightsRef]:
-        with JournalReader(self.run_dir / JOURNAL) as reader:
-            events = reader.recalled_events(kinds=[IMPORTED])
-        recorded = {row.subject: row.data["weights"] for row in events}
-        return imported_players_weights(self.run_dir, self.run_file.config, recorded)
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
         """Record what a resume finds or changes; nothing if there is nothing to say."""
@@ -432,7 +429,7 @@ def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRe
 
 
 def imported_players_weights(
-    run_dir: Path, config: RunConfig, recorded: Mapping[str, Json]
+    run_dir: Path, config: RunConfig, recorded: Mapping[str, Digest]
 ) -> dict[str, WeightsRef]:
     """Return the weights of players of other runs, by `external_player_key`.
 
@@ -455,7 +452,7 @@ def imported_players_weights(
             if found[key].digest != recorded.get(key, found[key].digest):
                 raise StorageError(
                     f"{run_dir / key / WEIGHTS} is not what was copied of {name} at launch: its "
-                    f"sha256 is {found[key].digest[:12]}..., it was {str(recorded[key])[:12]}..."
+                    f"sha256 is {found[key].digest[:12]}..., it was {recorded[key][:12]}..."
                 )
     return found
 
