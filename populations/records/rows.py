@@ -67,6 +67,9 @@ class RunRow(Row, frozen=True, kw_only=True):
         training_assignments: Committed training assignments.
         evaluation_assignments: Committed evaluation assignments.
         exploits: Committed exploits.
+        pbt_decisions: Decisions of PBT that were due and were made.
+        pbt_marks: Marks of policies' clocks that decisions have answered, those that failed
+            included.
         lesson: Index of the lesson of ``environment.curriculum`` that is trained in.
         configuration: Digest of what run.yaml says.
         proof: Digest that the proofs of all learners of a deterministic run have; empty: none has
@@ -97,6 +100,8 @@ class RunRow(Row, frozen=True, kw_only=True):
     training_assignments: int = 0
     evaluation_assignments: int = 0
     exploits: int = 0
+    pbt_decisions: int = 0
+    pbt_marks: int = 0
     lesson: int = 0
     configuration: str = ""
     proof: str = ""
@@ -163,6 +168,18 @@ class PolicyRow(Row, frozen=True, kw_only=True):
     rescues: int = 0
     speed: float = 0.0
     episode_length: float = 0.0
+
+
+class PostponedRow(Row, frozen=True, kw_only=True):
+    """Decision of PBT about a policy that is due and waits.
+
+    Attributes:
+        policy: Policy's id.
+        reason: What it waits for, in words.
+    """
+
+    policy: PolicyId
+    reason: str
 
 
 class CheckpointRow(Row, frozen=True, kw_only=True):
@@ -494,7 +511,7 @@ class Deletion(Row, frozen=True, kw_only=True):
         row: The row as it was last.
     """
 
-    row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
+    row: PostponedRow | CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
 
 
 class ArchiveRow(Row, frozen=True, kw_only=True):

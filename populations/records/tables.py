@@ -36,6 +36,7 @@ from populations.records.rows import (
     GenerationRow,
     GhostRow,
     PolicyRow,
+    PostponedRow,
     RatingsRow,
     RunRow,
     TallyRow,
@@ -308,6 +309,7 @@ POLICIES = SqlTable(
         "role": lambda row: ((row.population, row.role),),
     },
 )
+POSTPONED = SqlTable("postponed", PostponedRow, key="policy")
 CHECKPOINTS = SqlTable(
     "checkpoints",
     CheckpointRow,
@@ -359,6 +361,7 @@ _BY_TYPE: dict[type, SqlTable[Any]] = {
     for table in (
         RUN,
         POLICIES,
+        POSTPONED,
         CHECKPOINTS,
         GHOSTS,
         GENERATIONS,
@@ -390,6 +393,7 @@ class Tables:
     Attributes:
         run: The run itself.
         policies: All policies.
+        postponed: Decisions of PBT that are due and wait, in the order in which they began to.
         checkpoints: All recorded checkpoints; deleted ones while something refers to them.
         ghosts: All ghosts.
         generations: All generations, by entrant.
@@ -405,6 +409,7 @@ class Tables:
 
     run: RunRow
     policies: Table[PolicyId, PolicyRow] = field(default_factory=partial(Table, POLICIES))
+    postponed: Table[PolicyId, PostponedRow] = field(default_factory=partial(Table, POSTPONED))
     checkpoints: Table[str, CheckpointRow] = field(default_factory=partial(Table, CHECKPOINTS))
     ghosts: Table[PlayerId, GhostRow] = field(default_factory=partial(Table, GHOSTS))
     generations: Table[Entrant, GenerationRow] = field(default_factory=partial(Table, GENERATIONS))

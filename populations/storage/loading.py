@@ -24,6 +24,7 @@ from populations.records.tables import (
     GHOSTS,
     PAIRS,
     POLICIES,
+    POSTPONED,
     RATINGS,
     RECORDS,
     RUN,
@@ -72,6 +73,7 @@ def load_tables(
     return Tables(
         run=runs[0],
         policies=Table(POLICIES, rows(POLICIES)),
+        postponed=Table(POSTPONED, rows(POSTPONED)),
         checkpoints=Table(CHECKPOINTS, rows(CHECKPOINTS)),
         ghosts=Table(GHOSTS, rows(GHOSTS)),
         generations=Table(GENERATIONS, rows(GENERATIONS)),

@@ -120,12 +120,11 @@ def _evaluation(run: Inspection) -> Document:
 
 def _pbt(run: Inspection) -> Document:
     """Count decisions of PBT that were due and made, with reasons for those that wait."""
-    from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
+    from populations.pbt.scheduler import decisions_document
 
-    decisions = PbtDecisions.from_events(run.reader.recalled_events(kinds=RECALLED))
     config = run.run_file.config
     settings = {name: config.pbt_of(name) for name in config.populations}
-    return decisions.document(run.tables, pbt=settings)
+    return decisions_document(run.tables, pbt=settings)
 
 
 def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Any]:

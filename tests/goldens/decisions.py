@@ -32,7 +32,6 @@ from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.config.run_file import RunFile, learner_setup, new_run_file
-from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, resumed
 from populations.controller.state.commands import Command
 from populations.controller.state.state import ControllerState, make_state
@@ -199,7 +198,6 @@ def _state(run_file: RunFile, tables: Tables, journal: Path | None) -> Controlle
             setup,
             tables,
             alerts=resumed(reader.recalled_events(kinds=[RAISED, CLEARED])),
-            pbt_decisions=PbtDecisions.from_events(reader.recalled_events(kinds=RECALLED)),
         )
 
 

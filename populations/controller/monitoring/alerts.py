@@ -148,7 +148,8 @@ def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
     if waited >= OVERDUE * interval(policy, pbt):
         own = state.league.matches_in_generation(policy)
         theirs = [state.league.matches_in_generation(row) for row in others]
-        reason = state.pbt_decisions.waiting.get(policy.policy, "its team is not there")
+        waiting = state.tables.postponed.get(policy.policy)
+        reason = "its team is not there" if waiting is None else waiting.reason
         what = (
             f"{policy.policy}: PBT could not decide about it for {waited:,} agent steps "
             f"(decisions are due every {interval(policy, pbt):,}): {reason}; evaluation matches of "

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import raised_by
 from populations.records.rows import EventRow
 
@@ -20,7 +19,6 @@ def recall(events: Sequence[EventRow]) -> list[EventRow]:
             ones, and all since.
 
     Returns:
-        Alerts that hold, and decisions of PBT: their counts, and those that wait.
+        Alerts that hold.
     """
-    decisions = PbtDecisions.from_events(event for event in events if event.kind in RECALLED)
-    return [*raised_by(events).values(), *decisions.recalled()]
+    return [*raised_by(events).values()]

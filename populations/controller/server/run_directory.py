@@ -34,7 +34,6 @@ from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
 from populations.controller.evolution.reconfigure import reconfigure
 from populations.controller.evolution.resets import reset_key
-from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.monitoring.sinks import Sinks
@@ -263,7 +262,6 @@ class OpenRun:
                 measured_length=self._measured_length,
                 versions=self.run_file.versions,
                 alerts=self._alerts(),
-                pbt_decisions=self._pbt_decisions(),
             )
             self.state.goals = self._goals()
             with storage_errors(run_dir):
@@ -311,10 +309,6 @@ class OpenRun:
     def _alerts(self) -> Alerts:
         with JournalReader(self.run_dir / JOURNAL) as reader:
             return resumed(reader.recalled_events(kinds=[RAISED, CLEARED]))
-
-    def _pbt_decisions(self) -> PbtDecisions:
-        with JournalReader(self.run_dir / JOURNAL) as reader:
-            return PbtDecisions.from_events(reader.recalled_events(kinds=RECALLED))
 
     def _goals(self) -> StopGoals:
         """Return what was measured for goals of stops and lessons; only what one asks for."""

@@ -18,7 +18,6 @@ from arena.wire.messages import Stop
 from populations.config.run_config import RunConfig
 from populations.controller.indexes.curve_points import Curves
 from populations.controller.indexes.opponent_pool import OpponentPools
-from populations.controller.indexes.pbt_decisions import PbtDecisions
 from populations.controller.indexes.pbt_members import MemberIndex
 from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.controller.indexes.player_strengths import StrengthIndex, estimate_of, line_rating
@@ -92,7 +91,6 @@ class ControllerState:
         strengths: Ratings of players and how sure they are; an index over the rows.
         pending_matches: Evaluation matches that ratings do not cover; an index over the rows.
         alerts: Warnings for people; those that hold follow from the events.
-        pbt_decisions: How many were due and made; follows from the events.
         curves: Points written of each policy.
         goals: Measurements that goals of ``stop`` ask for.
         rated_pins: Checkpoints that stay because of their rating.
@@ -194,7 +192,6 @@ class ControllerState:
     pending_matches: PendingMatches = field(init=False)
     scheduled: Mapping[str, ScheduledValues] = field(init=False)
     alerts: Alerts = field(default_factory=Alerts)
-    pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
     rated_pins: RatedPins = field(default_factory=RatedPins)
     goals: StopGoals = field(default_factory=StopGoals)
@@ -251,8 +248,6 @@ class ControllerState:
                 self.retention.apply(row)
             case rows.TallyRow():
                 self.goals.add_tally(row, self.league.checkpoints)
-            case rows.EventRow():
-                self.pbt_decisions.apply(row)
             case rows.Deletion(row=(rows.GhostRow() | rows.GameRow()) as gone):
                 self.retention.release(gone)
             case rows.Deletion(row=rows.CheckpointRow()):
@@ -433,7 +428,6 @@ def make_state(
     measured_length: float = 0.0,
     versions: Mapping[str, str] | None = None,
     alerts: Alerts | None = None,
-    pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
     """Return the controller of a run, from its configuration and its journal's rows."""
     pbt = {name: config.pbt_of(name) for name in config.populations}
@@ -470,7 +464,6 @@ def make_state(
         measured_length=measured_length,
         versions=versions or {},
         alerts=alerts or Alerts(),
-        pbt_decisions=pbt_decisions or PbtDecisions(),
         curves=Curves({name: row.num_tallies for name, row in tables.ratings.items()}),
         goals=StopGoals(config.stop.player, repeats_games=setup.repeats_games),
         match_times=MatchTimes(

@@ -25,6 +25,7 @@ from populations.records.rows import (
     GenerationRow,
     GhostRow,
     PolicyRow,
+    PostponedRow,
     RatingsRow,
     RunRow,
     TallyRow,
@@ -44,7 +45,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         instances(kind)
         for kind in (
             *(RunRow, PolicyRow, CheckpointRow, GhostRow, GenerationRow, RecordRow, PairRow),
-            *(RatingsRow, GameRow),
+            *(RatingsRow, GameRow, PostponedRow),
         )
     ),
     *(instances(kind, sequence=KEYS) for kind in (TallyRow, EventRow)),
@@ -79,7 +80,7 @@ class Model:
         match row:
             case RunRow():
                 return None
-            case PolicyRow():
+            case PolicyRow() | PostponedRow():
                 return row.policy
             case CheckpointRow():
                 return row.key
@@ -112,6 +113,7 @@ class Model:
         return tables_with(
             run=self.of(RunRow)[None],
             policies=self.of(PolicyRow),
+            postponed=self.of(PostponedRow),
             checkpoints=self.of(CheckpointRow),
             ghosts=self.of(GhostRow),
             generations=self.of(GenerationRow),

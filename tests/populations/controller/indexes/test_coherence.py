@@ -22,14 +22,13 @@ from populations.candidates import Candidate, Candidates
 from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evolution.members import members_of
 from populations.controller.indexes.opponent_pool import OpponentPools
-from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.rated_pins import RatedPins
 from populations.controller.opponents import OpponentStatistics
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
-from populations.records.rows import AssignmentRow, EventRow, PolicyRow
+from populations.records.rows import AssignmentRow, PolicyRow
 from populations.storage.retention import Retention
 from tests.populations.controller.simulated import (
     AT_ONCE,
@@ -77,8 +76,6 @@ def assert_indexes_follow_the_tables(world: World) -> None:
     for policy in kept.tables.policies.values():
         one, other = (members_of(s, policy.population, role=policy.role) for s in (kept, anew))
         assert one == other
-    events = [row for row in world.committed if isinstance(row, EventRow)]
-    assert kept.pbt_decisions == PbtDecisions.from_events(events)
     assert kept.pending_matches.num_open == anew.pending_matches.num_open
     assert kept.pending_matches.open_matches() == anew.pending_matches.open_matches()
 
@@ -228,7 +225,7 @@ class RandomRows:
         changes = [
             self.policy, self.checkpoint, self.remove, self.ghost, self.change_ghost,
             self.forget_ghost,
-            self.generation, self.train, self.evaluate, self.end, self.tally, self.event,
+            self.generation, self.train, self.evaluate, self.end, self.tally,
         ]  # fmt: skip
         self.data.draw(st.sampled_from(changes))(tx)
         self.world.committed.extend(tx.rows)
@@ -392,11 +389,6 @@ class RandomRows:
         )
         tx.put(row)
         tx.follow(state.league.add_tally(row))
-
-    def event(self, tx: Transaction) -> None:
-        row = self.some_policy()
-        kind = self.data.draw(st.sampled_from([*KINDS, "train_assigned"]))
-        tx.add_event(kind, row.policy, reason="unrated", marks=1, made=1)
 
 
 @made_once
