@@ -464,6 +464,24 @@ class RatingsRow(Row, frozen=True, kw_only=True):
     champion_player: PlayerId | None = None
 
 
+class AlertRow(Row, frozen=True, kw_only=True):
+    """Alert that holds, as the event of its beginning has it.
+
+    Attributes:
+        name: Kind of the alert.
+        subject: Population, sink or hook that it is about; empty: the run.
+        what: Trouble in words, with numbers.
+        advice: Remedy.
+        source: Policy or other source that was measured.
+    """
+
+    name: str
+    subject: str
+    what: str
+    advice: str
+    source: str
+
+
 class EventRow(Row, frozen=True, kw_only=True):
     """Explanation of a decision; never replayed.
 
@@ -511,7 +529,16 @@ class Deletion(Row, frozen=True, kw_only=True):
         row: The row as it was last.
     """
 
-    row: PostponedRow | CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
+    row: (
+        PostponedRow
+        | CheckpointRow
+        | GhostRow
+        | GenerationRow
+        | RecordRow
+        | PairRow
+        | AlertRow
+        | GameRow
+    )
 
 
 class ArchiveRow(Row, frozen=True, kw_only=True):
@@ -529,7 +556,6 @@ class ArchiveRow(Row, frozen=True, kw_only=True):
         events: Sequence of its last event.
         file: Name of its file in the run's ``archive``; empty: its rows are in the journal.
         digest: sha256 of the file.
-        recalled: Events until its end that a resumed controller needs.
     """
 
     number: int
@@ -540,7 +566,6 @@ class ArchiveRow(Row, frozen=True, kw_only=True):
     events: int
     file: str = ""
     digest: str = ""
-    recalled: tuple[EventRow, ...] = ()
 
 
 BEGINNING = ArchiveRow(number=0, elapsed_s=0.0, tallies=0, evaluated=0, assignments=0, events=0)

@@ -16,6 +16,7 @@ from populations.gc_pause import collector_paused
 from populations.records.columns import Value
 from populations.records.rows import BEGINNING, ArchiveRow
 from populations.records.tables import (
+    ALERTS,
     ARCHIVES,
     ASSIGNMENTS,
     CHECKPOINTS,
@@ -82,6 +83,7 @@ def load_tables(
         records=Table(RECORDS, rows(RECORDS)),
         pairs=Table(PAIRS, rows(PAIRS, chosen, pairs or ())),
         ratings=Table(RATINGS, rows(RATINGS)),
+        alerts=Table(ALERTS, rows(ALERTS)),
         games=Table(GAMES, rows(GAMES)),
         # All details may have left the journal.
         num_events=max(last("events"), archive.events),

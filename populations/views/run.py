@@ -128,13 +128,13 @@ def _pbt(run: Inspection) -> Document:
 
 
 def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Any]:
-    """Return the alerts: by the live figures, else by the events."""
-    from populations.controller.indexes.raised_alerts import CLEARED, RAISED, resumed
+    """Return the alerts: by the live figures, else by the rows."""
+    from populations.controller.indexes.raised_alerts import resumed
     from populations.controller.server.live_status import STORAGE, paused_alert
 
     if isinstance(told := live.get("alerts"), list) and told:
         return told
-    alerts: list[Any] = resumed(run.reader.recalled_events(kinds=[RAISED, CLEARED])).documents()
+    alerts: list[Any] = resumed(run.tables.alerts.values()).documents()
     # A full disk may have refused the live figures, too, so its alert is derived from events. The
     # last one of these decides: after the others it has recovered.
     kinds = [STORAGE, "storage_recovered", "paused", "continued", "controller_started"]

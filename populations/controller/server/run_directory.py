@@ -34,7 +34,6 @@ from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
 from populations.controller.evolution.reconfigure import reconfigure
 from populations.controller.evolution.resets import reset_key
-from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.monitoring.written_points import MAX_ASSIGNMENTS, go_on, read_written
@@ -261,7 +260,6 @@ class OpenRun:
                 store=store_digest(run_dir),
                 measured_length=self._measured_length,
                 versions=self.run_file.versions,
-                alerts=self._alerts(),
             )
             self.state.goals = self._goals()
             with storage_errors(run_dir):
@@ -305,10 +303,6 @@ class OpenRun:
         written = read_written(self.run_dir / METRICS_FILE)
         if written is not None:
             go_on(self.state, written, sorted(rows, key=lambda row: row.assignment_id))
-
-    def _alerts(self) -> Alerts:
-        with JournalReader(self.run_dir / JOURNAL) as reader:
-            return resumed(reader.recalled_events(kinds=[RAISED, CLEARED]))
 
     def _goals(self) -> StopGoals:
         """Return what was measured for goals of stops and lessons; only what one asks for."""

@@ -21,7 +21,7 @@ from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.indexes.pbt_members import MemberIndex
 from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.controller.indexes.player_strengths import StrengthIndex, estimate_of, line_rating
-from populations.controller.indexes.raised_alerts import Alerts
+from populations.controller.indexes.raised_alerts import Alerts, resumed
 from populations.controller.indexes.rated_pins import RatedPins
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.indexes.training_queue import TrainingQueue
@@ -90,7 +90,7 @@ class ControllerState:
         members: Policies as PBT sees them; an index over the rows.
         strengths: Ratings of players and how sure they are; an index over the rows.
         pending_matches: Evaluation matches that ratings do not cover; an index over the rows.
-        alerts: Warnings for people; those that hold follow from the events.
+        alerts: Warnings for people; of those that hold there are rows.
         curves: Points written of each policy.
         goals: Measurements that goals of ``stop`` ask for.
         rated_pins: Checkpoints that stay because of their rating.
@@ -427,7 +427,6 @@ def make_state(
     store: Digest | None = None,
     measured_length: float = 0.0,
     versions: Mapping[str, str] | None = None,
-    alerts: Alerts | None = None,
 ) -> ControllerState:
     """Return the controller of a run, from its configuration and its journal's rows."""
     pbt = {name: config.pbt_of(name) for name in config.populations}
@@ -463,7 +462,7 @@ def make_state(
         store=store,
         measured_length=measured_length,
         versions=versions or {},
-        alerts=alerts or Alerts(),
+        alerts=resumed(tables.alerts.values()),
         curves=Curves({name: row.num_tallies for name, row in tables.ratings.items()}),
         goals=StopGoals(config.stop.player, repeats_games=setup.repeats_games),
         match_times=MatchTimes(

@@ -12,6 +12,7 @@ from populations.controller.state.commands import Command
 from populations.controller.state.events import Now
 from populations.records.aggregates import Row
 from populations.records.rows import (
+    AlertRow,
     CheckpointRow,
     Deletion,
     EventRow,
@@ -65,7 +66,7 @@ class Transaction:
         self.follow((row,))
 
     def delete(
-        self, row: PostponedRow | CheckpointRow | GhostRow | GenerationRow | GameRow
+        self, row: PostponedRow | CheckpointRow | GhostRow | GenerationRow | AlertRow | GameRow
     ) -> None:
         """Remove a row from its table."""
         self.put(Deletion(row=row))

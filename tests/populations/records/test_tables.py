@@ -16,6 +16,7 @@ from msgspec import Struct
 from arena.wire.messages import Evaluate, Train
 from populations.records.aggregates import PairRow, RecordRow, Row
 from populations.records.rows import (
+    AlertRow,
     ArchiveRow,
     AssignmentRow,
     CheckpointRow,
@@ -45,7 +46,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         instances(kind)
         for kind in (
             *(RunRow, PolicyRow, CheckpointRow, GhostRow, GenerationRow, RecordRow, PairRow),
-            *(RatingsRow, GameRow, PostponedRow),
+            *(RatingsRow, GameRow, PostponedRow, AlertRow),
         )
     ),
     *(instances(kind, sequence=KEYS) for kind in (TallyRow, EventRow)),
@@ -88,6 +89,8 @@ class Model:
                 return row.player
             case GenerationRow():
                 return row.entrant
+            case AlertRow():
+                return row.name, row.subject
             case GameRow():
                 return row.game
             case AssignmentRow():
@@ -123,6 +126,7 @@ class Model:
             records=self.of(RecordRow),
             pairs=self.of(PairRow),
             ratings=self.of(RatingsRow),
+            alerts=self.of(AlertRow),
             games=self.of(GameRow),
             num_events=max(self.of(EventRow), default=0),
             num_tallies=max(tallies, default=0),

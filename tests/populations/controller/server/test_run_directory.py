@@ -211,7 +211,7 @@ def fail(*arguments: object, **named: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["make_store_id", "recover", "make_state", "resumed", "imported_weights", "Sinks"]
+    "name", ["make_store_id", "recover", "imported_weights", "make_state", "Sinks"]
 )
 def test_a_failure_while_opening_leaves_nothing_open(
     run_dir: Path, name: str, monkeypatch: pytest.MonkeyPatch
