@@ -28,8 +28,9 @@ from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
-from populations.records.rows import AssignmentRow, PolicyRow
+from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 from populations.storage.retention import Retention
+from tests.populations.controller.facts import assert_facts_are_what_events_tell
 from tests.populations.controller.simulated import (
     AT_ONCE,
     DUEL,
@@ -76,6 +77,8 @@ def assert_indexes_follow_the_tables(world: World) -> None:
     for policy in kept.tables.policies.values():
         one, other = (members_of(s, policy.population, role=policy.role) for s in (kept, anew))
         assert one == other
+    events = [row for row in world.committed if isinstance(row, EventRow)]
+    assert_facts_are_what_events_tell(kept.tables, events)
     assert kept.pending_matches.num_open == anew.pending_matches.num_open
     assert kept.pending_matches.open_matches() == anew.pending_matches.open_matches()
 
