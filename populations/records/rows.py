@@ -522,6 +522,19 @@ class GameRow(Game, Row, frozen=True, kw_only=True):
     holds: bool = False
 
 
+Removable = (
+    PostponedRow
+    | CheckpointRow
+    | GhostRow
+    | GenerationRow
+    | RecordRow
+    | PairRow
+    | AlertRow
+    | GameRow
+)
+"""Row that may be removed from its table."""
+
+
 class Deletion(Row, frozen=True, kw_only=True):
     """Removal of a row from its table.
 
@@ -529,16 +542,7 @@ class Deletion(Row, frozen=True, kw_only=True):
         row: The row as it was last.
     """
 
-    row: (
-        PostponedRow
-        | CheckpointRow
-        | GhostRow
-        | GenerationRow
-        | RecordRow
-        | PairRow
-        | AlertRow
-        | GameRow
-    )
+    row: Removable
 
 
 class ArchiveRow(Row, frozen=True, kw_only=True):

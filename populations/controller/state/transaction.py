@@ -11,17 +11,7 @@ from arena.types import PolicyId
 from populations.controller.state.commands import Command
 from populations.controller.state.events import Now
 from populations.records.aggregates import Row
-from populations.records.rows import (
-    AlertRow,
-    CheckpointRow,
-    Deletion,
-    EventRow,
-    GameRow,
-    GenerationRow,
-    GhostRow,
-    Json,
-    PostponedRow,
-)
+from populations.records.rows import Deletion, EventRow, Json, Removable
 from populations.records.tables import Tables, table_of
 
 MARKS = "marks"
@@ -65,9 +55,7 @@ class Transaction:
         self.tables.put(row)
         self.follow((row,))
 
-    def delete(
-        self, row: PostponedRow | CheckpointRow | GhostRow | GenerationRow | AlertRow | GameRow
-    ) -> None:
+    def delete(self, row: Removable) -> None:
         """Remove a row from its table."""
         self.put(Deletion(row=row))
 
