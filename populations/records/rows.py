@@ -64,6 +64,8 @@ class RunRow(Row, frozen=True, kw_only=True):
         evaluation_s: Learner seconds spent on evaluation assignments.
         extra_evaluation_s: Learner seconds spent on evaluations beside training and its finals
             (`arena evaluate --into`), which belong to no share.
+        share_reached: Evaluation's share of learner seconds when training ended last; None: it did
+            not, or nothing was spent.
         training_assignments: Committed training assignments.
         evaluation_assignments: Committed evaluation assignments.
         exploits: Committed exploits.
@@ -97,6 +99,7 @@ class RunRow(Row, frozen=True, kw_only=True):
     training_s: float = 0.0
     evaluation_s: float = 0.0
     extra_evaluation_s: float = 0.0
+    share_reached: float | None = None
     training_assignments: int = 0
     evaluation_assignments: int = 0
     exploits: int = 0

@@ -110,8 +110,7 @@ def _evaluation(run: Inspection) -> Document:
     """Return evaluation's share of learner seconds when training ended last, else until now."""
     row = run.tables.run
     # The share asked for ends with training: final matches would raise the journal's.
-    last = run.reader.events(kinds=["training_stopped"], limit=1, newest=True)
-    reached = last[0].data.get("evaluation_share") if last else None
+    reached = row.share_reached
     spent_s = row.training_s + row.evaluation_s
     if reached is None and spent_s > 0.0:
         reached = row.evaluation_s / spent_s

@@ -10,7 +10,7 @@ from populations.records.tables import Tables
 
 
 def assert_facts_are_what_events_tell(tables: Tables, events: Iterable[EventRow]) -> None:
-    """Check PBT's counts and what it waits for, alerts that hold, and champions, orders included.
+    """Check PBT's counts and what it waits for, alerts, champions, and evaluation's share.
 
     Args:
         tables: Rows of a controller.
@@ -21,6 +21,7 @@ def assert_facts_are_what_events_tell(tables: Tables, events: Iterable[EventRow]
     postponed: dict[str, object] = {}
     alerts: dict[tuple[object, str], object] = {}
     champions: dict[object, str] = {}
+    share: object = None
     for row in events:
         answered = row.data.get("marks")
         if isinstance(answered, int):
@@ -36,7 +37,10 @@ def assert_facts_are_what_events_tell(tables: Tables, events: Iterable[EventRow]
                 del alerts[row.data["name"], row.subject]
             case "champion":
                 champions[row.data["population"]] = row.subject
+            case "training_stopped":
+                share = row.data["evaluation_share"]
     assert (tables.run.pbt_decisions, tables.run.pbt_marks) == (made, sum(marks))
+    assert tables.run.share_reached == share
     assert [(row.policy, row.reason) for row in tables.postponed.values()] == [*postponed.items()]
     assert [(key, row.what) for key, row in tables.alerts.items()] == [*alerts.items()]
     announced = {name: row.champion_player for name, row in tables.ratings.items()}
