@@ -24,7 +24,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
     "The disk, and repairs": STORAGE_EVENTS,
 }
 
-EMITTERS = ("add_event", "note_event", "_note")
+EMITTERS = ("add_event", "add_decision", "note_event", "_note")
 """Functions whose first argument is the kind of an event."""
 
 KIND = re.compile(r"[a-z][a-z_]+")

@@ -37,6 +37,7 @@ def advance(state: ControllerState, tx: Transaction) -> None:
             state.reason = reason
             # The share is taken now, because the finals take learner seconds beside it.
             state.share_reached = share.reached(state)
+            tx.put(replace(state.tables.run, share_reached=state.share_reached))
             state.finals = final_countdown(state)
             tx.add_event("training_stopped", reason=reason, evaluation_share=state.share_reached)
     # This is no ``elif``: without anything left to play the run ends in the same event.

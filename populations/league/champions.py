@@ -133,7 +133,12 @@ def _trained(holders: Sequence[Holder]) -> int:
 
 def with_title_of(row: RatingsRow, before: RatingsRow) -> RatingsRow:
     """Return the row of a fit with the champion of the one before."""
-    return replace(row, champion=before.champion, champion_agent_steps=before.champion_agent_steps)
+    return replace(
+        row,
+        champion=before.champion,
+        champion_agent_steps=before.champion_agent_steps,
+        champion_player=before.champion_player,
+    )
 
 
 def name_of(holders: Sequence[Holder], league: League, weights: Entrant) -> PlayerId:

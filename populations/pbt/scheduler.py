@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from arena.types import PolicyId
 from populations.pbt.settings import PbtConfig
-from populations.records.rows import PolicyRow
+from populations.records.rows import Json, PolicyRow
+from populations.records.tables import Tables
 
 
 def interval(policy: PolicyRow, pbt: PbtConfig) -> int:
@@ -35,3 +39,29 @@ def num_marks(policy: PolicyRow, pbt: PbtConfig) -> int:
     # The mark itself counts as passed.
     passed = policy.agent_steps - mark_of(policy, pbt)
     return max(passed // max(interval(policy, pbt), 1) + 1, 0)
+
+
+def num_due(tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> int:
+    """Count the marks of all clocks so far, those for which decisions wait included.
+
+    Args:
+        tables: All rows.
+        pbt: Settings by population.
+    """
+    return tables.run.pbt_marks + sum(_marks_that_wait(tables, pbt).values())
+
+
+def decisions_document(tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> dict[str, Json]:
+    """Return the counts of decisions as ``status --json`` has them."""
+    marks = _marks_that_wait(tables, pbt)
+    return {
+        "due": num_due(tables, pbt=pbt),
+        "made": tables.run.pbt_decisions,
+        # A policy whose weights were replaced meanwhile has a new clock, and waits for nothing.
+        "waiting": {name: row.reason for name, row in tables.postponed.items() if marks[name]},
+    }
+
+
+def _marks_that_wait(tables: Tables, pbt: Mapping[str, PbtConfig]) -> dict[PolicyId, int]:
+    policies = [tables.policies[name] for name in tables.postponed]
+    return {row.policy: num_marks(row, pbt[row.population]) for row in policies}

@@ -52,7 +52,6 @@ EVOLUTION_EVENTS: Mapping[str, str] = {
     "explored": "A policy kept its weights and changed its hyperparameters.",
     "kept": "A decision was due and left the policy as it is.",
     "decision_postponed": "A decision is due and too little is known for it.",
-    "decisions_counted": "Stands for the decisions before it, which were archived.",
     "exploit_failed": "The rule that selects donors failed.",
     "explore_failed": "The rule that changes hyperparameters failed; they were perturbed instead.",
     "exploit_abandoned": "A copy was given up, because the donor's checkpoint is gone.",

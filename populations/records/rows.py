@@ -64,14 +64,21 @@ class RunRow(Row, frozen=True, kw_only=True):
         evaluation_s: Learner seconds spent on evaluation assignments.
         extra_evaluation_s: Learner seconds spent on evaluations beside training and its finals
             (`arena evaluate --into`), which belong to no share.
+        share_reached: Evaluation's share of learner seconds when training ended last; None: it did
+            not, or nothing was spent.
         training_assignments: Committed training assignments.
         evaluation_assignments: Committed evaluation assignments.
         exploits: Committed exploits.
+        pbt_decisions: Decisions of PBT that were due and were made.
+        pbt_marks: Marks of policies' clocks that decisions have answered, those that failed
+            included.
         lesson: Index of the lesson of ``environment.curriculum`` that is trained in.
         configuration: Digest of what run.yaml says.
         proof: Digest that the proofs of all learners of a deterministic run have; empty: none has
             proved anything.
         devices: Kinds of devices that learners have computed on, of `admission.DEVICES`.
+        outsiders: Digests of the weights of other runs' players that were copied at launch, by
+            directory (`populations.matchmaking.external_players.external_player_key`).
     """
 
     run: str
@@ -92,13 +99,17 @@ class RunRow(Row, frozen=True, kw_only=True):
     training_s: float = 0.0
     evaluation_s: float = 0.0
     extra_evaluation_s: float = 0.0
+    share_reached: float | None = None
     training_assignments: int = 0
     evaluation_assignments: int = 0
     exploits: int = 0
+    pbt_decisions: int = 0
+    pbt_marks: int = 0
     lesson: int = 0
     configuration: str = ""
     proof: str = ""
     devices: tuple[str, ...] = ()
+    outsiders: Mapping[str, Digest] = field(default_factory=dict)
 
 
 class PolicyRow(Row, frozen=True, kw_only=True):
@@ -160,6 +171,18 @@ class PolicyRow(Row, frozen=True, kw_only=True):
     rescues: int = 0
     speed: float = 0.0
     episode_length: float = 0.0
+
+
+class PostponedRow(Row, frozen=True, kw_only=True):
+    """Decision of PBT about a policy that is due and waits.
+
+    Attributes:
+        policy: Policy's id.
+        reason: What it waits for, in words.
+    """
+
+    policy: PolicyId
+    reason: str
 
 
 class CheckpointRow(Row, frozen=True, kw_only=True):
@@ -413,6 +436,7 @@ class RatingsRow(Row, frozen=True, kw_only=True):
         champion: Weights of the population's champion; None: there is none, or it was not
             recorded.
         champion_agent_steps: Agent steps of the run when it became champion.
+        champion_player: Player that the last event of another champion names; None: there was none.
     """
 
     population: str
@@ -440,6 +464,25 @@ class RatingsRow(Row, frozen=True, kw_only=True):
     open: tuple[Entrant, ...] = ()
     champion: Entrant | None = None
     champion_agent_steps: int = 0
+    champion_player: PlayerId | None = None
+
+
+class AlertRow(Row, frozen=True, kw_only=True):
+    """Alert that holds, as the event of its beginning has it.
+
+    Attributes:
+        name: Kind of the alert.
+        subject: Population, sink or hook that it is about; empty: the run.
+        what: Trouble in words, with numbers.
+        advice: Remedy.
+        source: Policy or other source that was measured.
+    """
+
+    name: str
+    subject: str
+    what: str
+    advice: str
+    source: str
 
 
 class EventRow(Row, frozen=True, kw_only=True):
@@ -482,6 +525,19 @@ class GameRow(Game, Row, frozen=True, kw_only=True):
     holds: bool = False
 
 
+Removable = (
+    PostponedRow
+    | CheckpointRow
+    | GhostRow
+    | GenerationRow
+    | RecordRow
+    | PairRow
+    | AlertRow
+    | GameRow
+)
+"""Row that may be removed from its table."""
+
+
 class Deletion(Row, frozen=True, kw_only=True):
     """Removal of a row from its table.
 
@@ -489,7 +545,7 @@ class Deletion(Row, frozen=True, kw_only=True):
         row: The row as it was last.
     """
 
-    row: CheckpointRow | GhostRow | GenerationRow | RecordRow | PairRow | GameRow
+    row: Removable
 
 
 class ArchiveRow(Row, frozen=True, kw_only=True):
@@ -507,7 +563,6 @@ class ArchiveRow(Row, frozen=True, kw_only=True):
         events: Sequence of its last event.
         file: Name of its file in the run's ``archive``; empty: its rows are in the journal.
         digest: sha256 of the file.
-        recalled: Events until its end that a resumed controller needs.
     """
 
     number: int
@@ -518,7 +573,6 @@ class ArchiveRow(Row, frozen=True, kw_only=True):
     events: int
     file: str = ""
     digest: str = ""
-    recalled: tuple[EventRow, ...] = ()
 
 
 BEGINNING = ArchiveRow(number=0, elapsed_s=0.0, tallies=0, evaluated=0, assignments=0, events=0)

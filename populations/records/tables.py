@@ -27,6 +27,7 @@ from arena.types import AssignmentId, Entrant, PlayerId, PolicyId, is_trainee
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow, Row
 from populations.records.columns import Column, Value, column_of
 from populations.records.rows import (
+    AlertRow,
     ArchiveRow,
     AssignmentRow,
     CheckpointRow,
@@ -36,6 +37,7 @@ from populations.records.rows import (
     GenerationRow,
     GhostRow,
     PolicyRow,
+    PostponedRow,
     RatingsRow,
     RunRow,
     TallyRow,
@@ -308,6 +310,7 @@ POLICIES = SqlTable(
         "role": lambda row: ((row.population, row.role),),
     },
 )
+POSTPONED = SqlTable("postponed", PostponedRow, key="policy")
 CHECKPOINTS = SqlTable(
     "checkpoints",
     CheckpointRow,
@@ -350,6 +353,7 @@ RECORDS = SqlTable(
 )
 PAIRS = SqlTable("pairs", PairRow, key=("kind", "first", "second", "first_seat", "second_seat"))
 RATINGS = SqlTable("ratings", RatingsRow, key="population")
+ALERTS = SqlTable("alerts", AlertRow, key=("name", "subject"))
 EVENTS = SqlTable("events", EventRow, key="sequence")
 ARCHIVES = SqlTable("archives", ArchiveRow, key="number")
 GAMES = SqlTable("games", GameRow, key="game")
@@ -359,6 +363,7 @@ _BY_TYPE: dict[type, SqlTable[Any]] = {
     for table in (
         RUN,
         POLICIES,
+        POSTPONED,
         CHECKPOINTS,
         GHOSTS,
         GENERATIONS,
@@ -367,6 +372,7 @@ _BY_TYPE: dict[type, SqlTable[Any]] = {
         RECORDS,
         PAIRS,
         RATINGS,
+        ALERTS,
         EVENTS,
         ARCHIVES,
         GAMES,
@@ -390,6 +396,7 @@ class Tables:
     Attributes:
         run: The run itself.
         policies: All policies.
+        postponed: Decisions of PBT that are due and wait, in the order in which they began to.
         checkpoints: All recorded checkpoints; deleted ones while something refers to them.
         ghosts: All ghosts.
         generations: All generations, by entrant.
@@ -397,6 +404,7 @@ class Tables:
         records: Evaluation matches of each entrant, by population and entrant.
         pairs: Results of all pairs of entrants, by kind, entrants and seats.
         ratings: Last fit of each population.
+        alerts: Alerts that hold, in the order in which they were raised.
         games: Games that are kept, by id.
         num_events: Number of events; the last one's sequence.
         num_tallies: Number of tallies; the last one's sequence.
@@ -405,6 +413,7 @@ class Tables:
 
     run: RunRow
     policies: Table[PolicyId, PolicyRow] = field(default_factory=partial(Table, POLICIES))
+    postponed: Table[PolicyId, PostponedRow] = field(default_factory=partial(Table, POSTPONED))
     checkpoints: Table[str, CheckpointRow] = field(default_factory=partial(Table, CHECKPOINTS))
     ghosts: Table[PlayerId, GhostRow] = field(default_factory=partial(Table, GHOSTS))
     generations: Table[Entrant, GenerationRow] = field(default_factory=partial(Table, GENERATIONS))
@@ -414,6 +423,7 @@ class Tables:
     records: Table[RecordKey, RecordRow] = field(default_factory=partial(Table, RECORDS))
     pairs: Table[PairKey, PairRow] = field(default_factory=partial(Table, PAIRS))
     ratings: Table[str, RatingsRow] = field(default_factory=partial(Table, RATINGS))
+    alerts: Table[tuple[str, str], AlertRow] = field(default_factory=partial(Table, ALERTS))
     games: Table[str, GameRow] = field(default_factory=partial(Table, GAMES))
     num_events: int = 0
     num_tallies: int = 0

@@ -17,7 +17,7 @@ import logging
 import os
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ from arena.failpoints import failpoint
 from arena.files import open_regular
 from populations.errors import StorageError
 from populations.records.columns import Value
-from populations.records.rows import ArchiveRow, EventRow
-from populations.records.tables import ARCHIVED, EVENTS, RowT, SqlTable
+from populations.records.rows import ArchiveRow
+from populations.records.tables import ARCHIVED, RowT, SqlTable
 from populations.storage.database import connect_reader, rename_durably, storage_errors
 from populations.storage.loading import last_archive, load_archives, read_rows, row_errors
 
@@ -46,19 +46,15 @@ LEVEL = 6
 Filters = Mapping[str, Sequence[Value] | None]
 """Allowed values of columns; None: any."""
 
-Recall = Callable[[Sequence[EventRow]], Sequence[EventRow]]
-"""Function that returns the events which a resumed controller needs, of all until some point."""
-
 _END = "end"
 
 
-def write_archive(journal: Path, row: ArchiveRow, *, recall: Recall) -> ArchiveRow:
+def write_archive(journal: Path, row: ArchiveRow) -> ArchiveRow:
     """Write the file of the range after the last one that has a file. May run in any thread.
 
     Args:
         journal: The journal.
         row: Row of the range, the first one without a file.
-        recall: Choice of the events that the row keeps.
 
     Returns:
         The row to commit, with the file. The range ends before the first assignment that is open.
@@ -87,15 +83,7 @@ def write_archive(journal: Path, row: ArchiveRow, *, recall: Recall) -> ArchiveR
             rename_durably(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
-        events = read_rows(
-            connection,
-            journal,
-            EVENTS,
-            "WHERE sequence > ? AND sequence <= ? ORDER BY sequence",
-            [before.events, row.events],
-        )
-    recalled = tuple(recall([*before.recalled, *events]))
-    return replace(row, file=target.name, digest=digest, recalled=recalled)
+    return replace(row, file=target.name, digest=digest)
 
 
 def _make_directory(directory: Path) -> None:

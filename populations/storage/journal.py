@@ -146,16 +146,6 @@ class DetailReader:
             yield from rows
             after = getattr(rows[-1], table.key)
 
-    def recalled_events(self, *, kinds: Sequence[str]) -> list[EventRow]:
-        """Return the events of some kinds that a resumed controller needs, in order.
-
-        Those that have left the journal are what `ArchiveRow.recalled` has kept of them.
-        """
-        with storage_errors(self._path):
-            last = last_archive(self._connection, self._path)
-        kept = [event for event in last.recalled if event.kind in kinds]
-        return kept + self.events(after=last.events, kinds=kinds)
-
     def archives(self) -> list[ArchiveRow]:
         """Return the ranges of details, in order; those with a file have left the journal."""
         with storage_errors(self._path):

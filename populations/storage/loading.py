@@ -16,6 +16,7 @@ from populations.gc_pause import collector_paused
 from populations.records.columns import Value
 from populations.records.rows import BEGINNING, ArchiveRow
 from populations.records.tables import (
+    ALERTS,
     ARCHIVES,
     ASSIGNMENTS,
     CHECKPOINTS,
@@ -24,6 +25,7 @@ from populations.records.tables import (
     GHOSTS,
     PAIRS,
     POLICIES,
+    POSTPONED,
     RATINGS,
     RECORDS,
     RUN,
@@ -72,6 +74,7 @@ def load_tables(
     return Tables(
         run=runs[0],
         policies=Table(POLICIES, rows(POLICIES)),
+        postponed=Table(POSTPONED, rows(POSTPONED)),
         checkpoints=Table(CHECKPOINTS, rows(CHECKPOINTS)),
         ghosts=Table(GHOSTS, rows(GHOSTS)),
         generations=Table(GENERATIONS, rows(GENERATIONS)),
@@ -80,6 +83,7 @@ def load_tables(
         records=Table(RECORDS, rows(RECORDS)),
         pairs=Table(PAIRS, rows(PAIRS, chosen, pairs or ())),
         ratings=Table(RATINGS, rows(RATINGS)),
+        alerts=Table(ALERTS, rows(ALERTS)),
         games=Table(GAMES, rows(GAMES)),
         # All details may have left the journal.
         num_events=max(last("events"), archive.events),

@@ -110,8 +110,7 @@ def _evaluation(run: Inspection) -> Document:
     """Return evaluation's share of learner seconds when training ended last, else until now."""
     row = run.tables.run
     # The share asked for ends with training: final matches would raise the journal's.
-    last = run.reader.events(kinds=["training_stopped"], limit=1, newest=True)
-    reached = last[0].data.get("evaluation_share") if last else None
+    reached = row.share_reached
     spent_s = row.training_s + row.evaluation_s
     if reached is None and spent_s > 0.0:
         reached = row.evaluation_s / spent_s
@@ -120,22 +119,21 @@ def _evaluation(run: Inspection) -> Document:
 
 def _pbt(run: Inspection) -> Document:
     """Count decisions of PBT that were due and made, with reasons for those that wait."""
-    from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
+    from populations.pbt.scheduler import decisions_document
 
-    decisions = PbtDecisions.from_events(run.reader.recalled_events(kinds=RECALLED))
     config = run.run_file.config
     settings = {name: config.pbt_of(name) for name in config.populations}
-    return decisions.document(run.tables, pbt=settings)
+    return decisions_document(run.tables, pbt=settings)
 
 
 def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Any]:
-    """Return the alerts: by the live figures, else by the events."""
-    from populations.controller.indexes.raised_alerts import CLEARED, RAISED, resumed
+    """Return the alerts: by the live figures, else by the rows."""
+    from populations.controller.indexes.raised_alerts import resumed
     from populations.controller.server.live_status import STORAGE, paused_alert
 
     if isinstance(told := live.get("alerts"), list) and told:
         return told
-    alerts: list[Any] = resumed(run.reader.recalled_events(kinds=[RAISED, CLEARED])).documents()
+    alerts: list[Any] = resumed(run.tables.alerts.values()).documents()
     # A full disk may have refused the live figures, too, so its alert is derived from events. The
     # last one of these decides: after the others it has recovered.
     kinds = [STORAGE, "storage_recovered", "paused", "continued", "controller_started"]

@@ -130,7 +130,6 @@ SENTENCES: Mapping[str, str] = {
     f"|{_WIN_RATE}",
     "decision_postponed": "A decision about {subject:player} waits|: {reason}| (it has "
     "{num_matches:count})",
-    "decisions_counted": "{made:count} decisions before are in the archive",
     "exploit_failed": "The rule that selects donors failed for {subject:player}|: {reason}",
     "explore_failed": "The rule that changes hyperparameters failed for {subject:player}, so they "
     "were perturbed|: {reason}",

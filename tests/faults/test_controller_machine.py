@@ -33,7 +33,8 @@ from populations.controller.state.events import (
     StrangerSpoke,
     Ticked,
 )
-from populations.records.rows import AssignmentRow, TallyRow
+from populations.records.rows import AssignmentRow, EventRow, TallyRow
+from tests.populations.controller.facts import assert_facts_are_what_events_tell
 from tests.populations.controller.simulated import World, make_world
 from tests.populations.controller.test_properties import EAGER, PICK, Controller
 
@@ -278,13 +279,15 @@ class Faulty(Controller):
                     assert (generation.parent or "").split("#")[0] == policy.parent
 
     def teardown(self) -> None:
-        """Records and payoffs are what the tallies add up to (I3)."""
+        """Records and payoffs are what the tallies add up to (I3), and facts what events tell."""
         if not hasattr(self, "world"):
             return
         tallies = [row for row in self.world.committed if isinstance(row, TallyRow)]
         half_life = self.world.state.config.payoffs.half_life_matches
         folded = refold(tallies, seats=self.world.setup.seats, half_life_matches=half_life)
         assert list(differences(self.world.state.tables, folded)) == []
+        events = [row for row in self.world.committed if isinstance(row, EventRow)]
+        assert_facts_are_what_events_tell(self.world.state.tables, events)
 
 
 def _lie(event: AssignmentFinished, lie: str) -> AssignmentFinished | None:

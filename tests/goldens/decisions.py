@@ -25,23 +25,21 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import yaml
+from msgspec import structs
 
 from arena.config import Model
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.config.run_file import RunFile, learner_setup, new_run_file
-from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
-from populations.controller.indexes.raised_alerts import CLEARED, RAISED, resumed
 from populations.controller.state.commands import Command
 from populations.controller.state.state import ControllerState, make_state
 from populations.records.aggregates import Row
-from populations.records.tables import Tables
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.world import World, make_learner, make_tables, start
-from populations.storage.journal import Journal, JournalReader
+from populations.storage.journal import Journal
 from tests.goldens.forms import Document, events_of, messages_of, views_of
 
 HERE = Path(__file__).parent
@@ -180,23 +178,12 @@ def play(world: Document, run_dir: Path) -> list[Document]:
             if epoch:
                 log.lines.append({"resumed": epoch})
                 tables = journal.load()
-            state = _state(run_file, tables, path if epoch else None)
+                # The logs are of controllers that did not know who had been announced before.
+                for name, row in tables.ratings.items():
+                    tables.ratings[name] = structs.replace(row, champion_player=None)
+            state = make_state(run_file.config, setup, tables)
             now_s = _go_on(world, log, state, learner, until=end, now_s=now_s)
     return log.lines
-
-
-def _state(run_file: RunFile, tables: Tables, journal: Path | None) -> ControllerState:
-    setup = learner_setup(run_file, root=Path("/nowhere"))
-    if journal is None:
-        return make_state(run_file.config, setup, tables)
-    with JournalReader(journal) as reader:
-        return make_state(
-            run_file.config,
-            setup,
-            tables,
-            alerts=resumed(reader.recalled_events(kinds=[RAISED, CLEARED])),
-            pbt_decisions=PbtDecisions.from_events(reader.recalled_events(kinds=RECALLED)),
-        )
 
 
 def _go_on(

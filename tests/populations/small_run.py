@@ -29,7 +29,6 @@ from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.config.trust import record_launch
 from populations.controller.evolution.generations import first_generations
-from populations.controller.server.recalled_events import recall
 from populations.league.league import League
 from populations.records.aggregates import Row
 from populations.records.rows import (
@@ -288,7 +287,7 @@ class SmallRun:
             assignments=tables.run.next_assignment - 1,
             events=tables.num_events,
         )
-        written = write_archive(self.run_dir / "journal.db", row, recall=recall)
+        written = write_archive(self.run_dir / "journal.db", row)
         self.put(written)
         while self.journal.remove_archived(limit=10):
             pass

@@ -167,6 +167,7 @@ def counts(state: ControllerState, moment: Moment) -> str:
 def shares(state: ControllerState) -> str:
     """Say which share of learner seconds evaluation has, and which decisions PBT made."""
     from populations.controller.evaluation.share import reached
+    from populations.pbt.scheduler import num_due
 
     parts = []
     asked = state.config.evaluation.share
@@ -176,10 +177,9 @@ def shares(state: ControllerState) -> str:
         parts.append(f"evaluation has {share or 0.0:.1%} of {asked:.1%}")
     pbt = {name: state.config.pbt_of(name) for name in state.setup.populations}
     if any(settings.exploit != "none" for settings in pbt.values()):
-        decisions = state.pbt_decisions
-        due = decisions.due(state.tables, pbt=pbt)
-        made = f"made {count(decisions.made)} of {count(due)} decisions that were due"
-        parts.append(f"PBT {made if due else 'has no decision due yet'}")
+        made, due = state.tables.run.pbt_decisions, num_due(state.tables, pbt=pbt)
+        said = f"made {count(made)} of {count(due)} decisions that were due"
+        parts.append(f"PBT {said if due else 'has no decision due yet'}")
     return "  ".join(parts)
 
 

@@ -127,7 +127,7 @@ def commit_exploit(
         parent_agent_steps=agent_steps,
     )
     tx.count(exploits=1)
-    tx.add_event(
+    tx.add_decision(
         "exploited",
         policy.policy,
         **{
@@ -182,7 +182,7 @@ def commit_explore(
     new, factors = _explored(state, policy, pending, exploration)
     changed = replace(policy, hyperparameters=new, factors=factors)
     after = explored_on(state, tx, changed, cause="explore")
-    tx.add_event(
+    tx.add_decision(
         "explored",
         policy.policy,
         **{

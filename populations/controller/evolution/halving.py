@@ -80,7 +80,7 @@ def halve(
         if leaves:
             tx.put(replace(row, state="retired"))
         kind = "retired" if leaves else "promoted"
-        tx.add_event(kind, row.policy, **{**data, "reason": reason, "places": places})
+        tx.add_decision(kind, row.policy, **{**data, "reason": reason, "places": places})
 
 
 def fill_places(state: ControllerState, tx: Transaction) -> None:

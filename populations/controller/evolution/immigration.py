@@ -104,7 +104,7 @@ def _immigrate(
     )
     # The donor that it would have copied is told as ``instead_of``.
     numbers = {name: value for name, value in data.items() if name != "donor"}
-    tx.add_event(
+    tx.add_decision(
         "immigrated",
         policy.policy,
         **{

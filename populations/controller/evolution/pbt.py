@@ -31,7 +31,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from arena.types import PolicyId
-from arena.users_code import guarded
+from arena.users_code import encodable, guarded
 from populations.controller.evolution import halving, schedules
 from populations.controller.evolution.changes import (
     commit_exploit,
@@ -46,14 +46,13 @@ from populations.controller.evolution.members import (
     rating_difference,
 )
 from populations.controller.evolution.quarantine import abandon, is_failing
-from populations.controller.indexes.pbt_decisions import MARKS, POSTPONED
 from populations.controller.state.events import HyperparametersExplored
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leader_of, team_of
-from populations.controller.state.transaction import Transaction
+from populations.controller.state.transaction import MARKS, Transaction
 from populations.decisions import Decision, ExploitDonor, ExploreOwn, NotReady
 from populations.pbt.scheduler import num_marks
-from populations.records.rows import Json, PolicyRow
+from populations.records.rows import Json, PolicyRow, PostponedRow
 
 
 def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
@@ -99,7 +98,7 @@ def evolve_waiting(state: ControllerState, tx: Transaction) -> None:
     """Decide about policies that waited for ratings and are not training now."""
     # A policy with an open lease is not changed: its result will be of the weights that it has.
     in_training = set(state.tables.assignments.by("trained"))
-    leaders = {leader_of(state, name).policy: None for name in state.pbt_decisions.waiting}
+    leaders = {leader_of(state, name).policy: None for name in state.tables.postponed}
     for name in leaders:
         team = team_of(state, state.tables.policies[name])
         if all(row.state == "active" and row.policy not in in_training for row in team):
@@ -110,11 +109,15 @@ def _postpone(
     state: ControllerState, tx: Transaction, team: Sequence[PolicyRow], decision: NotReady
 ) -> None:
     """Say why a decision that is due cannot be made, once for each reason."""
+    # A rule of a user's own may give any object for a reason.
+    reason = encodable(str(decision.reason))
     for row in team:
-        if state.pbt_decisions.waiting.get(row.policy) != decision.reason:
+        waiting = PostponedRow(policy=row.policy, reason=reason)
+        if state.tables.postponed.get(row.policy) != waiting:
+            tx.put(waiting)
             # The agent steps come last, because evidence of a user's own rule may have any names.
             numbers = {**_numbers_of(decision), "agent_steps": row.agent_steps}
-            tx.add_event(POSTPONED, row.policy, **numbers)
+            tx.add_event("decision_postponed", row.policy, **numbers)
 
 
 def _decide(
@@ -147,7 +150,7 @@ def _decide(
         return decision
 
     def fail(problem: str) -> None:
-        tx.add_event("exploit_failed", policy.policy, reason=problem, marks=marks)
+        tx.add_decision("exploit_failed", policy.policy, reason=problem, marks=marks)
 
     return guarded(decide, fail, what=f"deciding about {policy.policy}")
 
@@ -182,7 +185,7 @@ def _carry_out(
         if isinstance(decision, ExploreOwn) and pbt.explore != "none":
             explore_own(state, tx, policy, data=data)
         else:
-            tx.add_event("kept", policy.policy, **data)
+            tx.add_decision("kept", policy.policy, **data)
 
 
 def _numbers_of(decision: Decision) -> dict[str, Json]:

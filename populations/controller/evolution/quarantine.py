@@ -14,10 +14,9 @@ from populations.choices import number_of
 from populations.controller.evolution.changes import decision_of, exploit
 from populations.controller.evolution.generations import explored_on
 from populations.controller.evolution.members import is_reference, standing_weights
-from populations.controller.indexes.pbt_decisions import MARKS
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leader_of, team_of
-from populations.controller.state.transaction import Transaction
+from populations.controller.state.transaction import MARKS, Transaction
 from populations.records.rows import PolicyRow
 
 LEARNING_RATE = "learning_rate"
@@ -133,7 +132,7 @@ def abandon(state: ControllerState, tx: Transaction, policy: PolicyRow, *, reaso
     was_quarantined = policy.state == "quarantined"
     marks = decision_of(policy.pending).get(MARKS)
     tx.put(replace(policy, pending={}))
-    tx.add_event("exploit_abandoned", policy.policy, reason=reason, marks=marks)
+    tx.add_decision("exploit_abandoned", policy.policy, reason=reason, marks=marks)
     # The rescue has failed: the team is out again as one, whatever mates have copied already.
     if was_quarantined:
         for mate in team_of(state, policy):

@@ -1,7 +1,6 @@
 """Alerts that hold: raised when something was wrong as often as its kind says, and then cleared.
 
-Alerts are events: those that hold follow from the journal's events ``alert`` and ``alert_cleared``,
-so they outlast the controller.
+The journal has a row of each that holds (`AlertRow`), so they outlast the controller.
 """
 
 from __future__ import annotations
@@ -14,10 +13,7 @@ from arena.types import PolicyId
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import Window
 from populations.hooks.findings import Finding
-from populations.records.rows import EventRow, Json
-
-RAISED, CLEARED = "alert", "alert_cleared"
-"""Kinds of events."""
+from populations.records.rows import AlertRow, Json
 
 
 @dataclass(slots=True)
@@ -113,25 +109,11 @@ def document(
     }
 
 
-def raised_by(events: Iterable[EventRow]) -> dict[tuple[str, str], EventRow]:
-    """Return the events ``alert`` that were not cleared since, by kind and subject."""
-    raised: dict[tuple[str, str], EventRow] = {}
-    for event in events:
-        key = (str(event.data.get("name")), event.subject)
-        if event.kind == RAISED:
-            raised[key] = event
-        elif event.kind == CLEARED:
-            raised.pop(key, None)
-    return raised
-
-
-def resumed(events: Iterable[EventRow]) -> Alerts:
+def resumed(rows: Iterable[AlertRow]) -> Alerts:
     """Return the alerts that hold when a controller goes on with a run."""
     alerts = Alerts()
-    for (name, subject), event in raised_by(events).items():
-        sources, what = event.data["sources"], str(event.data["what"])
-        if name in KINDS and isinstance(sources, list | tuple):
-            # The event has one text for all its sources; the next measurement of each replaces it.
-            alerts.raised[name, subject] = {str(source): what for source in sources}
-            alerts.advice[name, subject] = str(event.data["advice"])
+    for row in rows:
+        # The next measurement of the source replaces the text.
+        alerts.raised[row.name, row.subject] = {row.source: row.what}
+        alerts.advice[row.name, row.subject] = row.advice
     return alerts

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from arena.types import PolicyId
+from arena.users_code import encodable
 from arena.wire.messages import Train
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained
-from populations.controller.indexes.raised_alerts import CLEARED, RAISED, document
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
 from populations.pbt.scheduler import interval, mark_of
-from populations.records.rows import AssignmentRow, EventRow, PolicyRow
+from populations.records.rows import AlertRow, AssignmentRow, EventRow, PolicyRow
 
 IDLE_S = 1.0
 """Seconds between two looks at whether learners have work; `Kind.raise_after` counts looks."""
@@ -81,14 +81,17 @@ def _tell(
     finding: Finding | None = None,
 ) -> None:
     if change and finding is not None:
-        data = document(
-            kind, subject, finding.what, sources=[finding.source], advice=finding.advice
+        # The text may be of users' code, and the row's is stored as it is.
+        what, advice = encodable(finding.what), finding.advice or KINDS[kind].advice
+        tx.put(
+            AlertRow(name=kind, subject=subject, what=what, advice=advice, source=finding.source)
         )
-        # The event has a subject of its own.
-        del data["subject"]
-        tx.add_event(RAISED, subject, **data)
+        tx.add_event(
+            "alert", subject, name=kind, what=what, advice=advice, sources=[finding.source]
+        )
     elif change is False:
-        tx.add_event(CLEARED, subject, name=kind)
+        tx.delete(tx.tables.alerts[kind, subject])
+        tx.add_event("alert_cleared", subject, name=kind)
 
 
 def _findings(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
@@ -148,7 +151,8 @@ def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
     if waited >= OVERDUE * interval(policy, pbt):
         own = state.league.matches_in_generation(policy)
         theirs = [state.league.matches_in_generation(row) for row in others]
-        reason = state.pbt_decisions.waiting.get(policy.policy, "its team is not there")
+        waiting = state.tables.postponed.get(policy.policy)
+        reason = "its team is not there" if waiting is None else waiting.reason
         what = (
             f"{policy.policy}: PBT could not decide about it for {waited:,} agent steps "
             f"(decisions are due every {interval(policy, pbt):,}): {reason}; evaluation matches of "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from arena.types import Digest, Entrant
+from arena.types import Digest, Entrant, PlayerId
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.champions import champion_of, holders_of, name_of, next_champion
@@ -21,7 +21,7 @@ RATINGS_FITTED = "ratings_fitted"
 def announce(state: ControllerState, tx: Transaction) -> None:
     """Give the title by the last fit; record the fit, and each population with another champion."""
     leading: dict[str, dict[str, Json]] = {}
-    had = {population: row.champion for population, row in state.tables.ratings.items()}
+    previous: dict[str, PlayerId | None] = {}
     for population, row in list(state.tables.ratings.items()):
         holders = holders_of(state.league, population)
         found = next_champion(
@@ -33,20 +33,22 @@ def announce(state: ControllerState, tx: Transaction) -> None:
         )
         if found is not None:
             weights, since = found
-            tx.put(replace(row, champion=weights, champion_agent_steps=since))
             player = name_of(holders[weights], state.league, weights)
+            # A player that has copied the weights since, or a ghost of them, is no other champion.
+            if player != row.champion_player and weights != row.champion:
+                previous[population] = row.champion_player
+                row = replace(row, champion_player=player)
+            tx.put(replace(row, champion=weights, champion_agent_steps=since))
             leading[population] = _described(state, population, weights, player)
     champions: dict[str, Json] = {
         name: {key: one[key] for key in ("champion", *interval_fields(None))}
         for name, one in leading.items()
     }
     tx.add_event(RATINGS_FITTED, "", tallies=state.fits.covered, champions=champions)
-    for population, one in leading.items():
-        champion, previous = str(one.pop("champion")), state.champions.get(population)
-        # A player that has copied the weights since, or a ghost of them, is no other champion.
-        if champion != previous and one["weights"] != had[population]:
-            state.champions[population] = champion
-            tx.add_event(CHAMPION, champion, population=population, previous=previous, **one)
+    for population, before in previous.items():
+        champion = str(leading[population].pop("champion"))
+        about = leading[population]
+        tx.add_event(CHAMPION, champion, population=population, previous=before, **about)
 
 
 def _described(

@@ -14,7 +14,6 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 from populations.config.sections import JournalConfig
-from populations.controller.server.recalled_events import recall
 from populations.errors import StorageError, StorageUnavailable
 from populations.records.rows import BEGINNING, ArchiveRow
 from populations.records.tables import Tables
@@ -186,7 +185,7 @@ class JournalUpkeep:
 
     def _archive(self, row: ArchiveRow) -> ArchiveRow | None:
         try:
-            return write_archive(self._run_dir / JOURNAL, row, recall=recall)
+            return write_archive(self._run_dir / JOURNAL, row)
         except StorageError as error:
             # Nothing has left the journal; it is tried again later.
             logger.error("details could not leave the journal: %s", error)

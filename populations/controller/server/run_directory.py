@@ -18,7 +18,7 @@ from arena.failpoints import failpoint
 from arena.files import write_own
 from arena.metrics.sink import JSONL, METRICS_FILE, find_sinks
 from arena.resolve import NO_CODE
-from arena.types import PolicyId, WeightsRef
+from arena.types import Digest, PolicyId, WeightsRef
 from populations.config.resume import Change, without_secrets
 from populations.config.run_config import RunConfig
 from populations.config.run_file import (
@@ -34,10 +34,7 @@ from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
 from populations.controller.evolution.reconfigure import reconfigure
 from populations.controller.evolution.resets import reset_key
-from populations.controller.indexes.pbt_decisions import RECALLED, PbtDecisions
-from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.indexes.stop_goals import StopGoals
-from populations.controller.monitoring.champions import CHAMPION
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.monitoring.written_points import MAX_ASSIGNMENTS, go_on, read_written
 from populations.controller.server.reconfiguration import finish, prepare, settle
@@ -109,7 +106,9 @@ def create_run(
     """
     with storage_errors(run_dir):
         _create_files(run_dir, initial_weights=initial_weights, immigrants=immigrants or {})
-    rows: list[Row] = [RunRow(run=run_file.run, configuration=prepare(run_dir, run_file))]
+    copied = {key: Digest(str(origin["weights"])) for key, origin in (outsiders or {}).items()}
+    configuration = prepare(run_dir, run_file)
+    rows: list[Row] = [RunRow(run=run_file.run, configuration=configuration, outsiders=copied)]
     policies = initial_policies(run_file.config, factors=factors)
     rows += policies
     rows += first_generations(policies)
@@ -249,22 +248,20 @@ class OpenRun:
                 (run_dir / "logs").mkdir(exist_ok=True)
                 # Written at each opening: the directory may have been moved, and its path is in it.
                 write_own(run_dir / SETUP, self.setup.model_dump_json(indent=1))
+            tables, config = self._recovered(), self.run_file.config
             self.state = make_state(
-                self.run_file.config,
+                config,
                 self.setup,
-                self._recovered(),
+                tables,
                 patience=patience,
                 initial_weights=imported_weights(run_dir),
-                immigrants=imported_immigrants(run_dir, self.run_file.config),
-                imported=self._imported_players(),
+                immigrants=imported_immigrants(run_dir, config),
+                imported=imported_players_weights(run_dir, config, tables.run.outsiders),
                 store=store_digest(run_dir),
                 measured_length=self._measured_length,
                 versions=self.run_file.versions,
-                alerts=self._alerts(),
-                pbt_decisions=self._pbt_decisions(),
             )
             self.state.goals = self._goals()
-            self.state.champions = self._champions()
             with storage_errors(run_dir):
                 failpoint("open.sinks")
                 makers = find_sinks(
@@ -307,14 +304,6 @@ class OpenRun:
         if written is not None:
             go_on(self.state, written, sorted(rows, key=lambda row: row.assignment_id))
 
-    def _alerts(self) -> Alerts:
-        with JournalReader(self.run_dir / JOURNAL) as reader:
-            return resumed(reader.recalled_events(kinds=[RAISED, CLEARED]))
-
-    def _pbt_decisions(self) -> PbtDecisions:
-        with JournalReader(self.run_dir / JOURNAL) as reader:
-            return PbtDecisions.from_events(reader.recalled_events(kinds=RECALLED))
-
     def _goals(self) -> StopGoals:
         """Return what was measured for goals of stops and lessons; only what one asks for."""
         config = self.run_file.config
@@ -330,18 +319,6 @@ class OpenRun:
                 origins=self.state.league.checkpoints,
                 repeats_games=self.setup.repeats_games,
             )
-
-    def _imported_players(self) -> dict[str, WeightsRef]:
-        with JournalReader(self.run_dir / JOURNAL) as reader:
-            events = reader.recalled_events(kinds=[IMPORTED])
-        recorded = {row.subject: row.data["weights"] for row in events}
-        return imported_players_weights(self.run_dir, self.run_file.config, recorded)
-
-    def _champions(self) -> dict[str, str]:
-        with JournalReader(self.run_dir / JOURNAL) as reader:
-            changes = reader.recalled_events(kinds=[CHAMPION])
-        # The last one of each population.
-        return {str(row.data["population"]): row.subject for row in changes}
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
         """Record what a resume finds or changes; nothing if there is nothing to say."""
@@ -440,7 +417,7 @@ def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRe
 
 
 def imported_players_weights(
-    run_dir: Path, config: RunConfig, recorded: Mapping[str, Json]
+    run_dir: Path, config: RunConfig, recorded: Mapping[str, Digest]
 ) -> dict[str, WeightsRef]:
     """Return the weights of players of other runs, by `external_player_key`.
 
@@ -463,7 +440,7 @@ def imported_players_weights(
             if found[key].digest != recorded.get(key, found[key].digest):
                 raise StorageError(
                     f"{run_dir / key / WEIGHTS} is not what was copied of {name} at launch: its "
-                    f"sha256 is {found[key].digest[:12]}..., it was {str(recorded[key])[:12]}..."
+                    f"sha256 is {found[key].digest[:12]}..., it was {recorded[key][:12]}..."
                 )
     return found
 

@@ -18,11 +18,10 @@ from arena.wire.messages import Stop
 from populations.config.run_config import RunConfig
 from populations.controller.indexes.curve_points import Curves
 from populations.controller.indexes.opponent_pool import OpponentPools
-from populations.controller.indexes.pbt_decisions import PbtDecisions
 from populations.controller.indexes.pbt_members import MemberIndex
 from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.controller.indexes.player_strengths import StrengthIndex
-from populations.controller.indexes.raised_alerts import Alerts
+from populations.controller.indexes.raised_alerts import Alerts, resumed
 from populations.controller.indexes.rated_pins import RatedPins
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.indexes.training_queue import TrainingQueue
@@ -85,9 +84,7 @@ class ControllerState:
         members: Policies as PBT sees them; an index over the rows.
         strengths: Ratings of players and how sure they are; an index over the rows.
         pending_matches: Evaluation matches that ratings do not cover; an index over the rows.
-        alerts: Warnings for people; those that hold follow from the events.
-        champions: Leading player of each population at the last fit, as the events say.
-        pbt_decisions: How many were due and made; follows from the events.
+        alerts: Warnings for people; of those that hold there are rows.
         curves: Points written of each policy.
         goals: Measurements that goals of ``stop`` ask for.
         rated_pins: Checkpoints that stay because of their rating.
@@ -180,8 +177,6 @@ class ControllerState:
     pending_matches: PendingMatches = field(init=False)
     scheduled: Mapping[str, ScheduledValues] = field(init=False)
     alerts: Alerts = field(default_factory=Alerts)
-    champions: dict[str, str] = field(default_factory=dict)
-    pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
     rated_pins: RatedPins = field(default_factory=RatedPins)
     goals: StopGoals = field(default_factory=StopGoals)
@@ -238,8 +233,6 @@ class ControllerState:
                 self.retention.apply(row)
             case rows.TallyRow():
                 self.goals.add_tally(row, self.league.checkpoints)
-            case rows.EventRow():
-                self.pbt_decisions.apply(row)
             case rows.Deletion(row=(rows.GhostRow() | rows.GameRow()) as gone):
                 self.retention.release(gone)
             case rows.Deletion(row=rows.CheckpointRow()):
@@ -350,8 +343,6 @@ def make_state(
     store: Digest | None = None,
     measured_length: float = 0.0,
     versions: Mapping[str, str] | None = None,
-    alerts: Alerts | None = None,
-    pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
     """Return the controller of a run, from its configuration and its journal's rows."""
     pbt = {name: config.pbt_of(name) for name in config.populations}
@@ -386,8 +377,7 @@ def make_state(
         store=store,
         measured_length=measured_length,
         versions=versions or {},
-        alerts=alerts or Alerts(),
-        pbt_decisions=pbt_decisions or PbtDecisions(),
+        alerts=resumed(tables.alerts.values()),
         curves=Curves({name: row.num_tallies for name, row in tables.ratings.items()}),
         goals=StopGoals(config.stop.player, repeats_games=setup.repeats_games),
         match_times=MatchTimes(

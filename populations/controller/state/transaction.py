@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from arena.types import PolicyId
 from populations.controller.state.commands import Command
 from populations.controller.state.events import Now
 from populations.records.aggregates import Row
-from populations.records.rows import (
-    CheckpointRow,
-    Deletion,
-    EventRow,
-    GameRow,
-    GenerationRow,
-    GhostRow,
-    Json,
-)
+from populations.records.rows import Deletion, EventRow, Json, Removable
 from populations.records.tables import Tables, table_of
+
+MARKS = "marks"
+"""Key of an event's data: marks of the policy's clock that a decision answers. All but one of them
+passed while it waited. Decisions that no clock asked for have none."""
+
+NOT_MADE = ("exploit_abandoned", "exploit_failed")
+"""Kinds of events of decisions that were due and could not be made."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Transaction:
         self.tables.put(row)
         self.follow((row,))
 
-    def delete(self, row: CheckpointRow | GhostRow | GenerationRow | GameRow) -> None:
+    def delete(self, row: Removable) -> None:
         """Remove a row from its table."""
         self.put(Deletion(row=row))
 
@@ -85,6 +85,16 @@ class Transaction:
                 data=data,
             )
         )
+
+    def add_decision(self, kind: str, policy: PolicyId, /, **data: Json) -> None:
+        """Say what PBT has decided about a policy, and count it if the policy's clock asked."""
+        self.add_event(kind, policy, **data)
+        marks = data.get(MARKS)
+        # A rescue from quarantine is a copy that no clock has asked for.
+        if isinstance(marks, int):
+            self.count(pbt_decisions=kind not in NOT_MADE, pbt_marks=marks)
+            if policy in self.tables.postponed:
+                self.delete(self.tables.postponed[policy])
 
     def count(self, **changes: float) -> None:
         """Raise counters of the run."""

@@ -35,7 +35,6 @@ from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import learner_setup, new_run_file
 from populations.controller.evolution.exploration import answer
 from populations.controller.indexes.opponent_pool import OpponentPools
-from populations.controller.indexes.pbt_decisions import PbtDecisions
 from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.commands import (
     Command,
@@ -363,10 +362,7 @@ class World(SimulatedWorld):
 
     def restart(self) -> None:
         """The controller dies; another one loads what was committed."""
-        events = [row for row in self.committed if isinstance(row, EventRow)]
-        decisions = PbtDecisions.from_events(events)
-        tables = fold(self.committed)
-        self.state = make_state(self.state.config, self.setup, tables, pbt_decisions=decisions)
+        self.state = make_state(self.state.config, self.setup, fold(self.committed))
         for of_before in (self.given, self.questions, self.fits):
             of_before.clear()
         self.handle(ControllerStarted())

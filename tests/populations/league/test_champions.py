@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from msgspec.structs import replace
 
-from arena.types import Digest, Entrant, PolicyId, ghost_id
+from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id
 from populations.league.champions import (
     Holders,
     champion_of,
@@ -156,7 +156,10 @@ def test_the_row_of_a_fit_takes_the_title_over() -> None:
     before, after = rated(A, since=5, a=(1.0, 1.0)).row, rated(a=(2.0, 1.0)).row
     assert before is not None
     assert after is not None
-    expected = replace(after, champion=A, champion_agent_steps=5)
+    before = replace(before, champion_player=PlayerId("player/p1"))
+    expected = replace(
+        after, champion=A, champion_agent_steps=5, champion_player=before.champion_player
+    )
     assert with_title_of(after, before) == expected
 
 

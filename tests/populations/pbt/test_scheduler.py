@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from populations.pbt.scheduler import next_mark, num_marks
+from populations.pbt.scheduler import decisions_document, next_mark, num_due, num_marks
 from populations.pbt.settings import PbtConfig
-from populations.records.rows import PolicyRow
-from tests.populations.rows import make_policy
+from populations.records.rows import PolicyRow, PostponedRow, RunRow
+from tests.populations.rows import make_policy, tables_with
 
 PBT = PbtConfig(ready_agent_steps=200, warm_up_agent_steps=400)
 
@@ -70,3 +70,20 @@ def test_intervals_grow_with_age_by_hand(
     # Without growth they stay as they are.
     steady = PBT.model_copy(update={"ready_growth": 0.0})
     assert num_marks(row, steady) == max((agent_steps - ready_at) // 200, 0)
+
+
+def test_a_decision_that_waits_is_due_and_not_made() -> None:
+    waiting = policy(agent_steps=600, ready_at=0)
+    # Its weights were replaced while it waited, so its clock begins anew.
+    replaced = make_policy("player/p002", agent_steps=600, ready_at=600)
+    tables = tables_with(run=RunRow(run="r", pbt_decisions=4, pbt_marks=7))
+    for row in (waiting, replaced):
+        tables.put(row)
+        tables.put(PostponedRow(policy=row.policy, reason="unrated"))
+    # It has passed its marks at 400 and 600.
+    assert num_due(tables, pbt={"player": PBT}) == 7 + 2
+    assert decisions_document(tables, pbt={"player": PBT}) == {
+        "due": 9,
+        "made": 4,
+        "waiting": {waiting.policy: "unrated"},
+    }

@@ -16,6 +16,7 @@ from msgspec import Struct
 from arena.wire.messages import Evaluate, Train
 from populations.records.aggregates import PairRow, RecordRow, Row
 from populations.records.rows import (
+    AlertRow,
     ArchiveRow,
     AssignmentRow,
     CheckpointRow,
@@ -25,6 +26,7 @@ from populations.records.rows import (
     GenerationRow,
     GhostRow,
     PolicyRow,
+    PostponedRow,
     RatingsRow,
     RunRow,
     TallyRow,
@@ -44,7 +46,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         instances(kind)
         for kind in (
             *(RunRow, PolicyRow, CheckpointRow, GhostRow, GenerationRow, RecordRow, PairRow),
-            *(RatingsRow, GameRow),
+            *(RatingsRow, GameRow, PostponedRow, AlertRow),
         )
     ),
     *(instances(kind, sequence=KEYS) for kind in (TallyRow, EventRow)),
@@ -79,7 +81,7 @@ class Model:
         match row:
             case RunRow():
                 return None
-            case PolicyRow():
+            case PolicyRow() | PostponedRow():
                 return row.policy
             case CheckpointRow():
                 return row.key
@@ -87,6 +89,8 @@ class Model:
                 return row.player
             case GenerationRow():
                 return row.entrant
+            case AlertRow():
+                return row.name, row.subject
             case GameRow():
                 return row.game
             case AssignmentRow():
@@ -112,6 +116,7 @@ class Model:
         return tables_with(
             run=self.of(RunRow)[None],
             policies=self.of(PolicyRow),
+            postponed=self.of(PostponedRow),
             checkpoints=self.of(CheckpointRow),
             ghosts=self.of(GhostRow),
             generations=self.of(GenerationRow),
@@ -121,6 +126,7 @@ class Model:
             records=self.of(RecordRow),
             pairs=self.of(PairRow),
             ratings=self.of(RatingsRow),
+            alerts=self.of(AlertRow),
             games=self.of(GameRow),
             num_events=max(self.of(EventRow), default=0),
             num_tallies=max(tallies, default=0),

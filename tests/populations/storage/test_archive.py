@@ -83,7 +83,7 @@ def mark(number: int, upto: int, **changes: Any) -> ArchiveRow:
 
 def archive(journal: Journal, row: ArchiveRow) -> ArchiveRow:
     """Let details leave the journal, and remove what it still has of them."""
-    written = write_archive(journal._path, row, recall=lambda events: events[-1:])
+    written = write_archive(journal._path, row)
     journal.commit([written])
     while journal.remove_archived(limit=5):
         pass
@@ -136,7 +136,7 @@ def test_whatever_has_left_the_journal_is_read_as_before(
             row = mark(number, end, evaluated=evaluated)
             journal.commit([row])
             assert answers(journal._path) == expected
-            written = write_archive(journal._path, row, recall=lambda events: events)
+            written = write_archive(journal._path, row)
             assert answers(journal._path) == expected
             journal.commit([written])
             assert answers(journal._path) == expected
@@ -201,7 +201,7 @@ def test_a_damaged_row_of_the_archives_is_said_to_who_reads_all(
 ) -> None:
     archive(journal, mark(1, 5))
     with closing(sqlite3.connect(tmp_path / "journal.db")) as connection, connection:
-        connection.execute("UPDATE archives SET recalled = CAST(x'5bff5d' AS TEXT)")
+        connection.execute("UPDATE archives SET digest = CAST(x'5bff5d' AS TEXT)")
     with JournalReader(tmp_path / "journal.db") as reader, pytest.raises(JournalCorrupt):
         list(reader.all_events())
 
@@ -210,7 +210,7 @@ def test_a_disk_that_refuses_leaves_the_journal_as_it_was(journal: Journal, tmp_
     expected = answers(journal._path)
     for point in ("archive.begin", "archive.written", "rename.synced", "rename.renamed"):
         with armed(f"{point}=raise:ENOSPC"), pytest.raises(StorageUnavailable):
-            write_archive(journal._path, mark(1, 5), recall=lambda events: events)
+            write_archive(journal._path, mark(1, 5))
         assert not list((tmp_path / ARCHIVE).glob(".tmp-*"))
         assert answers(journal._path) == expected
     archive(journal, mark(1, 5))
@@ -219,22 +219,10 @@ def test_a_disk_that_refuses_leaves_the_journal_as_it_was(journal: Journal, tmp_
 
 def test_files_that_the_journal_does_not_name_are_removed(journal: Journal, tmp_path: Path) -> None:
     written = archive(journal, mark(1, 3))
-    write_archive(journal._path, mark(2, 5), recall=lambda events: events)
+    write_archive(journal._path, mark(2, 5))
     (tmp_path / ARCHIVE / f".tmp-{'0' * 32}").write_bytes(b"half of")
     remove_unnamed(tmp_path, journal.archives())
     assert [path.name for path in (tmp_path / ARCHIVE).iterdir()] == [written.file]
-
-
-def test_events_that_a_resume_needs_are_chosen_from_all(journal: Journal) -> None:
-    archive(journal, mark(1, 4))
-    archive(journal, mark(2, 7))
-    with JournalReader(journal._path) as reader:
-        # The choice of this test is the last event; 4 was among those it chose from.
-        assert reader.archives()[1].recalled == (event(7),)
-        kinds = ["k0", "k1"]
-        assert reader.recalled_events(kinds=kinds) == [
-            event(number) for number in (7, *range(8, NUM + 1)) if f"k{number % 3}" in kinds
-        ]
 
 
 def test_a_line_that_lacks_a_column_is_damaged(journal: Journal, tmp_path: Path) -> None:

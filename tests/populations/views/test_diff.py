@@ -22,7 +22,14 @@ from populations.config.resume import compare
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.records.aggregates import Row
-from populations.records.rows import EventRow, GenerationRow, RatingsRow, RunRow, TallyRow
+from populations.records.rows import (
+    AlertRow,
+    EventRow,
+    GenerationRow,
+    RatingsRow,
+    RunRow,
+    TallyRow,
+)
 from populations.storage.journal import Journal
 from populations.views.differences import diff_document
 from populations.views.questions.diff import labels_of
@@ -142,14 +149,12 @@ def first_run(run_dir: Path, file: RunFile | None = None) -> Path:
         event(1, "exploited", "player/p001"),
         event(2, "exploited", "player/p000"),
         event(3, "explored", "player/p001"),
-        event(
-            4,
-            "alert",
-            "player",
+        AlertRow(
             name="kl_high",
+            subject="player",
             what="kl is 0.2",
-            sources=["player/p001"],
             advice="lower the rate",
+            source="player/p001",
         ),
     )
 

@@ -280,12 +280,16 @@ def test_lines_fit_80_columns(steps: int) -> None:
     world = working(stop={"agent_steps": 10**14, "duration_s": 10**6})
     run = world.state.tables.run
     world.state.tables.run = replace(
-        run, agent_steps=steps, matches=steps, exploits=steps // 10**6, training_s=float(steps)
+        run,
+        agent_steps=steps,
+        matches=steps,
+        exploits=steps // 10**6,
+        training_s=float(steps),
+        pbt_decisions=steps,
     )
     world.now_s += 10**6 - 1
     texts = [said(world, speed=steps / 7), *lines(world)]
     texts.append(headline.counts(world.state, moment(world, speed=steps / 7)))
-    world.state.pbt_decisions.made = steps
     texts.append(headline.shares(world.state))
     assert [text for text in texts if len(text) > WIDTH] == []
 

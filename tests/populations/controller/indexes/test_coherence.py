@@ -22,7 +22,6 @@ from populations.candidates import Candidate, Candidates
 from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evolution.members import members_of
 from populations.controller.indexes.opponent_pool import OpponentPools
-from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.rated_pins import RatedPins
 from populations.controller.opponents import OpponentStatistics
 from populations.controller.state.events import Now
@@ -31,6 +30,7 @@ from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 from populations.storage.retention import Retention
+from tests.populations.controller.facts import assert_facts_are_what_events_tell
 from tests.populations.controller.simulated import (
     AT_ONCE,
     DUEL,
@@ -78,7 +78,7 @@ def assert_indexes_follow_the_tables(world: World) -> None:
         one, other = (members_of(s, policy.population, role=policy.role) for s in (kept, anew))
         assert one == other
     events = [row for row in world.committed if isinstance(row, EventRow)]
-    assert kept.pbt_decisions == PbtDecisions.from_events(events)
+    assert_facts_are_what_events_tell(kept.tables, events)
     assert kept.pending_matches.num_open == anew.pending_matches.num_open
     assert kept.pending_matches.open_matches() == anew.pending_matches.open_matches()
 
@@ -228,7 +228,7 @@ class RandomRows:
         changes = [
             self.policy, self.checkpoint, self.remove, self.ghost, self.change_ghost,
             self.forget_ghost,
-            self.generation, self.train, self.evaluate, self.end, self.tally, self.event,
+            self.generation, self.train, self.evaluate, self.end, self.tally,
         ]  # fmt: skip
         self.data.draw(st.sampled_from(changes))(tx)
         self.world.committed.extend(tx.rows)
@@ -392,11 +392,6 @@ class RandomRows:
         )
         tx.put(row)
         tx.follow(state.league.add_tally(row))
-
-    def event(self, tx: Transaction) -> None:
-        row = self.some_policy()
-        kind = self.data.draw(st.sampled_from([*KINDS, "train_assigned"]))
-        tx.add_event(kind, row.policy, reason="unrated", marks=1, made=1)
 
 
 @made_once

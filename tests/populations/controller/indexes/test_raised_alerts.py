@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from populations.controller.indexes.alert_kinds import KINDS
-from populations.controller.indexes.raised_alerts import (
-    CLEARED,
-    RAISED,
-    Alerts,
-    document,
-    raised_by,
-    resumed,
-)
+from populations.controller.indexes.raised_alerts import Alerts, document, resumed
 from populations.hooks.findings import Finding
-from populations.records.rows import EventRow
+from populations.records.rows import AlertRow
 
 
 def finding(what: str, *, kind: str = "kl_high", source: str = "p0") -> Finding:
@@ -77,14 +69,7 @@ def test_documents_have_what_to_do_and_at_most_three_texts() -> None:
     assert one["advice"] == KINDS["learner_failing"].advice
 
 
-@pytest.mark.parametrize("is_cleared", [False, True])
-def test_those_that_hold_follow_from_the_events(is_cleared: bool) -> None:
-    data = document("kl_high", "player", "high", sources=["p0"])
-    kinds = [RAISED, CLEARED] if is_cleared else [RAISED]
-    events = [
-        EventRow(sequence=number, time="", kind=kind, subject="player", data=data)
-        for number, kind in enumerate(kinds)
-    ]
-    assert list(raised_by(events)) == ([] if is_cleared else [("kl_high", "player")])
-    raised = {} if is_cleared else {("kl_high", "player"): {"p0": "high"}}
-    assert resumed(events).raised == raised
+def test_those_that_hold_follow_from_the_rows() -> None:
+    row = AlertRow(name="kl_high", subject="player", what="high", advice="Lower it.", source="p0")
+    (one,) = resumed([row]).documents()
+    assert one == document("kl_high", "player", "high", sources=["p0"], advice="Lower it.")

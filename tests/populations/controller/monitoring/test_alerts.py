@@ -15,7 +15,6 @@ from arena.wire.messages import Evaluate, Finished, Train
 from populations.config.sections import AlertKind
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained, Window, entropy_bounds
-from populations.controller.indexes.raised_alerts import resumed
 from populations.controller.server.live_status import alerts as shown_alerts
 from populations.controller.state.events import (
     AssignmentFailed,
@@ -381,8 +380,8 @@ def test_the_advice_of_pbt_that_cannot_decide_follows_from_the_cause(
     # As displays and a resumed controller have it.
     shown = shown_alert(world, "pbt_undecided")
     assert advice in str(shown["advice"])
-    again = resumed(world.events("alert", "alert_cleared"))
-    assert again.advice["pbt_undecided", "player"] == event.data["advice"]
+    row = world.state.tables.alerts["pbt_undecided", "player"]
+    assert row.advice == event.data["advice"]
 
 
 def test_others_with_too_few_matches_are_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,8 +453,7 @@ def test_alerts_outlast_the_controller_and_are_cleared_by_the_next() -> None:
     learner.metrics = PROVOKED["kl_high"][0]
     assignments(world, each=6)
     old = world.state
-    events = world.events("alert", "alert_cleared")
-    world.state = make_state(old.config, old.setup, old.tables, alerts=resumed(events))
+    world.state = make_state(old.config, old.setup, old.tables)
     world.given.clear()
     world.handle(ControllerStarted())
     assert names(world) == ["kl_high"]
@@ -467,7 +465,7 @@ def test_alerts_outlast_the_controller_and_are_cleared_by_the_next() -> None:
     learner.metrics = PROVOKED["kl_high"][1]
     assignments(world, each=4)
     assert names(world) == []
-    assert resumed(world.events("alert", "alert_cleared")).raised == {}
+    assert world.state.tables.alerts == {}
 
 
 def test_who_is_quarantined_concerns_nobody_any_more() -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from arena.types import PlayerId
 from populations.controller.monitoring.champions import CHAMPION, announce
 from populations.controller.state.events import RatingsFitted
 from populations.league.ratings import Ratings
@@ -40,7 +41,9 @@ def test_an_event_is_another_player_than_the_one_before(world: World) -> None:
 def test_another_name_of_the_same_weights_is_no_other_champion(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(world.state.champions, "player", "player/p009")
+    ratings = world.state.tables.ratings
+    row = replace(ratings["player"], champion_player=PlayerId("player/p009"))
+    monkeypatch.setitem(ratings, "player", row)
 
     def announced() -> list[str]:
         tx = transaction(world)
@@ -51,8 +54,7 @@ def test_another_name_of_the_same_weights_is_no_other_champion(
     assert best is not None
     assert announced() == []
     # As if other weights had had the title.
-    row = world.state.tables.ratings["player"]
-    monkeypatch.setitem(world.state.tables.ratings, "player", replace(row, champion=None))
+    monkeypatch.setitem(ratings, "player", replace(row, champion=None))
     assert announced() == [best.player]
 
 
@@ -61,7 +63,7 @@ def test_the_last_one_is_the_champion_of_the_standings(world: World) -> None:
     best = champion(standings(state.league)["player"])
     last = world.events("champion")[-1]
     assert best is not None
-    assert last.subject == best.player == state.champions["player"]
+    assert last.subject == best.player == state.tables.ratings["player"].champion_player
     # Another fit may have moved the rating since the change.
     fitted = world.events("ratings_fitted")[-1].data["champions"]
     assert isinstance(fitted, dict)
@@ -91,11 +93,12 @@ def test_another_fit_of_the_same_results_takes_the_title_from_nobody(world: Worl
     before = world.state.tables.ratings["player"]
     assert before.champion is not None
     # A fit knows of no titles.
-    fitted = replace(before, champion=None, champion_agent_steps=0)
+    fitted = replace(before, champion=None, champion_agent_steps=0, champion_player=None)
     world.handle(RatingsFitted(ratings={"player": Ratings(fitted)}))
     after = world.state.tables.ratings["player"]
     assert after.champion == before.champion
     assert after.champion_agent_steps == before.champion_agent_steps
+    assert after.champion_player == before.champion_player is not None
 
 
 def test_each_population_has_its_own() -> None:
@@ -104,4 +107,7 @@ def test_each_population_has_its_own() -> None:
     world.join(populations=("prey",))
     world.steps(30)
     populations = {event.data["population"] for event in world.events("champion")}
-    assert populations == {"predator", "prey"} == set(world.state.champions)
+    assert populations == {"predator", "prey"}
+    for name, row in world.state.tables.ratings.items():
+        last = [one for one in world.events("champion") if one.data["population"] == name][-1]
+        assert last.subject == row.champion_player

@@ -287,6 +287,7 @@ def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
     # The share is that of training; what finals may take is a bound of its own.
     (stopped,) = world.events("training_stopped")
     assert stopped.data["evaluation_share"] == pytest.approx(0.05, abs=0.02)
+    assert world.state.tables.run.share_reached == stopped.data["evaluation_share"]
     for row in world.committed:
         if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate):
             for pairing in row.message.pairings:

@@ -10,9 +10,16 @@ from msgspec.structs import replace
 from arena.types import Digest, Entrant, PolicyId
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState
-from populations.controller.state.transaction import Transaction
+from populations.controller.state.transaction import NOT_MADE, Transaction
 from populations.records.aggregates import RecordRow, Row
-from populations.records.rows import AssignmentRow, Deletion, EventRow, PolicyRow, RunRow
+from populations.records.rows import (
+    AssignmentRow,
+    Deletion,
+    EventRow,
+    PolicyRow,
+    PostponedRow,
+    RunRow,
+)
 from populations.storage.journal import Journal
 from tests.populations.controller.simulated import World, make_world
 from tests.populations.records.test_changes import in_order
@@ -140,3 +147,36 @@ def test_what_raises_halfway_leaves_the_tables_as_they_were(
         world.step()
     assert any(isinstance(row, AssignmentRow) for row in changed)
     assert in_order(tables) == before
+
+
+KINDS = ["exploited", "explored", "immigrated", "kept", "promoted", "retired", *NOT_MADE]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_decision_answers_its_marks_and_ends_the_wait(kind: str) -> None:
+    world = make_world()
+    ann, bob = list(world.state.tables.policies)[:2]
+    tx, _ = recorded(world)
+    for name in (ann, bob):
+        tx.put(PostponedRow(policy=name, reason="unrated"))
+    tx.add_decision(kind, ann, marks=3)
+    tables = world.state.tables
+    assert (tables.run.pbt_decisions, tables.run.pbt_marks) == (kind not in NOT_MADE, 3)
+    assert list(tables.postponed) == [bob]
+    assert [(row.kind, row.subject) for row in tx.rows if isinstance(row, EventRow)] == [
+        (kind, ann)
+    ]
+    # What was put and removed within one event is not committed at all.
+    assert [row.policy for row in tx.rows if isinstance(row, PostponedRow)] == [bob]
+
+
+def test_a_decision_that_no_clock_asked_for_does_not_count() -> None:
+    world = make_world()
+    tx, _ = recorded(world)
+    waiting = PostponedRow(policy=next(iter(world.state.tables.policies)), reason="unrated")
+    tx.put(waiting)
+    tx.add_decision("exploited", waiting.policy, marks=None)
+    tx.add_decision("exploited", waiting.policy, reason="it was in quarantine")
+    tables = world.state.tables
+    assert (tables.run.pbt_decisions, tables.run.pbt_marks) == (0, 0)
+    assert list(tables.postponed.values()) == [waiting]
