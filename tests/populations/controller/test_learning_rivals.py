@@ -30,7 +30,6 @@ from tests.populations.controller.rivals import ENVIRONMENT, RIVALS, rivals_worl
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,
-    TAG,
     World,
     by_rate,
     duel_spec,
@@ -435,10 +434,6 @@ def test_there_are_learners_for_all_pairs_by_default(
     }
     config = resolve_config(validate_config(document), tag_spec(), num_cores=8)
     assert config.learners == expected
-
-
-def test_the_default_is_frozen() -> None:
-    assert validate_config(TAG).matchmaking.rivals == "frozen"
 
 
 @pytest.mark.parametrize("after", ["frozen", "learning"])
