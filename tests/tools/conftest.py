@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +43,7 @@ from populations.records.rows import (
     TallyRow,
 )
 from populations.storage.journal import Journal
+from tests.support import exit_code
 
 CODE = Path(__file__).parents[2]
 """Directory of the code that a configuration may name: this repository's."""
@@ -367,14 +367,11 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
     Gives the JSON document, or ``{"error": standard error}`` where another exit code is expected.
     """
-    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    main = script.load()
 
     def run(*arguments: object, code: int = 0) -> dict[str, Any]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
+        ended = exit_code(*arguments)
         output = capsys.readouterr()
-        assert (ended.value.code or 0) == code, output.err
+        assert ended == code, output.err
         if code:
             return {"error": output.err}
         document: dict[str, Any] = json.loads(output.out)

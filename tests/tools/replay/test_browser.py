@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +13,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from arena.types import RANDOM_BOT
 from populations.views.questions.inspection import Inspection
+from tests.support import run_process
 from tests.tools.conftest import CODE, NETWORK, RunBuilder
 from tests.tools.replay.conftest import record
 from tests.tools.web.browsing import served, visited
@@ -183,7 +183,7 @@ def test_where_an_environment_is_not_installed_it_is_named(
     (tmp_path / "lostgame.py").unlink()
     what = "lostgame:make: there is no module 'lostgame' in "
     command = [sys.executable, "-m", "tools.main", "replay", str(own_run)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=CODE, check=False)
+    done = run_process(command, cwd=CODE)
     assert done.returncode == 2
     assert done.stderr.startswith(f"arena: {what}{tmp_path}")
     assert done.stderr.count("\n") == 1
