@@ -271,7 +271,7 @@ class Encoder(torch.nn.Module):
 def test_with_the_word_a_run_from_elsewhere_works_with_its_code_beside_it(
     command: Command, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.tools.conftest import RunBuilder
+    from tests.tools.conftest import player_run
 
     (elsewhere / "copied_game.py").write_text(OWN_GAME)
     (elsewhere / "copied_encoder.py").write_text(OWN_ENCODER)
@@ -279,13 +279,7 @@ def test_with_the_word_a_run_from_elsewhere_works_with_its_code_beside_it(
     # Of those who made the run: it was launched where the code was.
     monkeypatch.setenv("PYTHONPATH", str(elsewhere))
     network = {"encoder": "copied_encoder:Encoder", "hidden_sizes": [8]}
-    builder = RunBuilder(
-        elsewhere / "run",
-        {
-            "environment": {"id": "copied_game:env"},
-            "populations": {"player": {"size": 1, "network": network}},
-        },
-    )
+    builder = player_run(elsewhere / "run", "copied_game:env", network=network)
     latest = builder.checkpoint("player/p000", agent_steps=100, seed=1)
     builder.policy("player/p000", index=0, latest=latest)
     builder.met(latest.weights_digest, RANDOM_BOT)

@@ -222,6 +222,7 @@ def test_what_is_written_can_be_launched(
     assert json.loads(capsys.readouterr().out)["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_who_sees_the_same_is_told_which_one_it_plays(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -241,6 +242,7 @@ def test_who_sees_the_same_is_told_which_one_it_plays(
     assert card["network"]["agent_id"] is True
 
 
+@pytest.mark.slow
 def test_an_environment_is_found_in_the_directory_that_the_user_names(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

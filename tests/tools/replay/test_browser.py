@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from arena.types import RANDOM_BOT
 from populations.views.questions.inspection import Inspection
 from tests.support import run_process
-from tests.tools.conftest import CODE, NETWORK, RunBuilder
+from tests.tools.conftest import CODE, player_run
 from tests.tools.replay.conftest import record
 from tests.tools.web.browsing import served, visited
 from tests.tools.web.test_browser import obstacles
@@ -148,14 +148,7 @@ AGENTS = ["</script><img src=x onerror=alert(1)>", "<a href='javascript:alert(1)
 def own_run(tmp_path: Path) -> Path:
     """A run in an environment of a module, whose agents have hostile names."""
     (tmp_path / "lostgame.py").write_text(LOST.replace("AGENTS", repr(AGENTS)))
-    built = RunBuilder(
-        tmp_path / "own",
-        {
-            "environment": {"id": "lostgame:make"},
-            "populations": {"player": {"size": 1, "network": NETWORK}},
-        },
-        code=tmp_path,
-    )
+    built = player_run(tmp_path / "own", "lostgame:make", code=tmp_path)
     latest = built.checkpoint("player/p000", agent_steps=60, seed=1)
     built.policy("player/p000", index=0, latest=latest)
     built.met(latest.weights_digest, RANDOM_BOT)

@@ -55,6 +55,7 @@ def test_the_number_of_workers_changes_no_bit(environment: str, fault: str, tmp_
             assert one.metrics.get(void) == expected.metrics.get(void)
 
 
+@pytest.mark.slow
 def test_a_killed_process_fails_the_assignment_and_the_next_one_is_carried_out(
     tmp_path: Path,
 ) -> None:
