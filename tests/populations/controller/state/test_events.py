@@ -25,7 +25,6 @@ from populations.controller.state.events import (
     GhostsLinked,
     HeartbeatReceived,
     HyperparametersExplored,
-    LearnerEvent,
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
@@ -216,14 +215,6 @@ def test_every_event_is_taken_in_by_the_machine(kind: type[Event], world: World)
     assert not has_happened()
     world.handle(event)
     assert has_happened()
-
-
-def test_events_of_learners_say_whose_they_are() -> None:
-    kinds = set(get_args(LearnerEvent))
-    assert kinds <= set(KINDS)
-    # `Inbox` tells repetitions by learner and kind; heartbeats never wait in line.
-    assert all("learner" in kind.__dataclass_fields__ for kind in kinds)
-    assert HeartbeatReceived not in kinds
 
 
 def test_durations_are_of_the_controllers_clock_and_utc_is_for_records(world: World) -> None:
