@@ -14,28 +14,19 @@ from tests.support import run_process
 
 # Of the notebook, tests/tools/api runs the same calls.
 TUTORIALS = (
-    "first-league",
-    "own-environment",
-    "hidden-information",
-    "cooperation",
-    "reading-a-league",
+    "first-league", "own-environment", "hidden-information", "cooperation", "reading-a-league",
     "five-questions",
-)
+)  # fmt: skip
 FILES = {block.file: block for block in all_blocks("python") if block.file}
 OWN_CODE = [
-    block
-    for block in all_blocks("yaml")
-    if block.page.parent.name == "how-to"
-    and any(f"{name.removesuffix('.py')}:" in block.text for name in FILES)
-]
+    block for block in all_blocks("yaml")
+    if block.page.parent.name == "how-to" and any(f"{name.removesuffix('.py')}:" in block.text
+                                                  for name in FILES)
+]  # fmt: skip
 SHORT = (
-    "stop={agent_steps_per_policy: 4096}",
-    "evaluation.share=0.2",
-    "assignment.agent_steps=1024",
-    "ghosts.every_agent_steps=1024",
-    "learners=1",
-    "device=cpu",
-)
+    "stop={agent_steps_per_policy: 4096}", "evaluation.share=0.2", "assignment.agent_steps=1024",
+    "ghosts.every_agent_steps=1024", "learners=1", "device=cpu",
+)  # fmt: skip
 
 
 def follow(command: str, directory: Path, *, timeout_s: float) -> str:
@@ -93,10 +84,9 @@ def test_code_of_a_how_to_page_runs(block: Block, tmp_path: Path) -> None:
 
 
 CHECKS = [
-    block
-    for block in all_blocks("python")
+    block for block in all_blocks("python")
     if block.page.parent.name == "how-to" and "from arena.testing import" in block.text
-]
+]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -128,24 +118,16 @@ def test_checks_of_how_to_pages_are_found() -> None:
 
 def test_the_code_of_how_to_pages_is_found() -> None:
     assert {block.page.stem for block in OWN_CODE} == {
-        "matchmaker",
-        "pbt-rule",
-        "bot",
-        "network",
-        "algorithm",
-        "batched-game",
-        "sink",
-        "hook",
+        "matchmaker", "pbt-rule", "bot", "network", "algorithm", "batched-game", "sink", "hook",
         "thinning",
-    }
+    }  # fmt: skip
 
 
 def test_a_file_is_the_same_on_every_page() -> None:
     different = [
         str(block)
         for block in all_blocks("python")
-        if block.file
-        and block.text.strip() not in FILES[block.file].text
+        if block.file and block.text.strip() not in FILES[block.file].text
         and FILES[block.file].text.strip() not in block.text
-    ]
+    ]  # fmt: skip
     assert different == []

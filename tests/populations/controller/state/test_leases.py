@@ -1,4 +1,4 @@
-"""Leases: each edge of the diagram in `populations.controller.state.leases`, and the clock."""
+"""Leases: edges of the diagram in `populations.controller.state.leases`, and the clock."""
 
 from __future__ import annotations
 
