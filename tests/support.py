@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from arena.wire.in_memory import InMemoryControllerTransport, InMemoryHub
 from populations.config.run_file import RUN_FILE, content_digest
+from populations.records.rows import TallyRow
+from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
-from populations.storage.journal import Journal
+from populations.storage.journal import Journal, JournalReader
 
 POLL_S = 0.005
 
@@ -24,11 +30,46 @@ def wait_until(condition: Callable[[], object], *, timeout_s: float) -> None:
         time.sleep(POLL_S)
 
 
+def exit_code(*arguments: object) -> int:
+    """Run a command of `arena` in this process, and return its exit code."""
+    (script,) = entry_points(group="console_scripts", name="arena")
+    with pytest.raises(SystemExit) as ended:
+        script.load()([str(argument) for argument in arguments])
+    code = ended.value.code or 0
+    assert isinstance(code, int)
+    return code
+
+
+def run_process(
+    command: Sequence[str | Path],
+    *,
+    timeout_s: float | None = None,
+    check: bool = False,
+    **more: Any,
+) -> subprocess.CompletedProcess[str]:
+    """Run a process to its end; what it said is text."""
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout_s, check=check, **more
+    )
+
+
 def next_epoch(hub: InMemoryHub, epoch: int) -> InMemoryControllerTransport:
     """Replace a hub's controller by the next one of its run."""
     hub.controller.close(linger_s=0.0)
     hub.controller = InMemoryControllerTransport(hub, epoch=epoch)
     return hub.controller
+
+
+def tables_of(run: Path) -> Tables:
+    """Return the rows of a run's journal."""
+    with JournalReader(run / JOURNAL) as reader:
+        return reader.load()
+
+
+def tallies_of(run: Path) -> list[TallyRow]:
+    """Return the tallies of a run's journal."""
+    with JournalReader(run / JOURNAL) as reader:
+        return list(reader.tallies())
 
 
 def record_run_file(run: Path) -> None:

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.support import exit_code, run_process
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -16,17 +15,9 @@ MOUNTS = {"populations.commands": "tools", "populations.presets": "configs"}
 
 
 def in_new_process(script: str, *, cwd: Path = ROOT) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=cwd, capture_output=True, text=True, timeout=60
-    )
+    done = run_process([sys.executable, "-c", script], cwd=cwd, timeout_s=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def arena_command() -> Callable[[list[str]], None]:
-    (entry,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    command: Callable[[list[str]], None] = entry.load()
-    return command
 
 
 def test_the_list_of_packages_equals_the_tree() -> None:
@@ -132,9 +123,7 @@ print(len([m for m in set(sys.modules) - before if m.startswith(("arena", "popul
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        arena_command()(["--help"])
-    assert exit_info.value.code == 0
+    assert exit_code("--help") == 0
     text = capsys.readouterr().out
     for command in (
         "launch", "learner", "league", "export", "evaluate", "rate", "verify", "bench", "envs",
@@ -144,9 +133,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_version_is_the_distributions(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
-        arena_command()(["--version"])
-    assert exit_info.value.code == 0
+    assert exit_code("--version") == 0
     assert capsys.readouterr().out == f"arena {PROJECT['project']['version']}\n"
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from arena.normalization import (
     Exchange,
     RunningNormalizer,
-    all_of,
     exchanged_moments,
     merged_moments,
 )
@@ -57,32 +56,9 @@ def test_moments_are_those_of_all_rows_together(counts: list[int], seed: int) ->
         torch.testing.assert_close(other, variance)
 
 
-def test_a_normalizer_sees_the_rows_of_all_ranks() -> None:
-    generator = torch.Generator().manual_seed(1)
-    batches = [torch.randn(n, 2, generator=generator) * 3 for n in (5, 0, 9)]
-    alone = RunningNormalizer(2, memory=20.0)
-    ranks = [RunningNormalizer(2, memory=20.0) for _ in batches]
-    for _ in range(3):
-        alone.update(torch.cat(batches))
-        in_ranks([updating(one, rows) for one, rows in zip(ranks, batches, strict=True)])
-    for one in ranks:
-        torch.testing.assert_close(dict(one.state_dict()), dict(alone.state_dict()))
-        # The very same bits in all ranks.
-        assert torch.equal(one.mean, ranks[0].mean)
-        assert torch.equal(one.variance, ranks[0].variance)
-
-
 def test_rows_that_are_not_finite_in_one_rank_are_ignored_in_all() -> None:
     ranks = [RunningNormalizer(1), RunningNormalizer(1)]
     rows = [torch.tensor([[1.0]]), torch.tensor([[float("inf")]])]
     found = in_ranks([updating(one, part) for one, part in zip(ranks, rows, strict=True)])
     assert found == [False, False]
     assert [one.count.item() for one in ranks] == [0.0, 0.0]
-
-
-def test_numbers_come_in_the_order_of_ranks() -> None:
-    def task(rank: int) -> Callable[[Exchange], torch.Tensor]:
-        return lambda exchange: all_of(exchange, rank, -rank)
-
-    found = in_ranks([task(rank) for rank in range(3)])
-    assert all(rows.tolist() == [[0, 0], [1, -1], [2, -2]] for rows in found)

@@ -12,20 +12,14 @@ from pathlib import Path
 import pytest
 
 from arena.failpoints import Rule, armed, failpoint, parse_rules
+from tests.support import run_process
 
 HITS = "from arena.failpoints import failpoint\nfor i in range(4): failpoint('a.b')\nprint('done')"
 
 
 def run_hits(**variables: str) -> subprocess.CompletedProcess[str]:
     """Hit a point four times in a process with these variables."""
-    return subprocess.run(
-        [sys.executable, "-c", HITS],
-        env=os.environ | variables,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_process([sys.executable, "-c", HITS], env=os.environ | variables, timeout_s=60)
 
 
 def test_rules_are_read() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from docs.generate import configuration
 from tests.docs.pages import ROOT
+from tests.support import run_process
 
 
 @pytest.mark.slow
@@ -21,12 +21,8 @@ from tests.docs.pages import ROOT
 def test_the_documents_are_built_without_a_warning(tmp_path: Path) -> None:
     html = tmp_path / "html"
     options = ["-W", "--keep-going", "-n", "-q", "-b", "html", "-d", str(tmp_path / "doctrees")]
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", *options, "docs", str(html)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=280,
+    done = run_process(
+        [sys.executable, "-m", "sphinx", *options, "docs", str(html)], cwd=ROOT, timeout_s=280
     )
     assert (done.returncode, done.stderr) == (0, "")
     page = (html / "reference" / "configuration.html").read_text()

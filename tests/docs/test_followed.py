@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import DOCS, Block, all_blocks, blocks, commands
+from tests.support import run_process
 
 # Of the notebook, tests/tools/api runs the same calls.
 TUTORIALS = (
@@ -35,10 +35,7 @@ def follow(command: str, directory: Path, *, timeout_s: float) -> str:
     environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     # What the tests themselves put on the path is not on a reader's.
     environment.pop("PYTHONPATH", None)
-    done = subprocess.run(
-        shlex.split(command), cwd=directory, env=environment, capture_output=True, text=True,
-        timeout=timeout_s,
-    )  # fmt: skip
+    done = run_process(shlex.split(command), cwd=directory, env=environment, timeout_s=timeout_s)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

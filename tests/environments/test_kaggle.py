@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +16,7 @@ import pytest
 from tests.environments.rows import Row
 from tests.environments.short_run import ASSETS, make_setup
 from tests.recorded_games import RANDOM, play, row_of
+from tests.support import run_process
 from tests.tools.replay.kaggle_games import BY_HAND
 from tools.players.game import Game
 from tools.replay.kaggle import GAMES, episode
@@ -62,13 +62,8 @@ def documents(row: Row, tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def in_kaggles_environments(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [PYTHON, ASSETS / "kaggle_oracle.py"],
-        input=json.dumps(episodes),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
+    done = run_process(
+        [PYTHON, ASSETS / "kaggle_oracle.py"], input=json.dumps(episodes), timeout_s=TIMEOUT_S
     )
     assert done.returncode == 0, done.stderr
     return cast("list[dict[str, Any]]", json.loads(done.stdout))

@@ -18,7 +18,7 @@ from populations.records.tables import Tables
 from populations.storage.journal import JournalReader
 from tests.conftest import processes_with
 from tests.integration.conftest import ARENA
-from tests.support import wait_until
+from tests.support import run_process, wait_until
 
 ASSETS = Path(__file__).parents[1] / "assets"
 STEPS = 2000
@@ -106,14 +106,11 @@ def document(habit: Habit) -> dict[str, object]:
 
 def arena(habit: Habit, tmp_path: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run the command where the environment is, as its author would; all it starts ends with it."""
-    done = subprocess.run(
+    done = run_process(
         [*ARENA, *arguments],
         cwd=ASSETS,
         env={**os.environ, **habit.variables, TEST: str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
+        timeout_s=TIMEOUT_S,
     )
     marker = f"{TEST}={tmp_path}".encode()
     wait_until(lambda: not processes_with(marker), timeout_s=5.0)

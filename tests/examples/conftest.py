@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.integration.conftest import ARENA, LOOKING, run_here
+from tests.support import run_process
 
 ROOT = Path(__file__).parents[2] / "examples"
 
@@ -33,14 +33,7 @@ class Example:
         if texts[0] in LOOKING:
             done = run_here(texts)
         else:
-            done = subprocess.run(
-                [*ARENA, *texts],
-                cwd=self.directory,
-                capture_output=True,
-                text=True,
-                timeout=500.0,
-                check=False,
-            )
+            done = run_process([*ARENA, *texts], cwd=self.directory, timeout_s=500.0)
         assert done.returncode == 0, (done.stdout, done.stderr)
         return done.stdout
 

@@ -23,7 +23,7 @@ from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from tests.docs.command_lines import problem_of
 from tests.integration.conftest import ARENA, SMALL, Command, arena  # noqa: F401
-from tests.support import wait_until
+from tests.support import run_process, wait_until
 
 CLUSTER = Path(__file__).parents[2] / "examples" / "cluster"
 AGAIN = CLUSTER / "again.sh"
@@ -383,7 +383,7 @@ def test_each_host_gets_a_key_of_its_own_that_only_its_owner_reads(bench: Bench)
 @pytest.mark.skipif(REASON is not None, reason=str(REASON))
 def test_learners_are_started_over_ssh_on_two_hosts() -> None:
     command = [sys.executable, "-m", over_ssh.MODULE]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=280)
+    ended = run_process(command, timeout_s=280)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     figures = json.loads(ended.stdout)
     assert min(figures["assignments"][f"remote-{number}"] for number in range(2)) >= 2

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from populations.config.run_file import RUN_FILE
 from populations.records.rows import EventRow
-from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal, JournalReader
 
@@ -23,12 +22,6 @@ def copy_of(release: str, directory: Path) -> Path:
     run = shutil.copytree(RUNS / release, directory / "run")
     Journal.open(run / JOURNAL).close()
     return run
-
-
-def tables_of(run: Path) -> Tables:
-    """The rows of a run's journal."""
-    with JournalReader(run / JOURNAL) as reader:
-        return reader.load()
 
 
 def events_of(run: Path, *kinds: str, after: int = 0) -> list[EventRow]:

@@ -36,6 +36,7 @@ from arena.wire.keys import (
 from arena.wire.messages import Header, Message, Refuse, Welcome
 from arena.wire.zeromq import ZmqControllerTransport, ZmqLearnerTransport
 from tests.arena.wire.examples import HEARTBEAT, HELLO, RUN
+from tests.arena.wire.test_unproven import heard
 from tests.faults.runs import check_left, document, finished, launch, learners_of
 from tests.integration.conftest import start
 from tests.support import wait_until
@@ -92,24 +93,13 @@ def is_refused(controller: ZmqControllerTransport, learner: ZmqLearnerTransport)
     return reasons[0]
 
 
-def hears(controller: ZmqControllerTransport) -> list[tuple[LearnerId, Message]]:
-    received: list[tuple[LearnerId, Message]] = []
-
-    def is_heard() -> bool:
-        received.extend(controller.receive(0.02))
-        return bool(received)
-
-    wait_until(is_heard, timeout_s=TIMEOUT_S)
-    return received
-
-
 def check_lets_in(controller: ZmqControllerTransport, keys: LearnerKeys) -> None:
     """Whoever has a key is heard, whatever others have tried."""
     name = new_learner_id(keys.name)
     with learner_with(controller.endpoint, keys, learner=name) as learner:
         hello = structs.replace(HELLO, learner=name)
         wait_until(lambda: learner.send(hello, epoch=0), timeout_s=TIMEOUT_S)
-        assert hears(controller) == [(name, hello)]
+        assert heard(controller) == [(name, hello)]
 
 
 def test_a_key_that_nobody_knows_is_refused_for_good_and_named_by_its_fingerprint(
@@ -195,7 +185,7 @@ def test_a_key_for_one_process_is_in_no_file_and_is_forgotten_with_it(
         wait_until(
             lambda: stale.send(structs.replace(HELLO, learner=name), epoch=0), timeout_s=TIMEOUT_S
         )
-        assert hears(controller) == [(name, structs.replace(HELLO, learner=name))]
+        assert heard(controller) == [(name, structs.replace(HELLO, learner=name))]
         controller.send(name, Welcome(heartbeat_s=1.0))
         wait_until(lambda: stale.receive(0.01), timeout_s=TIMEOUT_S)
         controller.forget(first.name)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.support import exit_code
 
 GOOD = "environment: {id: classic/rps-v2}\n"
 LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\n"
@@ -15,13 +15,6 @@ environment: {id: classic/rps-v2}
 populations:
   player:
 """
-
-
-@pytest.fixture
-def main() -> Callable[[list[str]], None]:
-    (entry,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    command: Callable[[list[str]], None] = entry.load()
-    return command
 
 
 @pytest.mark.parametrize(
@@ -65,7 +58,6 @@ def main() -> Callable[[list[str]], None]:
     ],
 )  # fmt: skip
 def test_a_corrupt_configuration_is_refused_with_its_place(
-    main: Callable[[list[str]], None],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -75,10 +67,9 @@ def test_a_corrupt_configuration_is_refused_with_its_place(
     monkeypatch.chdir(tmp_path)
     data = document.encode() if isinstance(document, str) else document
     (tmp_path / "config.yaml").write_bytes(data)
-    with pytest.raises(SystemExit) as exit_info:
-        main(["launch", "config.yaml", "--run-dir", "run"])
+    ended = exit_code("launch", "config.yaml", "--run-dir", "run")
     error = capsys.readouterr().err
-    assert exit_info.value.code == 2, error
+    assert ended == 2, error
     assert error.startswith("arena: ")
     assert error.count("\n") == 1
     assert error[:-1].isprintable()
@@ -99,7 +90,6 @@ def test_a_corrupt_configuration_is_refused_with_its_place(
     ],
 )
 def test_so_is_an_override(
-    main: Callable[[list[str]], None],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -107,17 +97,15 @@ def test_so_is_an_override(
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as exit_info:
-        main(["launch", "rock_paper_scissors", override, "--run-dir", "run"])
+    ended = exit_code("launch", "rock_paper_scissors", override, "--run-dir", "run")
     error = capsys.readouterr().err
-    assert exit_info.value.code == 2, error
+    assert ended == 2, error
     assert said in error
     assert "Traceback" not in error
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_environment_whose_import_fails_ends_before_anything_is_made(
-    main: Callable[[list[str]], None],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -125,9 +113,8 @@ def test_an_environment_whose_import_fails_ends_before_anything_is_made(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken_import.py").write_text("import no_package_of_this_name\n")
     (tmp_path / "config.yaml").write_text("environment: {id: 'broken_import:env'}\n")
-    with pytest.raises(SystemExit) as exit_info:
-        main(["launch", "config.yaml", "--run-dir", "run"])
+    ended = exit_code("launch", "config.yaml", "--run-dir", "run")
     error = capsys.readouterr().err
-    assert exit_info.value.code == 2, error
+    assert ended == 2, error
     assert "no_package_of_this_name" in error
     assert not (tmp_path / "run").exists()

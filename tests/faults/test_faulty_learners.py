@@ -30,7 +30,7 @@ from tests.faults.runs import (
     served,
 )
 from tests.integration.conftest import ARENA
-from tests.support import wait_until
+from tests.support import run_process, wait_until
 
 TIMEOUT_S = 200.0
 GOES_ON = 12
@@ -113,13 +113,8 @@ def test_a_learner_without_the_runs_directory_is_told_what_to_mount(tmp_path: Pa
         (elsewhere / "store.id").write_text("0" * 32)
         keys = shutil.copytree(run / "keys", elsewhere / "keys")
         join = ["learner", elsewhere / "run.yaml", "--connect", endpoint]
-        joined = subprocess.run(
-            [*ARENA, *join, "--keys", key_path(keys, "remote-0")],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-            cwd=ASSETS,
+        joined = run_process(
+            [*ARENA, *join, "--keys", key_path(keys, "remote-0")], cwd=ASSETS, timeout_s=TIMEOUT_S
         )
         assert joined.returncode == EXIT_REFUSED
         text = " ".join(joined.stderr.split())

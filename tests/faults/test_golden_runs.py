@@ -25,9 +25,9 @@ from tests.faults.golden import (
     RUNS,
     copy_of,
     events_of,
-    tables_of,
 )
 from tests.integration.conftest import Command, arena  # noqa: F401
+from tests.support import tables_of
 
 
 @pytest.fixture(params=RELEASES)

@@ -16,7 +16,7 @@ from populations.storage.journal import JournalReader
 from tests.faults.outcomes import differences, outcome
 from tests.faults.runs import ASSETS, check_left, document, events, finished, launch
 from tests.integration.conftest import ARENA
-from tests.support import wait_until
+from tests.support import run_process, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
@@ -96,16 +96,13 @@ def test_a_killed_controllers_command_ends_with_it_and_the_run_is_free(tmp_path:
     kill(process)
     wait_until(lambda: not hooks_of(run), timeout_s=2.0)
     # Nobody holds the lock: the run goes on at once, now without hooks.
-    resumed = subprocess.run(
+    resumed = run_process(
         [
             *(*ARENA, "launch", "--resume", "--run-dir", str(run)),
             *("hooks.on_ghost=[]", "evaluation.share=0", "stop.agent_steps=1"),
         ],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
         cwd=ASSETS,
+        timeout_s=LIMIT_S,
     )
     assert resumed.returncode == 0, resumed.stderr
     changed = {key for row in events(run, "configuration_changed") for key in row.data}

@@ -17,6 +17,7 @@ from arena.errors import CheckpointError, ConfigError
 from populations.config.run_config import validate_config
 from populations.storage.journal import JournalReader
 from tests.populations.small_run import SmallRun
+from tests.support import exit_code
 
 LABELS = (
     "../../x",
@@ -68,13 +69,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield run_dir
 
 
-def arena(*arguments: str) -> int:
-    """Run a command in this process; its code."""
-    with pytest.raises(SystemExit) as exit_info:
-        main(list(arguments))
-    return int(str(exit_info.value.code or 0))
-
-
 def lines_are_harmless(text: str) -> bool:
     """Nothing in it does anything to a terminal."""
     return all(line.isprintable() for line in text.split("\n"))
@@ -88,7 +82,7 @@ def test_they_come_back_from_the_journal_as_they_went_in(run: Path) -> None:
 
 
 def test_json_has_them_as_they_are(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert arena("league", str(run), "events", "--json") == 0
+    assert exit_code("league", str(run), "events", "--json") == 0
     text = capsys.readouterr().out
     assert lines_are_harmless(text)
     events = [e for e in json.loads(text)["events"] if e["kind"] == "assignment_failed"]
@@ -97,7 +91,7 @@ def test_json_has_them_as_they_are(run: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_no_cell_of_csv_begins_a_formula(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert arena("league", str(run), "events", "--csv") == 0
+    assert exit_code("league", str(run), "events", "--csv") == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out, newline="")))
     found = [row["subject"] for row in rows if row["kind"] == "assignment_failed"]
     assert len(found) == len(LABELS)
@@ -116,7 +110,7 @@ def escaped(label: str) -> str:
 
 
 def test_a_table_shows_them_and_obeys_none(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert arena("league", str(run), "events") == 0
+    assert exit_code("league", str(run), "events") == 0
     text = capsys.readouterr().out
     assert lines_are_harmless(text)
     assert "[bold]bold[/bold]" in text
@@ -159,8 +153,8 @@ def test_what_complains_about_them_is_harmless_lines(
     monkeypatch.chdir(tmp_path)
     document = json.dumps({"environment": {"id": label}, label: 1, "device": label})
     (tmp_path / "config.yaml").write_text(document)
-    assert arena("launch", "config.yaml", "--run-dir", "run") == 2
-    assert arena("launch", "rock_paper_scissors", f"device={json.dumps(label)}") == 2
+    assert exit_code("launch", "config.yaml", "--run-dir", "run") == 2
+    assert exit_code("launch", "rock_paper_scissors", f"device={json.dumps(label)}") == 2
     error = capsys.readouterr().err
     # One line for each thing that is wrong, and none of a label's own.
     assert all(line.startswith(("arena: ", "  ")) for line in error.splitlines())
@@ -179,11 +173,11 @@ def test_players_of_rated_results_may_be_called_anything(
         writer = csv.writer(file)
         writer.writerow(("home", "away", "score"))
         writer.writerows([(name, "other", "1"), ("other", name, "0.5")])
-    assert arena("rate", str(matches), "--model", "elo", "--json") == 0
+    assert exit_code("rate", str(matches), "--model", "elo", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     players = {line["player"].replace("\r\n", "\n") for line in document["ratings"]}
     assert players == {name.replace("\r\n", "\n"), "other"}
-    assert arena("rate", str(matches), "--model", "elo") == 0
+    assert exit_code("rate", str(matches), "--model", "elo") == 0
     shown = capsys.readouterr()
     assert lines_are_harmless(shown.out)
     assert lines_are_harmless(shown.err)

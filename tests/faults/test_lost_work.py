@@ -11,13 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from populations.records.tables import Tables
 from populations.storage.database import BACKUP, JOURNAL
-from populations.storage.journal import JournalReader
 from populations.storage.status import committed, read_status
 from tests.faults.runs import END_S, document, events, finished, launch, learners_of
 from tests.populations.storage.test_loss import tree
-from tests.support import wait_until
+from tests.support import exit_code, tables_of, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.xdist_group("processes")]
 
@@ -40,17 +38,6 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(killed: Path, tmp_path: Path) -> Path:
     """A copy, as nobody has opened it yet."""
     return shutil.copytree(killed, tmp_path / "run", ignore=shutil.ignore_patterns("*-shm"))
-
-
-def tables_of(run: Path) -> Tables:
-    with JournalReader(run / JOURNAL) as reader:
-        return reader.load()
-
-
-def command(*arguments: str | Path) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return int(str(ended.value.code or 0))
 
 
 def resume(run: Path, *more: str) -> tuple[int, str]:
@@ -96,14 +83,14 @@ def test_a_loss_ends_a_resume_before_it_writes_until_it_is_accepted(
     after = tree(run)
     # The lock's text is that of its last holder, who was killed.
     assert {**after, "controller.lock": ""} == {**before, "controller.lock": ""}
-    assert command("verify", run) == 5
-    assert command("rewind", f"{run}:player/p000@1") == 5
+    assert exit_code("verify", run) == 5
+    assert exit_code("rewind", f"{run}:player/p000@1") == 5
     code, said = resume(run, "--accept-loss")
     assert code == 0, said
     assert "acknowledged work is lost" in said
     (lost,) = events(run, "work_lost")
     assert "reason" in lost.data
-    assert command("verify", run) == 0
+    assert exit_code("verify", run) == 0
     code, said = resume(run, "stop.agent_steps=2")
     assert code == 0, said
 
@@ -113,7 +100,7 @@ def test_a_repair_says_the_same_and_the_next_resume_is_content(
     run: Path, damage: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage(run)
-    assert command("verify", run, "--repair", "--json") == 0
+    assert exit_code("verify", run, "--repair", "--json") == 0
     repair = json.loads(capsys.readouterr().out)["repair"]
     assert repair["lost"]["reason"]
     status, counts = read_status(run) or {}, committed(tables_of(run))
@@ -124,7 +111,7 @@ def test_a_repair_says_the_same_and_the_next_resume_is_content(
 
 
 def test_a_kill_alone_is_no_loss(run: Path) -> None:
-    assert command("verify", run) == 0
+    assert exit_code("verify", run) == 0
     code, said = resume(run)
     assert code == 0, said
     assert events(run, "work_lost") == []

@@ -18,7 +18,7 @@ from populations.storage.migrations import copy_path
 from tests.faults.nth import copied
 from tests.faults.older import OLD, STEPS, make_older_run, opened, settled, version_of
 from tests.populations.small_run import SmallRun
-from tools.main import main
+from tests.support import exit_code
 
 
 @pytest.fixture(scope="module")
@@ -164,9 +164,7 @@ def test_what_is_newer_or_of_another_application_is_refused_by_every_command(
         ("launch", "--resume", "--run-dir"),
     )
     for command in commands:
-        with pytest.raises(SystemExit) as caught:
-            main([*command, str(run_dir)])
-        assert caught.value.code == 5, command
+        assert exit_code(*command, run_dir) == 5, command
         written = capsys.readouterr()
         assert message in " ".join((written.out + written.err).split()), command
     after = contents(run_dir)

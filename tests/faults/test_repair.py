@@ -44,14 +44,9 @@ from tests.arena.checkpoints.sealed import sealed
 from tests.faults.damage import flip_page, is_clean
 from tests.faults.scenarios import reopened
 from tests.populations.small_run import STEPS, SmallRun
-from tools.main import main
+from tests.support import exit_code, tables_of
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
-
-
-def tables_of(run_dir: Path) -> Tables:
-    with JournalReader(run_dir / JOURNAL) as reader:
-        return reader.load()
 
 
 @pytest.fixture
@@ -85,9 +80,7 @@ def test_every_command_refuses_and_names_the_repair(
     damaged(run)
     before = (run.run_dir / JOURNAL).read_bytes()
     for command in (("verify",), ("league",), ("launch", "--resume", "--run-dir")):
-        with pytest.raises(SystemExit) as caught:
-            main([*command, str(run.run_dir)])
-        assert caught.value.code == 5
+        assert exit_code(*command, run.run_dir) == 5
         written = capsys.readouterr()
         text = " ".join((written.out + written.err).split())
         assert f"`arena verify {run.run_dir} --repair`" in text
@@ -323,18 +316,14 @@ def test_damaged_checkpoints_and_ghosts_of_a_sound_journal(run: SmallRun) -> Non
 
 def test_the_command_says_what_was_done(run: SmallRun, capsys: pytest.CaptureFixture[str]) -> None:
     damaged(run)
-    with pytest.raises(SystemExit) as caught:
-        main(["verify", str(run.run_dir), "--repair", "--json"])
-    assert not caught.value.code
+    assert exit_code("verify", run.run_dir, "--repair", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["faults"] == []
     assert document["repair"]["restored"]
     assert document["repair"]["lost_assignments_at_least"] == 2
     kinds = [event["kind"] for event in document["repair"]["events"]]
     assert kinds[:2] == ["journal_restored", ADOPTED]
-    with pytest.raises(SystemExit) as caught:
-        main(["verify", str(run.run_dir), "--repair"])
-    assert not caught.value.code
+    assert exit_code("verify", run.run_dir, "--repair") == 0
     assert re.search("nothing to repair", capsys.readouterr().out)
 
 
@@ -457,9 +446,7 @@ def test_a_repair_that_leaves_faults_says_so(
     path = run.run_dir / "archive" / written.file
     path.write_bytes(path.read_bytes()[:-9])
     for _ in range(2):
-        with pytest.raises(SystemExit) as caught:
-            main(["verify", str(run.run_dir), "--repair"])
-        assert caught.value.code == 5
+        assert exit_code("verify", run.run_dir, "--repair") == 5
         printed = " ".join(capsys.readouterr().out.split())
         assert "no repair can mend them" in printed
         assert "nothing to repair" not in printed

@@ -29,6 +29,7 @@ from tests.faults.scenarios import created
 from tests.populations.controller.server.test_server import NoLauncher, ScriptedTransport
 from tests.populations.controller.simulated import duel_spec
 from tests.populations.small_run import duel_run_file
+from tests.support import exit_code
 
 # By name: where the tools are installed, only an installation knows.
 serving = importlib.import_module("populations.commands.launch.serving")
@@ -51,12 +52,6 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ["launch", str(tmp_path / "config.yaml"), "--run-dir", str(tmp_path / "run")]
 
 
-def exit_code(arguments: list[str]) -> object:
-    with pytest.raises(SystemExit) as raised:
-        main(arguments)
-    return raised.value.code
-
-
 @pytest.mark.parametrize(
     "point",
     [
@@ -68,7 +63,7 @@ def test_a_launch_into_what_is_read_only_starts_nothing(
     arguments: list[str], point: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     with armed(f"{point}=raise:EROFS"):
-        assert exit_code(arguments) == 5
+        assert exit_code(*arguments) == 5
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("arena: ")
     assert "Read-only file system" in line
@@ -91,7 +86,7 @@ def test_a_resume_of_what_is_read_only_starts_nothing(
     create_run(run_dir, duel_run_file(), initial_weights={}, utc="now")
     more = ["learners=1"] if point == "journal.begun" else []
     with armed(f"{point}=raise:EROFS"):
-        assert exit_code(["launch", *more, "--resume", "--run-dir", str(run_dir)]) == 5
+        assert exit_code("launch", *more, "--resume", "--run-dir", str(run_dir)) == 5
     (line,) = capsys.readouterr().err.splitlines()
     assert "Read-only file system" in line
 

@@ -25,7 +25,7 @@ from tests.faults.runs import (
     launch,
     learners_of,
 )
-from tests.support import wait_until
+from tests.support import run_process, wait_until
 
 TIMEOUT_S = 60.0
 EVOLVING = {
@@ -135,13 +135,10 @@ def test_who_stops_reading_ends_the_run_as_a_hang_up_does(tmp_path: Path) -> Non
     config = tmp_path / "config.yaml"
     config.write_text(json.dumps(document()))
     arena = f"'{sys.executable}' -m populations.commands.main launch '{config}' --run-dir '{run}'"
-    done = subprocess.run(
+    done = run_process(
         ["bash", "-c", f"{arena} 2>&1 | head -1; echo ${{PIPESTATUS[0]}}"],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
         cwd=ASSETS,
-        check=False,
+        timeout_s=TIMEOUT_S,
     )
     first, code = done.stdout.splitlines()
     assert first.startswith("run directory: ")
@@ -188,11 +185,7 @@ def test_a_terminal_that_is_closed_ends_the_run_as_a_hang_up_does(run: Path) -> 
 @pytest.mark.parametrize("view", ["--json", "--csv", None, "--help"])
 def test_a_reader_of_results_that_goes_away_is_no_error(view: str | None, run: Path) -> None:
     arena = f"'{sys.executable}' -m populations.commands.main league '{run}' events {view or ''}"
-    done = subprocess.run(
-        ["bash", "-c", f"{arena} | true; echo ${{PIPESTATUS[0]}}"],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
+    done = run_process(
+        ["bash", "-c", f"{arena} | true; echo ${{PIPESTATUS[0]}}"], timeout_s=TIMEOUT_S
     )
     assert (done.stdout, done.stderr) == ("0\n", "")

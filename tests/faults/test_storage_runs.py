@@ -25,7 +25,7 @@ from tests.faults.runs import (
     learners_of,
 )
 from tests.integration.conftest import ARENA
-from tests.support import wait_until
+from tests.support import run_process, wait_until
 
 START_S = 60.0
 END_S = 90.0
@@ -95,7 +95,7 @@ def small_disk(directory: Path, options: str) -> Iterator[Path]:
     """A file system of its own; skips the test where it cannot be mounted."""
     directory.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(directory)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_process(command)
     if done.returncode:
         pytest.skip(f"no tmpfs can be mounted here: {done.stderr.strip()}")
     try:
@@ -151,9 +151,7 @@ def test_a_launch_onto_a_read_only_disk_starts_nothing(tmp_path: Path) -> None:
         config = tmp_path / "config.yaml"
         config.write_text(json.dumps(document(**SHORT)))
         command = [*ARENA, "launch", str(config), "--run-dir", str(disk / "run")]
-        done = subprocess.run(
-            command, cwd=ASSETS, capture_output=True, text=True, timeout=START_S, check=False
-        )
+        done = run_process(command, cwd=ASSETS, timeout_s=START_S)
         assert done.returncode == 5, done.stderr
         (line,) = done.stderr.splitlines()
         assert line == f"arena: {disk / 'run'}: Read-only file system"

@@ -12,9 +12,9 @@ import pytest
 from experiments.faults.killing import processes_of
 from populations.config.run_file import RUN_FILE
 from populations.storage.database import JOURNAL
-from tests.faults.golden import NEWEST, copy_of, tables_of
+from tests.faults.golden import NEWEST, copy_of
 from tests.integration.conftest import Command, arena, launch_arguments, start  # noqa: F401
-from tests.support import wait_until
+from tests.support import tables_of, wait_until
 
 ENDLESS = "stop.agent_steps_per_policy=1000000000"
 

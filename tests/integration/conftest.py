@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.faults.killing import processes_of
-from tests.support import wait_until
+from tests.support import exit_code, run_process, wait_until
 
 # Installed, the folder tools/ has this name.
-main = importlib.import_module("populations.commands.main").main
 ARENA = (sys.executable, "-m", "populations.commands.main")
 SMALL = (
     "environment.num_envs=64",
@@ -65,29 +63,28 @@ def arena() -> Command:
         if texts[0] in LOOKING or code == REFUSED:
             done = run_here(texts)
         else:
-            done = subprocess.run(
-                [*ARENA, *texts],
-                capture_output=True,
-                text=True,
-                timeout=timeout_s,
-                check=False,
-            )
+            done = run_process([*ARENA, *texts], timeout_s=timeout_s)
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         return done
 
     return run
 
 
+def launch_config(config: Mapping[str, object], directory: Path) -> Path:
+    """Run a configuration to its end where its code is, and return the run's directory."""
+    # YAML as JSON, which has no anchors for what is there twice.
+    (directory / "config.yaml").write_text(json.dumps(config), encoding="utf8")
+    run = directory / "run"
+    command = [*ARENA, "launch", "config.yaml", "--run-dir", str(run)]
+    done = run_process(command, cwd=directory, timeout_s=300)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
 def run_here(arguments: Sequence[str]) -> Done:
     output, errors = io.StringIO(), io.StringIO()
-    with (
-        contextlib.redirect_stdout(output),
-        contextlib.redirect_stderr(errors),
-        pytest.raises(SystemExit) as ended,
-    ):
-        main(arguments)
-    code = ended.value.code or 0
-    assert isinstance(code, int)
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+        code = exit_code(*arguments)
     return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
 
 

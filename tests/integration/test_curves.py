@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -155,34 +154,3 @@ def test_alerts_of_a_finished_run_are_in_its_status_and_events(run: Path, arena:
     shown = arena("league", run, "status").stdout
     assert "alert: reward_constant: player/p00" in shown
     assert "metrics.sinks" in shown
-
-
-def test_alerts_hold_when_the_run_goes_on(run: Path, tmp_path: Path) -> None:
-    # A copy: going on closes the sinks of the run once more, which other tests read.
-    again = shutil.copytree(run, tmp_path / "run")
-    with RunLock(again), OpenRun(again) as opened:
-        assert set(opened.state.alerts.raised) == {
-            ("reward_constant", "player"),
-            ("sink_failed", "sinks:Broken"),
-        }
-
-
-@pytest.mark.slow
-def test_a_kind_of_alert_ends_a_run_with_exit_code_three(arena: Command, tmp_path: Path) -> None:
-    done = arena(
-        "launch", "tictactoe", "metrics.sinks=[json:loads]", "alerts.fail=[sink_failed]",
-        "--run-dir", tmp_path / "run",
-        code=3,
-    )  # fmt: skip
-    assert "alerts.fail: sink_failed: json:loads raised TypeError" in done.stderr
-    assert "take it out of metrics.sinks" in done.stderr
-
-
-@pytest.mark.slow
-def test_a_sink_that_cannot_be_imported_is_refused_before_anything_is_made(
-    arena: Command, tmp_path: Path
-) -> None:
-    arguments = ("launch", "tictactoe", "--run-dir", tmp_path / "run")
-    done = arena(*arguments, "metrics.sinks=[json:NoSuchSink]", code=2)
-    assert "NoSuchSink" in done.stderr
-    assert not (tmp_path / "run").exists()

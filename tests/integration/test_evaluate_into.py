@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -95,23 +94,4 @@ def test_a_kill_loses_nothing_and_a_run_that_is_going_on_is_refused(
     assert (after["state"], after["reason"]) == ("finished", "evaluated for 1 s")
     assert after["matches"] > status["matches"]
     assert after["agent_steps"] == status["agent_steps"]
-    arena("verify", run)
-
-
-def test_ctrl_c_saves_and_a_stopped_run_is_evaluated(
-    arena: Command, arena_json: Callable[..., dict[str, Any]], run: Path
-) -> None:
-    before = num_matches(run)
-    process = start(["evaluate", run, "--into", run, "--for", "1h"])
-    wait_until(lambda: num_matches(run) > before, timeout_s=60.0)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=40)
-    assert process.returncode == 130
-    assert f"everything is saved in {run}" in said
-    stopped = arena_json("league", run, "status")
-    assert (stopped["state"], stopped["reason"]) == ("stopped", "interrupted by SIGINT")
-    assert stopped["matches"] > before
-    arena("verify", run)
-    done = arena("evaluate", run, "--into", run, "--for", "1s")
-    assert "finished: interrupted by SIGINT; evaluated for 1 s more" in done.stderr
     arena("verify", run)

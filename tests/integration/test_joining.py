@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
-import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ import pytest
 from experiments.faults.killing import processes_of
 from populations.config.run_file import RUN_FILE, RunFile
 from tests.integration.conftest import ARENA, Command, launch_arguments, start
-from tests.support import wait_until
+from tests.support import run_process, wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
@@ -56,24 +53,6 @@ def test_a_learner_joins_from_outside_works_and_leaves_with_the_run(
         if event["kind"] == "train_assigned" and event["slot"] is None
     ]
     assert finished
-
-
-@pytest.mark.slow
-def test_a_learner_set_up_for_another_run_is_refused(tmp_path: Path) -> None:
-    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
-    process = start(
-        launch_arguments(mine, "stop.agent_steps_per_policy=100000000", "--learners", "1")
-    )
-    wait_until(lambda: "endpoint" in live(mine), timeout_s=60.0)
-    theirs.mkdir()
-    another = replace(RunFile.load(mine / RUN_FILE), run=str(uuid.uuid4()))
-    another.save(theirs / RUN_FILE)
-    guest = start(["learner", theirs / RUN_FILE, "--connect", live(mine)["endpoint"]])
-    _, said = guest.communicate(timeout=60)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert guest.returncode == 2
-    assert f"not of {another.run}" in said
 
 
 @pytest.mark.slow
@@ -252,11 +231,8 @@ def test_a_rewound_policy_goes_on_from_then(
 @pytest.mark.slow
 def test_init_from_a_player_that_does_not_fit_creates_nothing(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    done = subprocess.run(
-        [*ARENA, "launch", "tictactoe", "--init-from", "bot:random", "--run-dir", str(run)],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run_process(
+        [*ARENA, "launch", "tictactoe", "--init-from", "bot:random", "--run-dir", str(run)]
     )
     assert done.returncode == 2
     assert "has no weights" in done.stderr

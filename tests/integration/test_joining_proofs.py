@@ -10,15 +10,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from arena.config import NetworkConfig
-from arena.wire.keys import key_path, make_keys
+from arena.wire.keys import key_path
 from populations.config.run_file import RUN_FILE, RunFile
 from tests.faults.runs import ASSETS, check_left, document, finished, launch
 from tests.integration.conftest import ARENA
@@ -183,44 +182,12 @@ def test_another_environment_and_other_versions_are_refused_with_the_command_tha
     )
 
 
-def test_another_configuration_is_refused(joined: Joined, tmp_path: Path) -> None:
-    ours = RunFile.load(joined.run / RUN_FILE)
-    player = ours.config.populations["player"]
-    network = NetworkConfig(hidden_sizes=(32,))
-    populations = {"player": player.model_copy(update={"network": network})}
-    config = ours.config.model_copy(update={"populations": populations})
-    replace(ours, config=config).save(tmp_path / RUN_FILE)
-    said = ends(joined.guest(run=tmp_path), code=2)
-    assert "configuration differs: " in said
-    assert "its packages have the versions of the run" in said
-
-
 def test_code_that_is_missing_is_told_before_anything_is_sent(
     joined: Joined, tmp_path: Path
 ) -> None:
     said = ends(joined.guest("--code", tmp_path), code=2)
     assert f"faulty:Rounds: there is no module 'faulty' in {tmp_path}" in said
     assert "--code DIR" in said
-
-
-def test_the_key_of_another_run_opens_nothing(joined: Joined, tmp_path: Path) -> None:
-    make_keys(tmp_path / "keys", names=("remote-0",))
-    said = ends(joined.guest(key=key_path(tmp_path / "keys", "remote-0")), code=2)
-    assert "has hung up" in said
-    assert "wants a key (--keys)" in said
-
-
-def test_a_key_of_this_run_does_not_open_it_for_another(joined: Joined, tmp_path: Path) -> None:
-    ours = RunFile.load(joined.run / RUN_FILE)
-    replace(ours, run="11111111-2222-3333-4444-555555555555").save(tmp_path / RUN_FILE)
-    said = ends(joined.guest(run=tmp_path), code=2)
-    assert "not of 11111111-2222-3333-4444-555555555555" in said
-
-
-def test_another_protocol_is_refused(joined: Joined) -> None:
-    python = "import arena.wire.messages as messages; messages.PROTOCOL_VERSION += 1"
-    said = ends(joined.guest(python=python), code=2)
-    assert "upgrade" in said
 
 
 def weights_of(run: Path) -> list[str]:

@@ -245,19 +245,6 @@ def _damage_a_current_checkpoint(arena_json: Callable[..., dict[str, Any]], run:
     return str(policy)
 
 
-@pytest.mark.slow
-def test_a_run_directory_in_use_is_refused_with_the_pid(arena: Command, run_dir: Path) -> None:
-    process = start(launch_arguments(run_dir, "stop.agent_steps=1e9", "--learners", "1"))
-    try:
-        wait_until(lambda: num_finished(run_dir) >= 1, timeout_s=60.0)
-        refused = arena("launch", "--resume", "--run-dir", run_dir, code=4)
-        assert str(process.pid) in refused.stderr
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=40)
-    assert process.returncode == 143
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -280,36 +267,6 @@ def test_bad_input_is_refused_before_anything_is_created(
     assert said in refused.stderr
     assert "Traceback" not in refused.stderr
     assert not run_dir.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.long
-def test_bound_learners_only_ever_train_their_own_population(
-    arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
-) -> None:
-    sizes = [f"populations.{name}.size=1" for name in ("predator", "prey")]
-    networks = [f"populations.{name}.network.hidden_sizes=[16]" for name in ("predator", "prey")]
-    arena(
-        *("launch", "simple_tag", "learners={predator: 1, prey: 1}", *sizes, *networks),
-        *("environment.num_envs=8", "assignment.agent_steps=500", "metrics.sinks=[]"),
-        *("ghosts.every_agent_steps=1000", "stop.agent_steps_per_policy=2000"),
-        *("stop.duration_s=null", "--run-dir", run_dir),
-    )
-    events = arena_json("league", run_dir, "events")["events"]
-    joined = {e["subject"]: e["populations"] for e in events if e["kind"] == "learner_joined"}
-    trained = {
-        (event["learner"], policy.split("/")[0])
-        for event in events
-        if event["kind"] == "train_assigned"
-        for policy in event["policies"]
-    }
-    assert sorted(joined.values()) == [["predator"], ["prey"]]
-    assert trained == {(learner, population) for learner, (population,) in joined.items()}
-    standings = arena_json("league", run_dir)["populations"]
-    assert set(standings) == {"predator", "prey"}
-    for lines in standings.values():
-        assert [line["rating"] for line in lines if line["kind"] == "bot"] == [0.0]
-    arena("verify", run_dir)
 
 
 def decisions(arena_json: Callable[..., dict[str, Any]], run: Path) -> list[dict[str, Any]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 
 from populations.storage.journal import JournalReader
-from tests.integration.conftest import ARENA, Command
+from tests.integration.conftest import Command, launch_config
 
 pytestmark = [
     pytest.mark.integration,
@@ -45,16 +43,7 @@ def launch(directory: Path, environment: str, *, agent_steps: int) -> Path:
         "ghosts": {"every_agent_steps": agent_steps // 2},
         "stop": {"agent_steps_per_policy": agent_steps},
     }
-    (directory / "config.yaml").write_text(json.dumps(config), encoding="utf8")
-    run = directory / "run"
-    subprocess.run(
-        [*ARENA, "launch", "config.yaml", "--run-dir", str(run)],
-        cwd=directory,
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
-    return run
+    return launch_config(config, directory)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 from populations.records.rows import TallyRow
 from populations.storage.journal import JournalReader
 from tests.integration.conftest import ARENA, Command, launch_arguments
+from tests.support import run_process
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
@@ -49,14 +50,7 @@ SMALL = (
 
 
 def arena(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*ARENA, *arguments],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=110.0,
-        check=False,
-    )
+    done = run_process([*ARENA, *arguments], cwd=directory, timeout_s=110.0)
     assert done.returncode == 0, (done.stdout, done.stderr)
     return done
 

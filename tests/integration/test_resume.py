@@ -15,6 +15,7 @@ from populations.records.rows import EventRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from tests.integration.conftest import ARENA
+from tests.support import run_process
 from tests.test_imports import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.xdist_group("processes")]
@@ -38,15 +39,11 @@ stop: {agent_steps: 1000}
 
 def launch(code: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run `arena launch` where the code is, as its author does."""
-    return subprocess.run(
+    return run_process(
         [*ARENA, "launch", "--run-dir", "run", *arguments],
         cwd=code,
-        capture_output=True,
-        text=True,
-        timeout=110.0,
-        check=False,
-        # Two edits of equal length within a second are one to Python's cache of bytecode.
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        timeout_s=110.0,
     )
 
 

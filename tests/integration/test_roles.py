@@ -93,24 +93,3 @@ def test_exploiters_start_again_from_weights_alone(
     assert any(event["checkpoint"] is None for event in resets)
     if player != reset:
         assert {event["to"] for event in resets} == {player}
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ("populations.player.roles={boss: 1}", "populations.player.roles: a role must be one of"),
-        ("populations.player.roles={main_exploiter: 3}", "at least 1 of 3 policies must be main"),
-        ("roles.reset=intial", "roles.reset: intial: there is no player 'intial'"),
-        ("roles.reset=player/p009", "roles.reset: population player has 3 policies"),
-        ("roles.win_rate=1.5", "roles.win_rate"),
-    ],
-)
-@pytest.mark.slow
-def test_what_cannot_be_is_said_before_anything_is_made(
-    arena: Command, tmp_path: Path, wrong: str, said: str
-) -> None:
-    run = tmp_path / "run"
-    refused = arena("launch", "tictactoe", *SMALL, wrong, "--run-dir", run, code=2)
-    assert said in refused.stderr
-    assert "Traceback" not in refused.stderr
-    assert not run.exists()

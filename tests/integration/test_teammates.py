@@ -13,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from populations.records.rows import TallyRow
-from populations.storage.journal import JournalReader
 from tests.assets.teammates import document
 from tests.integration.conftest import ARENA, Command
-from tests.support import wait_until
+from tests.support import tallies_of, wait_until
 
 pytestmark = [
     pytest.mark.integration,
@@ -36,11 +34,6 @@ def command(tmp_path: Path, run: Path, *, teammates: str = "mixed") -> list[str]
     return [*ARENA, "launch", str(file), "assignment.agent_steps=1000", "--run-dir", str(run)]
 
 
-def tallies(run: Path) -> list[TallyRow]:
-    with JournalReader(run / "journal.db") as reader:
-        return list(reader.tallies())
-
-
 def test_a_killed_run_ends_as_one_that_was_not(
     arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -54,12 +47,12 @@ def test_a_killed_run_ends_as_one_that_was_not(
     )
     # Written once the journal has its tables.
     wait_until(lambda: (killed / "status.json").is_file(), timeout_s=120.0)
-    wait_until(lambda: len(tallies(killed)) > 20, timeout_s=120.0)
+    wait_until(lambda: len(tallies_of(killed)) > 20, timeout_s=120.0)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert len(tallies(killed)) < len(tallies(plain)), "it was killed before its end"
+    assert len(tallies_of(killed)) < len(tallies_of(plain)), "it was killed before its end"
     arena("launch", "--resume", "--run-dir", killed)
-    assert [row.tally for row in tallies(killed)] == [row.tally for row in tallies(plain)]
+    assert [row.tally for row in tallies_of(killed)] == [row.tally for row in tallies_of(plain)]
     for run in (plain, killed):
         arena("verify", run)
     shown = arena_json("league", plain, "cross-play")["cross_play"]
@@ -72,20 +65,3 @@ def test_a_killed_run_ends_as_one_that_was_not(
         row for row in arena_json("league", plain, "matches")["tallies"][-1:] if row["seats"]
     )
     assert set(line["seats"]) == {"red", "blue"}, "the last match is one of evaluation"
-
-
-def test_cross_play_of_a_run_without_partners_is_one_message(
-    arena: Command, tmp_path: Path
-) -> None:
-    run = tmp_path / "same"
-    subprocess.run(
-        [*command(tmp_path, run, teammates="same"), "stop.agent_steps_per_policy=1000"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
-    done = arena("league", run, "cross-play", code=2)
-    assert "needs a run with matchmaking.teammates 'mixed', got 'same'" in " ".join(
-        (done.stdout + done.stderr).split()
-    )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +12,10 @@ import pytest
 
 from arena.checkpoints.files import read_manifest
 from arena.wire.messages import Train
-from populations.records.rows import AssignmentRow, TallyRow
+from populations.records.rows import AssignmentRow
 from populations.storage.journal import JournalReader
-from tests.integration.conftest import ARENA, Command
+from tests.integration.conftest import Command, launch_config
+from tests.support import tallies_of
 
 pytestmark = [
     pytest.mark.integration,
@@ -85,36 +84,16 @@ GUESS: dict[str, object] = {
 }
 
 
-def launch(config: dict[str, object], tmp_path: Path) -> Path:
-    """Run it to its end."""
-    # YAML as JSON, which has no anchors for what is there twice.
-    (tmp_path / "config.yaml").write_text(json.dumps(config), encoding="utf8")
-    run = tmp_path / "run"
-    subprocess.run(
-        [*ARENA, "launch", "config.yaml", "--run-dir", str(run)],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
-    return run
-
-
 def finished(run: Path) -> list[AssignmentRow]:
     with JournalReader(run / "journal.db") as reader:
         return list(reader.assignments(statuses=("finished",), kind="train"))
-
-
-def tallies(run: Path) -> list[TallyRow]:
-    with JournalReader(run / "journal.db") as reader:
-        return list(reader.tallies())
 
 
 def test_speaker_and_listener_learn_in_the_same_episodes(
     arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     pytest.importorskip("mpe2")
-    run = launch(DUET, tmp_path)
+    run = launch_config(DUET, tmp_path)
     arena("verify", run)
     manifests = [
         read_manifest(path.parent) for path in run.glob("populations/*/*/ghosts/*/manifest.json")
@@ -145,9 +124,9 @@ def test_three_sides_of_different_sizes(
     arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     shutil.copy(ASSET, tmp_path)
-    run = launch(GUESS, tmp_path)
+    run = launch_config(GUESS, tmp_path)
     arena("verify", run)
-    for row in tallies(run):
+    for row in tallies_of(run):
         pairs = [(pair.first, pair.second) for pair in row.tally.pairs]
         assert pairs == [(0, 1), (0, 2), (1, 2)]
     for assignment in finished(run):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support import run_process
 
 GAME = """
 from pettingzoo.classic.rps_v2 import parallel_env
@@ -40,13 +41,10 @@ class Machine:
         self._home = directory / "home"
 
     def arena(self, *arguments: object, code: int = 0) -> str:
-        ended = subprocess.run(
+        ended = run_process(
             [Path(sys.executable).with_name("arena"), *map(str, arguments)],
             cwd=self.place,
             env={**os.environ, "XDG_STATE_HOME": str(self._home)},
-            capture_output=True,
-            text=True,
-            check=False,
         )
         assert ended.returncode == code, ended.stderr
         return ended.stderr if code else ended.stdout

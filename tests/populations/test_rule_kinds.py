@@ -10,9 +10,7 @@ import pytest
 from pydantic import Field
 
 from arena.config import Model
-from arena.errors import ConfigError
 from populations.candidates import FloatArray
-from populations.config.run_config import validate_config
 from populations.core import Matchmaker, OpponentRequest
 from populations.matchmaking import kinds, make, settings
 from populations.matchmaking.drawing import RuleMatchmaker
@@ -92,26 +90,6 @@ def test_a_rule_without_state_keeps_none() -> None:
         section = settings.MatchmakingConfig.model_validate({"kind": kind})
         made = make_matchmaker(section, window=2, launch_directory=".")
         assert (ghost_memory(made) is not None) == (kind == "quality")
-
-
-def test_keys_are_those_of_before() -> None:
-    """Every key of the section, rule by rule; a rule that loses one breaks configurations."""
-    read = {name: set(kind.settings.model_fields) for name, kind in kinds.KINDS.items()}
-    assert read == {
-        "latest": set(),
-        "uniform": set(),
-        "delta_uniform": {"delta"},
-        "window": {"window"},
-        "pfsp": {"weighting", "posterior", "left_threshold"},
-        "quality": {"quality_step"},
-        "rating_proximate": {"rating_width"},
-        "psro": {"meta_solver", "psro_players"},
-        "alphastar": {"constants"},
-    }
-    for names in (read[name] for name in read if name != "window"):
-        assert names <= settings.MatchmakingConfig.model_fields.keys()
-    with pytest.raises(ConfigError, match=r"unknown key matchmaking\.window"):
-        validate_config({"environment": {"id": "a:b"}, "matchmaking": {"window": 3}})
 
 
 class Box(Model):

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import importlib.metadata
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -44,6 +44,7 @@ from populations.records.rows import (
     TallyRow,
 )
 from populations.storage.journal import Journal
+from tests.support import exit_code
 
 CODE = Path(__file__).parents[2]
 """Directory of the code that a configuration may name: this repository's."""
@@ -207,16 +208,25 @@ class RunBuilder:
         return self.run_dir
 
 
+def player_run(
+    run_dir: Path,
+    environment: str,
+    *,
+    size: int = 1,
+    code: Path = CODE,
+    network: Mapping[str, object] = MappingProxyType({}),
+    **more: object,
+) -> RunBuilder:
+    """A run of one population, ``player``; ``more`` are keys of the environment."""
+    players = {"size": size, "network": {**NETWORK, **network}}
+    config = {"environment": {"id": environment, **more}, "populations": {"player": players}}
+    return RunBuilder(run_dir, config, code=code)
+
+
 @pytest.fixture(scope="session")
 def board_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Connect Four: p000 (champion, with an ancestor that is a ghost), p001, and p002 unborn."""
-    run = RunBuilder(
-        tmp_path_factory.mktemp("runs") / "board",
-        {
-            "environment": {"id": "classic/connect_four-v3"},
-            "populations": {"player": {"size": 3, "network": NETWORK}},
-        },
-    )
+    run = player_run(tmp_path_factory.mktemp("runs") / "board", "classic/connect_four-v3", size=3)
     first = run.checkpoint("player/p000", agent_steps=60_000, seed=1)
     latest = run.checkpoint("player/p000", agent_steps=120_000, seed=2, generation=1, parent=first)
     other = run.checkpoint("player/p001", agent_steps=90_000, seed=3)
@@ -237,13 +247,7 @@ def board_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def leveled_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Connect Four: a champion that always takes the middle, and a ghost that plays at random."""
-    run = RunBuilder(
-        tmp_path_factory.mktemp("runs") / "leveled",
-        {
-            "environment": {"id": "classic/connect_four-v3"},
-            "populations": {"player": {"size": 1, "network": NETWORK}},
-        },
-    )
+    run = player_run(tmp_path_factory.mktemp("runs") / "leveled", "classic/connect_four-v3")
     first = run.checkpoint("player/p000", agent_steps=1_000, seed=1)
     latest = run.checkpoint("player/p000", agent_steps=2_000, seed=2, plays=3, parent=first)
     run.policy("player/p000", index=0, latest=latest)
@@ -256,12 +260,11 @@ def leveled_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def cyclic_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rock, paper and scissors as ghosts (of p000, p001, p002), and who loses to all of them."""
-    run = RunBuilder(
+    run = player_run(
         tmp_path_factory.mktemp("runs") / "cyclic",
-        {
-            "environment": {"id": "classic/rps-v2", "kwargs": {"max_cycles": 1}},
-            "populations": {"player": {"size": 4, "network": NETWORK}},
-        },
+        "classic/rps-v2",
+        size=4,
+        kwargs={"max_cycles": 1},
     )
     pure = [
         run.checkpoint(f"player/p{action:03d}", agent_steps=1_000, seed=40, plays=action)
@@ -367,14 +370,11 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
     Gives the JSON document, or ``{"error": standard error}`` where another exit code is expected.
     """
-    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    main = script.load()
 
     def run(*arguments: object, code: int = 0) -> dict[str, Any]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
+        ended = exit_code(*arguments)
         output = capsys.readouterr()
-        assert (ended.value.code or 0) == code, output.err
+        assert ended == code, output.err
         if code:
             return {"error": output.err}
         document: dict[str, Any] = json.loads(output.out)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from arena.types import RANDOM_BOT
+from tests.support import exit_code
 from tests.tools.conftest import NETWORK, RunBuilder
 
 Command = Callable[..., dict[str, Any]]
@@ -55,12 +56,10 @@ def test_seeds_are_compared_by_their_curves_and_by_a_tournament(
 def test_a_comparison_is_shown_without_matches(
     board_run: Path, other_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tools.main import main
 
-    with pytest.raises(SystemExit) as ended:
-        main(["compare", str(board_run), str(other_run), "--matches", "0"])
+    ended = exit_code("compare", board_run, other_run, "--matches", "0")
     shown = capsys.readouterr().out
-    assert not ended.value.code
+    assert ended == 0
     assert "runs of classic/connect_four-v3" in shown
     assert "player: mean over runs, 95%" in shown
     assert "tournament" not in shown

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from arena.types import RANDOM_BOT
 from populations.config.run_config import validate_config
 from populations.config.trust import DATA
 from tests.assets.planting import dotted, fields, forms, replaced
-from tests.support import record_run_file
+from tests.support import exit_code, record_run_file, run_process
 
 pytestmark = pytest.mark.xdist_group("exports")
 
@@ -124,21 +123,18 @@ def attempt(run: Path) -> None:
 def test_no_command_imports_what_a_run_from_elsewhere_names(
     cyclic_run: Path, elsewhere: Path, trap: Trap, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tools.main import main
-
     count = 0
     for key, document in planted_runs(cyclic_run, trap.reference):
         run = foreign(cyclic_run, elsewhere / "run", document)
         before = (run / "run.yaml").read_bytes(), (run / "journal.db").read_bytes()
         for arguments in commands(run, key):
-            with pytest.raises(SystemExit) as ended:
-                main([str(argument) for argument in arguments])
+            ended = exit_code(*arguments)
             said = capsys.readouterr().err
             assert trap.is_untouched, (key, arguments, said)
-            if ended.value.code == 2 and "--trust" in said:
+            if ended == 2 and "--trust" in said:
                 assert trap.reference in said, (key, arguments, said)
             elif arguments[0] in ("pin", "rewind", "launch") or "--into" in arguments:
-                pytest.fail(f"{key}: {arguments} was not refused: {ended.value.code} {said}")
+                pytest.fail(f"{key}: {arguments} was not refused: {ended} {said}")
         attempt(run)
         assert trap.is_untouched, key
         assert ((run / "run.yaml").read_bytes(), (run / "journal.db").read_bytes()) == before
@@ -191,7 +187,6 @@ def test_no_card_imports_anything(
     board_export: Path, elsewhere: Path, trap: Trap, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from arena.export.champion import main as play
-    from tools.main import main
 
     card = json.loads((board_export / "card.json").read_text())
     count = 0
@@ -203,8 +198,7 @@ def test_no_card_imports_anything(
         shutil.copytree(board_export, export)
         changed = replaced(card, path, trap.reference)
         (export / "card.json").write_text(json.dumps(changed))
-        with pytest.raises(SystemExit):
-            main(["evaluate", str(export), "bot:random", "--matches", "1"])
+        exit_code("evaluate", export, "bot:random", "--matches", "1")
         # As `Champion` finds them: its errors are no ArenaErrors.
         with contextlib.suppress(Exception):
             arena.load(export).module()
@@ -277,7 +271,7 @@ class Encoder(torch.nn.Module):
 def test_with_the_word_a_run_from_elsewhere_works_with_its_code_beside_it(
     command: Command, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.tools.conftest import RunBuilder
+    from tests.tools.conftest import player_run
 
     (elsewhere / "copied_game.py").write_text(OWN_GAME)
     (elsewhere / "copied_encoder.py").write_text(OWN_ENCODER)
@@ -285,13 +279,7 @@ def test_with_the_word_a_run_from_elsewhere_works_with_its_code_beside_it(
     # Of those who made the run: it was launched where the code was.
     monkeypatch.setenv("PYTHONPATH", str(elsewhere))
     network = {"encoder": "copied_encoder:Encoder", "hidden_sizes": [8]}
-    builder = RunBuilder(
-        elsewhere / "run",
-        {
-            "environment": {"id": "copied_game:env"},
-            "populations": {"player": {"size": 1, "network": network}},
-        },
-    )
+    builder = player_run(elsewhere / "run", "copied_game:env", network=network)
     latest = builder.checkpoint("player/p000", agent_steps=100, seed=1)
     builder.policy("player/p000", index=0, latest=latest)
     builder.met(latest.weights_digest, RANDOM_BOT)
@@ -339,9 +327,7 @@ def test_no_module_of_a_directory_takes_the_place_of_a_package(
         ["export", ".", "--matches", "1"],
         ["launch", "--resume", "--run-dir", ".", "stop.agent_steps=1", "learners=1"],
     ):
-        ended = subprocess.run(
-            [program, *arguments], cwd=run, capture_output=True, text=True, check=False
-        )
+        ended = run_process([program, *arguments], cwd=run)
         assert not mark.exists(), (arguments, mark.read_text(), ended.stderr)
         assert ended.returncode == 0, ended.stderr
 
@@ -354,10 +340,6 @@ def at(document: Any, path: tuple[str | int, ...]) -> object:
 
 @pytest.fixture(scope="module")
 def board_export(board_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tools.main import main
-
     target = tmp_path_factory.mktemp("exports") / "board"
-    with pytest.raises(SystemExit) as ended:
-        main(["export", str(board_run), "--to", str(target), "--matches", "1"])
-    assert not ended.value.code
+    assert exit_code("export", board_run, "--to", target, "--matches", "1") == 0
     return target

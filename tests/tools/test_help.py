@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
 import pytest
 import typer
+
+from tests.support import exit_code
 
 MAIN = import_module("populations.commands.main")
 OPAQUE = re.compile(r"(Of|Who|Whose|What|Where)\b")
@@ -81,9 +83,7 @@ def test_terminals_wrap_paragraphs(path: str) -> None:
 
 
 def test_help_of_a_command_names_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    main: Callable[[list[str]], None] = MAIN.main
-    with pytest.raises(SystemExit):
-        main(["launch", "--help"])
+    exit_code("launch", "--help")
     text = capsys.readouterr().out
     assert "[CONFIG]" in text
     assert "[KEY=VALUE]..." in text

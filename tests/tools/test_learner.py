@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from arena.config import LearnerSetup
+from tests.support import exit_code
 
 # Installed, the folder tools/ has this name.
 main = importlib.import_module("populations.commands.main").main
@@ -14,10 +15,7 @@ RUN = Path(__file__).parents[1] / "assets" / "golden_runs" / "0.1.0" / "run.yaml
 
 
 def learner(*options: object) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main(["learner", str(RUN), "--connect", "tcp://127.0.0.1:1", *map(str, options)])
-    assert isinstance(ended.value.code, int)
-    return ended.value.code
+    return exit_code("learner", RUN, "--connect", "tcp://127.0.0.1:1", *options)
 
 
 @pytest.mark.parametrize("name", ["nowhere", "file.py"])

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,10 @@ from arena.errors import (
     ExportError,
 )
 from populations.errors import JournalCorrupt, ResumeRefused, RunFailed, RunInUse, StorageError
+from tests.support import exit_code, run_process
 from tools.launch.serving import ARENA as CHILD
 
 ARENA = Path(sys.executable).with_name("arena")
-
-
-@pytest.fixture
-def main() -> Callable[[list[str]], None]:
-    (entry,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    command: Callable[[list[str]], None] = entry.load()
-    return command
 
 
 @pytest.mark.parametrize(
@@ -45,7 +38,6 @@ def main() -> Callable[[list[str]], None]:
     ],
 )
 def test_an_error_is_one_line_and_a_code(
-    main: Callable[[list[str]], None],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     error: Exception,
@@ -54,27 +46,22 @@ def test_an_error_is_one_line_and_a_code(
     def command(**_: object) -> None:
         raise error
 
-    monkeypatch.setattr(sys.modules[main.__module__], "app", command)
-    with pytest.raises(SystemExit) as exit_info:
-        main([])
-    assert exit_info.value.code == code
+    monkeypatch.setattr("populations.commands.main.app", command)
+    assert exit_code() == code
     captured = capsys.readouterr()
     assert captured.err == f"arena: {error}\n"
     assert captured.out == ""
 
 
 def test_what_nobody_expected_has_a_traceback(
-    main: Callable[[list[str]], None],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     def command(**_: object) -> None:
         raise ZeroDivisionError("boom")
 
-    monkeypatch.setattr(sys.modules[main.__module__], "app", command)
-    with pytest.raises(SystemExit) as exit_info:
-        main([])
-    assert exit_info.value.code == 3
+    monkeypatch.setattr("populations.commands.main.app", command)
+    assert exit_code() == 3
     assert "Traceback" in capsys.readouterr().err
 
 
@@ -104,7 +91,6 @@ def test_what_nobody_expected_has_a_traceback(
     ],
 )
 def test_a_mistake_leaves_nothing_behind(
-    main: Callable[[list[str]], None],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -112,9 +98,7 @@ def test_a_mistake_leaves_nothing_behind(
     line: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as exit_info:
-        main(arguments)
-    assert exit_info.value.code == 2
+    assert exit_code(*arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith(line)
     assert error.count("\n") == 1
@@ -141,16 +125,14 @@ def test_a_project_may_have_an_arena_of_its_own(tmp_path: Path) -> None:
             assert 'sys.executable, "-m"' not in path.read_text()
 
 
-def test_unknown_commands_are_bad_usage(main: Callable[[list[str]], None]) -> None:
+def test_unknown_commands_are_bad_usage() -> None:
     for arguments in (["lounch"], ["launch", "--no-such-option"], []):
-        with pytest.raises(SystemExit) as exit_info:
-            main(arguments)
-        assert exit_info.value.code == 2
+        assert exit_code(*arguments) == 2
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
     script = f"'{ARENA}' --version | true"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    done = run_process(["bash", "-c", script], timeout_s=60)
     assert done.stderr == ""
 
 

@@ -19,7 +19,7 @@ from populations.storage.retention import Retention
 from populations.views.log import checkpoints_document
 from populations.views.questions.inspection import Inspection
 from tests.populations.small_run import SmallRun
-from tools.main import main
+from tests.support import exit_code
 
 P0 = PolicyId("player/p000")
 
@@ -35,9 +35,7 @@ def run(tmp_path: Path) -> SmallRun:
 
 
 def command(*arguments: str, code: int = 0) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments])
-    assert (ended.value.code or 0) == code
+    assert exit_code(*arguments) == code
 
 
 def read(run: SmallRun) -> tuple[Tables, list[EventRow]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,16 +11,14 @@ from typing import Any
 import pytest
 
 from populations.preset_files import preset_names
+from tests.support import exit_code
 
 Command = Callable[..., dict[str, Any]]
 ROOT = Path(__file__).parents[2]
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    with pytest.raises(SystemExit) as ended:
-        script.load()(list(arguments))
-    assert not ended.value.code
+    assert exit_code(*arguments) == 0
     return capsys.readouterr().out
 
 

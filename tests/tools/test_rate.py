@@ -10,21 +10,11 @@ import typer
 from typer.testing import CliRunner
 
 from arena.errors import ConfigError
-from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.model import Result
-from populations.ratings.table import MatchTable, Settings
-from tools.rate import Model, Score, _document, _rate, rate, read_scores
+from populations.ratings.table import MatchTable
+from tools.rate import Model, Score, rate, read_scores
 
-ROCK, PAPER, SCISSORS = "rock", "paper", "scissors"
 app = typer.Typer()
 app.command()(rate)
-
-
-def rate_scores(scores: list[Score], *, model: Model, anchor: str | None) -> dict[str, object]:
-    """The document of ``arena rate --json``."""
-    table = MatchTable.from_matches(scores)
-    rated = _rate(table, model=model, settings=Settings(anchor=anchor))
-    return _document(table, rated, model=model)
 
 
 def written(path: Path, text: str) -> Path:
@@ -236,45 +226,6 @@ def test_a_person_reads_a_table(tmp_path: Path) -> None:
         assert "a" in outcome.stdout.split()
 
 
-def test_ratings_are_those_of_the_model() -> None:
-    scores = [("a", "b", 1.0), ("a", "b", 0.5), ("b", "a", 0.0), ("a", "c", 0.75)]
-    document = rate_scores(scores, model="bradley_terry", anchor="c")
-    fit = BradleyTerry().fit(
-        [
-            Result(first="a", second="b", seats=(0, 1), wins=1, draws=1, losses=0),
-            Result(first="b", second="a", seats=(0, 1), wins=0, draws=0, losses=1),
-            # A score of neither 0, 1/2 nor 1 counts in parts.
-            Result(first="a", second="c", seats=(0, 1), wins=0.75, draws=0, losses=0.25),
-        ],
-        anchors=["c"],
-    )
-    lines = document["ratings"]
-    assert isinstance(lines, list)
-    assert {line["player"]: line["rating"] for line in lines} == pytest.approx(
-        {player: fit.rating(player) for player in fit.entrants}
-    )
-
-
-def test_elo_by_hand() -> None:
-    # 1200 each, K 32: 16 points for the win; shifted to mean 0.
-    document = rate_scores([("a", "b", 1.0)], model="elo", anchor=None)
-    lines = document["ratings"]
-    assert isinstance(lines, list)
-    assert [(line["player"], line["rating"]) for line in lines] == [("a", 16.0), ("b", -16.0)]
-
-
-def test_rock_paper_scissors_is_cyclic_and_even() -> None:
-    beats = [(ROCK, SCISSORS), (SCISSORS, PAPER), (PAPER, ROCK)]
-    scores = [match for a, b in beats for match in ((a, b, 1.0), (b, a, 0.0))] * 10
-    document = rate_scores(scores, model="bradley_terry", anchor=None)
-    assert document["cyclicity"] == pytest.approx(1.0 - 7.815 / 4 / 15.0, abs=1e-3)
-    lines = document["ratings"]
-    assert isinstance(lines, list)
-    for line in lines:
-        assert line["rating"] == pytest.approx(0.0, abs=1e-6)
-        assert (line["rank_low"], line["rank_high"]) == (1, 3)
-
-
 def test_other_columns_spaces_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
     file = written(tmp_path, '\ufeffdate, score ,away,home\n2024, 0.5 ,"b, jr", a\n\n')
     assert list(read_scores(file)) == [("a", "b, jr", 0.5)]
@@ -322,6 +273,7 @@ def test_what_is_no_text_file_is_refused(tmp_path: Path) -> None:
         list(read_scores(tmp_path / "nothing.csv"))
 
 
-def test_an_anchor_that_never_played_is_refused() -> None:
+def test_an_anchor_that_never_played_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, "home,away,score\nanna,bobby,1\n")
     with pytest.raises(ConfigError, match="must be one of the players; did you mean 'bobby'"):
-        rate_scores([("anna", "bobby", 1.0)], model="elo", anchor="boby")
+        CliRunner().invoke(app, [str(file), "--anchor", "boby"], catch_exceptions=False)

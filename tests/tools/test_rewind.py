@@ -15,13 +15,12 @@ from arena.types import AssignmentId, Entrant, PolicyId
 from populations.audit.verify import verify_run
 from populations.controller.evolution.generations import first_generations
 from populations.records.rows import RatingsRow
-from populations.records.tables import Tables
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
 from populations.views.questions.inspection import Inspection
 from populations.views.training import hyperparameters_document
 from tests.populations.small_run import HYPERPARAMETERS, SmallRun
-from tools.main import main
+from tests.support import exit_code, tables_of
 
 P0 = PolicyId("player/p000")
 
@@ -41,9 +40,7 @@ def run(tmp_path: Path) -> SmallRun:
 
 
 def command(*arguments: str, code: int = 0) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments])
-    assert (ended.value.code or 0) == code
+    assert exit_code(*arguments) == code
 
 
 @pytest.mark.parametrize("name", ["player/p000@200", "player/p000@000000000200", "directory"])
@@ -82,16 +79,11 @@ def test_weights_and_hyperparameters_of_then_counters_of_now(
     assert [row["kind"] for row in changes if isinstance(row, dict)] == ["rewound", "rewound"]
 
 
-def tables_of(run: SmallRun) -> Tables:
-    with JournalReader(run.run_dir / "journal.db") as reader:
-        return reader.load()
-
-
 @pytest.mark.parametrize("named", ["name", "directory"])
 def test_a_ghost_is_gone_on_from_with_a_fresh_optimizer(
     run: SmallRun, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tables = tables_of(run)
+    tables = tables_of(run.run_dir)
     (ghost,) = tables.ghosts.values()
     player = str(run.run_dir / ghost.key)
     if named == "name":
@@ -121,7 +113,7 @@ def test_a_ghost_is_gone_on_from_with_a_fresh_optimizer(
 def test_the_best_rated_checkpoint_is_a_name(
     run: SmallRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = tables_of(run).checkpoints.values()
+    rows = tables_of(run.run_dir).checkpoints.values()
     first, best, _ = (row for row in rows if row.policy == P0)
     rated = RatingsRow(
         population="player",

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from arena.errors import ConfigError
-from tools.main import main
+from tests.support import exit_code
 from tools.simulate import simulate
 
 app = typer.Typer()
@@ -63,16 +63,6 @@ def test_a_person_reads_a_summary() -> None:
         assert words in outcome.stdout
 
 
-@pytest.mark.slow
-def test_the_seed_is_the_only_randomness() -> None:
-    def document(seed: str) -> dict[str, object]:
-        arguments = [*SHORT, "--json", "--seed", seed]
-        text = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
-        return {k: v for k, v in json.loads(text).items() if k != "decisions_per_s"}
-
-    assert document("5") == document("5") != document("6")
-
-
 def test_rules_of_the_user_are_found_in_the_directory_that_he_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,12 +74,9 @@ def test_rules_of_the_user_are_found_in_the_directory_that_he_names(
     )
     keys = ("matchmaking.kind=simulated_rule:Mine", "matchmaking.latest_ratio=0.5")
     arguments = ["simulate", *SHORT, *keys, "--json"]
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert ended.value.code == 2
+    assert exit_code(*arguments) == 2
     assert "there is no module 'simulated_rule'" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main([*arguments, "--code", "code"])
+    exit_code(*arguments, "--code", "code")
     assert json.loads(capsys.readouterr().out)["policies"] == 6
 
 
@@ -105,9 +92,7 @@ def test_rules_of_the_user_are_found_in_the_directory_that_he_names(
     ],
 )
 def test_bad_input_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main(["simulate", *arguments])
-    assert exit_.value.code == 2
+    assert exit_code("simulate", *arguments) == 2
     assert capsys.readouterr().out == ""
 
 

@@ -74,15 +74,13 @@ def test_masks_starts_and_reused_arrays(
 NAMES = ("a", "b", "c", "d")
 some_agents = st.lists(st.sampled_from(NAMES), max_size=2)
 rewards = st.dictionaries(st.sampled_from(NAMES), st.sampled_from([-1.0, 0.5, 3.0]), max_size=3)
-entries = st.fixed_dictionaries(
-    {"agent": st.sampled_from(NAMES)},
-    optional={
-        "rewards": rewards,
-        "terminate": some_agents,
-        "truncate": some_agents,
-        "join": some_agents,
-    },
-)
+happenings = {
+    "rewards": rewards,
+    "terminate": some_agents,
+    "truncate": some_agents,
+    "join": some_agents,
+}
+entries = st.fixed_dictionaries({"agent": st.sampled_from(NAMES)}, optional=happenings)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -112,20 +110,9 @@ def test_any_turns(
             assert_same(episode, plain)
 
 
-parallel_entries = st.fixed_dictionaries(
-    {},
-    optional={
-        "rewards": rewards,
-        "terminate": some_agents,
-        "truncate": some_agents,
-        "join": some_agents,
-    },
-)
-
-
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    script=st.lists(parallel_entries, min_size=1, max_size=6),
+    script=st.lists(st.fixed_dictionaries({}, optional=happenings), min_size=1, max_size=6),
     first=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True),
 )
 @pytest.mark.slow

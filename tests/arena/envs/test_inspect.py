@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import asdict
 
@@ -11,6 +10,7 @@ from arena.environment_spec import EnvironmentRequest
 from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
 from arena.errors import ConfigError, EnvironmentFault, EnvironmentUnavailable
+from tests.support import run_process
 
 
 def test_connect_four(assets: str) -> None:
@@ -124,7 +124,5 @@ def test_the_asking_half_imports_nothing_heavy() -> None:
         "import sys, arena.envs.inspect; "
         "print([m for m in ('torch', 'pettingzoo', 'gymnasium', 'numpy') if m in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    done = run_process([sys.executable, "-c", script], check=True)
     assert done.stdout.strip() == "[]"

@@ -7,7 +7,6 @@ import json
 import math
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from arena.export.card import Card, read_card
 from arena.export.champion import Champion, main, play_game, results_of
 from arena.export.write import SPACES_MARK, Written
 from tests.layouts import frozen_policy
+from tests.support import run_process
 
 pytestmark = pytest.mark.xdist_group("exports")
 
@@ -65,13 +65,11 @@ def test_it_stands_alone_and_plays_the_policys_likeliest_actions(
     np.savez(tmp_path / "boards.npz", rows=rows, masks=masks)
     copy = tmp_path / "elsewhere"
     shutil.copytree(board_export.directory, copy)
-    done = subprocess.run(
+    done = run_process(
         [sys.executable, "-I", "-c", ALONE, str(copy), str(tmp_path / "boards.npz")],
-        capture_output=True,
-        text=True,
-        check=True,
         cwd=tmp_path,
-        timeout=60,
+        timeout_s=60,
+        check=True,
     )
     card, weights = board_policy
     policy = frozen_policy(card, weights, greedy=True)
@@ -105,9 +103,7 @@ def test_a_game_of_ones_own_is_found_where_the_command_is_typed(
         "from pettingzoo.classic.connect_four_v3 import env\n", encoding="utf-8"
     )
     program = [sys.executable, str(board_export.directory / "champion.py"), *arguments]
-    done = subprocess.run(
-        program, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run_process(program, cwd=tmp_path, timeout_s=60, check=True)
     seats = next(part for part in json.loads(done.stdout).values() if isinstance(part, list))
     assert [seat["matches"] for seat in seats] == [1, 1]
 

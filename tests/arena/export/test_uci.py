@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.support import run_process
 
 pytest.importorskip("chess")
 import chess
@@ -110,9 +111,7 @@ def test_it_thinks_until_it_is_stopped_and_ends_at_quit(program: list[str]) -> N
         "uci\nisready\nucinewgame\nposition startpos moves e2e4\ngo infinite\nisready\nstop\n"
         "stop\nisready\nquit\ngo depth 1\n"
     )
-    done = subprocess.run(
-        program, input=session, capture_output=True, text=True, timeout=60, check=True
-    )
+    done = run_process(program, input=session, timeout_s=60, check=True)
     words = [line.split()[0] for line in done.stdout.splitlines()]
     introduced = ["id", "id", "option", "option", "uciok", "readyok"]
     # The move comes with the first stop; the second one, and what is after quit, has no answer.

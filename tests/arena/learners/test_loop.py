@@ -25,7 +25,6 @@ from arena.wire.messages import (
     Heartbeat,
     Hello,
     Message,
-    Refuse,
     Stop,
     Welcome,
 )
@@ -114,22 +113,6 @@ def test_hello_says_who_it_is(controller: Controller, learner: InlineLearner) ->
     assert hello.config_digest == setup().digest
     assert (hello.learner, hello.populations) == (controller.learner, ("player",))
     assert (hello.device, hello.slots, hello.protocol) == ("cpu", 1, 3)
-
-
-@pytest.mark.slow
-def test_an_assignment_from_hello_to_acknowledge_to_goodbye(
-    controller: Controller, learner: InlineLearner
-) -> None:
-    controller.welcome()
-    controller.send(assignment(FINISH))
-    finished = controller.wait_for(Finished)
-    assert (finished.assignment_id, finished.attempt) == (1, 1)
-    assert controller.wait_for(Finished) == finished  # again: nobody has acknowledged it
-    controller.acknowledge(finished)
-    controller.send(Stop(grace_s=TIMEOUT_S))
-    assert controller.wait_for(Goodbye).reason == "the controller said so"
-    learner.join(TIMEOUT_S)
-    assert not learner.is_alive()
 
 
 def test_heartbeats_show_how_far_the_work_is(
@@ -233,20 +216,6 @@ def loop_with(hub: InMemoryHub, cut_off: Callable[[int], object] | None = None) 
         patience=Patience(grace_s=0.05),
         cut_off=cut_off,
     )
-
-
-@pytest.mark.parametrize(("again", "code"), [(True, 75), (False, 2)])
-def test_the_exit_code_says_whether_another_process_may_join(
-    controller: Controller, again: bool, code: int
-) -> None:
-    loop = loop_with(controller.hub)
-    codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(loop.run()))
-    thread.start()
-    controller.wait_for(Hello)
-    controller.send(Refuse(reason="...", again=again))
-    thread.join(TIMEOUT_S)
-    assert codes == [code]
 
 
 def test_work_that_does_not_end_is_cut_off(

@@ -14,7 +14,7 @@ from arena.core import ActorInput
 from arena.errors import CheckpointCorrupt
 from arena.experience import Rollout, Transitions
 from arena.learning.advantages import vtrace
-from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
+from arena.learning.hyperparameters import PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.ppo_loss import Batch, PpoLoss, ppo_loss
 from arena.networks import distributions
@@ -357,14 +357,3 @@ def test_advantages_of_each_minibatch_have_mean_0_and_deviation_1(
     assert max(abs(float(part.mean())) for part in seen["rollout"]) > 0.05
     whole = torch.cat(seen["rollout"])
     assert float(whole.std(correction=0)) == pytest.approx(1.0, abs=1e-5)
-
-
-def test_defaults_are_no_penalty_and_the_rollouts_normalization() -> None:
-    assert PpoHyperparameters().kl_coef == 0.0
-    assert PpoSettings().advantage_normalization == "rollout"
-    written = make({"kl_coef": 0.0}, settings=PpoSettings(advantage_normalization="rollout"))
-    default = make()
-    for ppo in (written, default):
-        learn(ppo, rollouts=2)
-    assert same(written.weights(), default.weights())
-    assert same(written.optimizer_state(), default.optimizer_state())

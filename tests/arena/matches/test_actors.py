@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -111,16 +109,6 @@ def test_random_depends_on_the_generator_alone() -> None:
     )
 
 
-def test_a_bot_sees_the_environments_own_observations() -> None:
-    bot = Scripted(np.array([3, 0]))
-    mask = torch.tensor([[False, False, False, True], [True, True, True, True]])
-    assert ask(bot, mask=mask).tolist() == [3, 0]
-    ((observation, seen_mask, agent, _),) = bot.questions
-    assert np.array_equal(observation, np.arange(12.0, dtype=np.float32).reshape(2, 2, 3))
-    assert np.array_equal(seen_mask, mask.numpy())
-    assert agent == "player_1"
-
-
 def test_a_bots_randomness_comes_from_the_generator() -> None:
     bot = Scripted([0, 0])
     for seed in (1, 1, 2):
@@ -145,29 +133,6 @@ def test_malformed_and_illegal_answers_are_refused(answer: object, text: str) ->
     mask = torch.tensor([[True, True, True, True], [False, True, True, False]])
     with pytest.raises(ConfigError, match=f"bot:tests:Scripted .*{text}"):
         ask(Scripted(answer), mask=mask)
-
-
-def test_bots_are_found_by_their_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "bots_of_this_test.py").write_text(
-        "import numpy as np\n"
-        "class Last:\n"
-        "    def act(self, observation, action_mask, *, agent, rng):\n"
-        "        return np.full(len(observation), 3)\n"
-        "class Silent:\n"
-        "    pass\n"
-    )
-
-    def make(player: str) -> Any:
-        return make_bot(player, facts=BOARD, actions=FOUR, launch_directory=str(tmp_path))
-
-    assert isinstance(make("bot:random"), RandomActor)
-    actor = make("bot:bots_of_this_test:Last")
-    assert actor.act(
-        ActorInput(observation=torch.zeros(2, 6)), agent="x", generator=generator()
-    ).action.tolist() == [3, 3]
-    with pytest.raises(ConfigError, match="has no method act"):
-        make("bot:bots_of_this_test:Silent")
 
 
 @pytest.mark.parametrize("player", ["bot:greedy", "player/p000", "bot:"])

@@ -16,12 +16,12 @@ from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE
 from populations.errors import JournalCorrupt, StorageError
 from populations.records.rows import CheckpointRow
-from populations.records.tables import Tables
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
 from populations.views.questions.inspection import Inspection
 from tests.populations.rows import make_ratings
 from tests.populations.small_run import SmallRun
+from tests.support import tables_of
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
 BOT = "bot:random"
@@ -59,11 +59,6 @@ def change(path: Path, sql: str) -> None:
         connection.commit()
 
 
-def tables_of(run: SmallRun) -> Tables:
-    with JournalReader(run.run_dir / JOURNAL) as reader:
-        return reader.load()
-
-
 MENDABLE = {
     "records": "UPDATE records SET wins = wins + 1 WHERE rowid = 1",
     "records' key": "UPDATE records SET entrant = 'bot:other' WHERE rowid = 2",
@@ -78,7 +73,7 @@ MENDABLE = {
 
 @pytest.mark.parametrize("sql", MENDABLE.values(), ids=MENDABLE)
 def test_a_flipped_value_is_found_and_made_again(run: SmallRun, sql: str) -> None:
-    before = tables_of(run)
+    before = tables_of(run.run_dir)
     assert verify_run(run.run_dir).faults == []
     change(run.run_dir / JOURNAL, sql)
     assert verify_run(run.run_dir).faults
@@ -87,7 +82,7 @@ def test_a_flipped_value_is_found_and_made_again(run: SmallRun, sql: str) -> Non
     assert [event.kind for event in repair.events] == [MENDED]
     assert verify_run(run.run_dir).faults == []
     before.num_events += 1
-    assert tables_of(run) == before
+    assert tables_of(run.run_dir) == before
 
 
 def test_ratings_are_fitted_again(run: SmallRun) -> None:
@@ -99,7 +94,7 @@ def test_ratings_are_fitted_again(run: SmallRun) -> None:
     assert "a row of ratings is damaged" in fault
     repair_run(run.run_dir)
     assert verify_run(run.run_dir).faults == []
-    (row,) = tables_of(run).ratings.values()
+    (row,) = tables_of(run.run_dir).ratings.values()
     by_entrant = dict(zip(row.entrants, row.ratings, strict=True))
     first, second = (run_row.weights_digest for run_row in newest(run))
     # Of 4 matches each, the second wins 2 and loses 1 against the first; so does the bot.
@@ -108,7 +103,7 @@ def test_ratings_are_fitted_again(run: SmallRun) -> None:
 
 
 def newest(run: SmallRun) -> list[CheckpointRow]:
-    tables = tables_of(run)
+    tables = tables_of(run.run_dir)
     return [
         [row for row in tables.checkpoints.values() if row.policy == policy][-1]
         for policy in (P0, P1)
@@ -126,12 +121,12 @@ def newest(run: SmallRun) -> list[CheckpointRow]:
     ],
 )
 def test_a_row_without_a_second_place_restores_the_backup(run: SmallRun, sql: str) -> None:
-    before = tables_of(run)
+    before = tables_of(run.run_dir)
     change(run.run_dir / JOURNAL, sql)
     assert verify_run(run.run_dir).faults
     assert repair_run(run.run_dir).restored
     assert verify_run(run.run_dir).faults == []
-    assert tables_of(run).policies == before.policies
+    assert tables_of(run.run_dir).policies == before.policies
 
 
 def test_a_detail_since_the_backup_is_lost_with_what_came_after(run: SmallRun) -> None:
@@ -202,7 +197,7 @@ def test_a_schema_whose_text_is_no_text_is_damage(run: SmallRun) -> None:
 
 
 def test_a_damaged_backup_is_made_anew(run: SmallRun) -> None:
-    before = tables_of(run)
+    before = tables_of(run.run_dir)
     change(run.run_dir / BACKUP, "UPDATE policies SET speed = 7.0 WHERE rowid = 1")
     (fault,) = verify_run(run.run_dir).faults
     assert "a row of policies is damaged" in fault

@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from populations.storage.lock import LOCK, RunLock
 from populations.storage.recovery import recover
 from tests.populations.rows import make_ratings
 from tests.populations.small_run import SmallRun
+from tests.support import exit_code
 
 P0 = PolicyId("player/p000")
 
@@ -332,13 +332,8 @@ def test_a_pair_of_seats_is_in_order(small_run: SmallRun) -> None:
 def test_the_command_lists_faults_and_says_so_by_its_exit_code(
     small_run: SmallRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (command,) = entry_points(group="console_scripts", name="arena")
-    arena = command.load()
-
     def run(*arguments: str) -> tuple[int, str]:
-        with pytest.raises(SystemExit) as caught:
-            arena(["verify", *arguments])
-        return int(caught.value.code or 0), capsys.readouterr().out
+        return exit_code("verify", *arguments), capsys.readouterr().out
 
     code, text = run(str(small_run.run_dir), "--json")
     document = json.loads(text)

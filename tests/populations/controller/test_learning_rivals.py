@@ -30,7 +30,6 @@ from tests.populations.controller.rivals import ENVIRONMENT, RIVALS, rivals_worl
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,
-    TAG,
     World,
     by_rate,
     duel_spec,
@@ -162,7 +161,14 @@ def test_bots_keep_their_share_and_never_learn() -> None:
     ) == {(2, False): 1, (1, True): 4, (1, False): 2}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "alphastar"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.slow) if kind == "psro" else kind
+        for kind in KINDS
+        if kind != "alphastar"
+    ],
+)
 def test_every_kind_pairs_rivals_and_a_resumed_run_draws_the_same(kind: str) -> None:
     world = rivals_world(matchmaking={"rivals": "learning", "kind": kind, "opponents": 3})
     world.steps(25)
@@ -435,10 +441,6 @@ def test_there_are_learners_for_all_pairs_by_default(
     }
     config = resolve_config(validate_config(document), tag_spec(), num_cores=8)
     assert config.learners == expected
-
-
-def test_the_default_is_frozen() -> None:
-    assert validate_config(TAG).matchmaking.rivals == "frozen"
 
 
 @pytest.mark.parametrize("after", ["frozen", "learning"])

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, Entrant, PlayerId, Tally, trainee_entrant
 from populations.candidates import FloatArray
 from populations.controller.evolution.generations import Cause, begin_generation, explored_on
-from populations.controller.opponents import is_counting, make_request, taken
+from populations.controller.opponents import make_request
 from populations.controller.state.state import make_state
 from populations.core import PRIOR_MATCHES
 from populations.league.lineage import line_of
@@ -33,22 +31,6 @@ from tests.populations.controller.test_lineups import (
     training_tally,
     transaction,
 )
-
-
-@given(st.lists(st.integers(0, 5), max_size=6), st.integers(0, 6))
-def test_entries_are_taken_by_code_and_a_whole_table_is_not_copied(
-    codes: list[int], size: int
-) -> None:
-    size = max([size, *(code + 1 for code in codes)])
-    table = np.arange(10.0, 10.0 + size)
-    found = taken(table, np.array(codes, dtype=np.int64))
-    assert found.tolist() == [10.0 + code for code in codes]
-    assert (found is table) == (codes == list(range(size)))
-
-
-@given(st.lists(st.integers(-1, 4), max_size=5))
-def test_counting_codes_are_those_of_a_range(codes: list[int]) -> None:
-    assert is_counting(np.array(codes, dtype=np.int64)) == (codes == list(range(len(codes))))
 
 
 def test_before_anything_is_known_all_is_even() -> None:

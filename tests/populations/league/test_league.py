@@ -5,7 +5,7 @@ from typing import Literal
 import pytest
 from msgspec.structs import replace
 
-from arena.types import Entrant, PairScore, Seat, Tally
+from arena.types import Entrant, Seat
 from populations.audit.tally_checks import refold
 from populations.league.league import League
 from populations.ratings.results import Counts
@@ -206,11 +206,11 @@ def test_of_many_sides_a_match_is_one_result_however_seats_are_shared() -> None:
         Seat(name=f"s{i}", side=f"s{i}", population="pq"[i % 2], agents=(f"a{i}",))
         for i in range(12)
     )
-    tally = Tally(
-        entrants=(WEIGHTS, BOT) * 6,
-        matches=5,
+    tally = make_tally(
+        (WEIGHTS, BOT) * 6,
         # 36 pairs of seats in each match.
-        pairs=(PairScore(first=0, second=1, wins=120, draws=20, losses=40),),
+        (0, 1, 120, 20, 40),
+        matches=5,
         return_sum=(10.0, 5.0) * 6,
         return_sum_of_squares=(64.0,) * 12,
         length_sum=10,
@@ -232,14 +232,7 @@ def test_a_member_of_a_team_has_one_result_of_a_match() -> None:
     )
     entrants = tuple(Entrant(letter * 64) for letter in "bcde")
     pairs = [(0, 2), (0, 3), (1, 2), (1, 3)]
-    tally = Tally(
-        entrants=entrants,
-        matches=6,
-        pairs=tuple(PairScore(first=i, second=j, wins=3, draws=2, losses=1) for i, j in pairs),
-        return_sum=(0.0,) * 4,
-        return_sum_of_squares=(0.0,) * 4,
-        length_sum=0,
-    )
+    tally = make_tally(entrants, *((first, second, 3, 2, 1) for first, second in pairs))
     league = fold([replace(row("evaluate", BOT, BOT, 1, 0, 0), tally=tally)], seats)
     assert all(outcome == counts(1.5, 1.0, 0.5) for outcome in league.results.values())
     for seat, entrant in zip(seats, entrants, strict=True):
@@ -259,16 +252,7 @@ def test_a_team_against_itself_is_no_result_but_against_another_it_is() -> None:
     )
     one, two, other = (Entrant(letter * 64) for letter in "bcd")
     for away, expected in (((one, two), 0), ((one, other), 1), ((BOT, BOT), 2)):
-        tally = Tally(
-            entrants=(one, two, *away),
-            matches=5,
-            pairs=tuple(
-                PairScore(first=i, second=i + 2, wins=3, draws=1, losses=1) for i in range(2)
-            ),
-            return_sum=(0.0,) * 4,
-            return_sum_of_squares=(0.0,) * 4,
-            length_sum=0,
-        )
+        tally = make_tally((one, two, *away), (0, 2, 3, 1, 1), (1, 3, 3, 1, 1))
         league = fold([replace(row("evaluate", BOT, BOT, 1, 0, 0), tally=tally)], seats)
         assert len(league.results) == expected
         assert bool(league.tables.records) == (expected > 0)

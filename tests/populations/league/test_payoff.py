@@ -11,26 +11,13 @@ from msgspec.structs import replace
 from arena.types import Entrant, PairScore, PolicyId, Tally
 from populations.league.pairs import PairRecord
 from populations.league.payoff import Payoff
+from tests.populations.rows import make_tally
 
 A, B, C = Entrant("player/p001#0"), Entrant("b" * 64), Entrant("bot:random")
 
 
-def tally(*entrants: Entrant, pairs: tuple[tuple[int, int, int, int, int], ...]) -> Tally:
-    zeros = (0.0,) * len(entrants)
-    return Tally(
-        entrants=entrants,
-        matches=max(sum(pair[2:]) for pair in pairs),
-        pairs=tuple(
-            PairScore(first=f, second=s, wins=w, draws=d, losses=x) for f, s, w, d, x in pairs
-        ),
-        return_sum=zeros,
-        return_sum_of_squares=zeros,
-        length_sum=0,
-    )
-
-
 def two(first: Entrant, second: Entrant, wins: int, draws: int, losses: int) -> Tally:
-    return tally(first, second, pairs=((0, 1, wins, draws, losses),))
+    return make_tally((first, second), (0, 1, wins, draws, losses))
 
 
 def test_those_who_never_met_are_even() -> None:
@@ -66,7 +53,7 @@ def test_each_pair_of_seats_on_different_sides_counts_in_one_batch() -> None:
     # Three seats, one against two copies of the same ghost: 2 x 5 matches are one batch.
     payoff = Payoff(half_life_matches=10.0)
     payoff.add(two(A, B, 2, 0, 0))
-    payoff.add(tally(A, B, B, pairs=((0, 1, 5, 0, 0), (0, 2, 3, 1, 1), (1, 2, 5, 0, 0))))
+    payoff.add(make_tally((A, B, B), (0, 1, 5, 0, 0), (0, 2, 3, 1, 1), (1, 2, 5, 0, 0)))
     assert payoff.record(A, B) == PairRecord(wins=9.0, draws=1.0, losses=1.0)
 
 

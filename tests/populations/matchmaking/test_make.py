@@ -123,6 +123,8 @@ def test_what_it_answers_must_be_opponents(launch_directory: str) -> None:
         ({"bots": {"bot:random": 0.0}}, "greater than 0"),
         ({"options": {"back": 1}}, "options must be empty where kind is .*, got \\{'back': 1\\}"),
         ({"meta_solver": "guess"}, "matchmaking.meta_solver"),
+        ({"latest_ratio": 0.7, "living_ratio": 0.4}, "must sum to at most 1, got 0.7 and 0.4"),
+        ({"psro_players": 1}, "psro_players: must be at least 2, got 1"),
     ],
 )
 def test_the_configuration_names_what_is_wrong(
@@ -130,3 +132,7 @@ def test_the_configuration_names_what_is_wrong(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         validate_config({"environment": {"id": "a:b"}, "matchmaking": matchmaking})
+
+
+def test_shares_that_sum_to_one_but_for_rounding_pass() -> None:
+    assert section(latest_ratio=0.7, living_ratio=0.1 * 3).living_ratio == 0.1 * 3

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections import Counter
 
@@ -22,6 +21,7 @@ from populations.pbt.explore import (
 )
 from populations.records.rows import GenerationRow
 from tests.populations.rows import make_generation
+from tests.support import run_process
 
 STEP = Perturb(PerturbSettings(perturb_factors=(0.8, 1.2), resample_probability=0.0))
 UP, DOWN = (
@@ -234,12 +234,8 @@ def test_hashes_of_strings_decide_nothing() -> None:
         "rng = np.random.default_rng(3); "
         f"print(dict(Perturb().explore({START}, {SPACE}, rng=rng).new))"
     )
-    child = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONHASHSEED": "77"},
-        capture_output=True,
-        text=True,
-        check=True,
+    child = run_process(
+        [sys.executable, "-c", script], env={**os.environ, "PYTHONHASHSEED": "77"}, check=True
     )
     assert child.stdout == f"{explored(Perturb(), START, seed=3)}\n"
 

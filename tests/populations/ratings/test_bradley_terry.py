@@ -2,18 +2,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.fitting.components import LIMITS_OF_PRIORS
-from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
 from populations.ratings.ranks import measured_cyclicity
 from populations.ratings.results import result_columns
@@ -51,55 +49,6 @@ def simulate(
     return results
 
 
-def brute_force(
-    results: Sequence[Result[str]],
-    *,
-    entrants: Sequence[str],
-    parents: Mapping[str, str],
-    anchors: Sequence[str],
-    model: BradleyTerry,
-) -> tuple[dict[str, float], FloatArray]:
-    """A second implementation: the posterior written out term by term, a general optimizer, and a
-    covariance from finite differences. Ratings in Elo, covariance of the free entrants.
-    """
-    free = [entrant for entrant in entrants if entrant not in anchors]
-    pairs = sorted({r.seats for r in results})
-
-    def negative_log_posterior(x: FloatArray) -> float:
-        theta = dict.fromkeys(anchors, 0.0) | dict(zip(free, x[: len(free)], strict=True))
-        g = dict(zip(pairs, x[len(free) :], strict=True))
-        total = 0.0
-        for r in results:
-            d = theta[r.first] - theta[r.second] + g[r.seats]
-            score = r.wins + 0.5 * r.draws
-            total -= score * d - (r.wins + r.draws + r.losses) * math.log1p(math.exp(d))
-        for entrant in free:
-            is_child = entrant in parents
-            centre = theta[parents[entrant]] if is_child else 0.0
-            sd = model.child_deviation if is_child else model.root_deviation
-            total += 0.5 * ((theta[entrant] - centre) * ELO_PER_UNIT / sd) ** 2
-        for value in g.values():
-            total += 0.5 * (value * ELO_PER_UNIT / model.advantage_deviation) ** 2
-        return float(total)
-
-    size = len(free) + len(pairs)
-    found = optimize.minimize(
-        negative_log_posterior, np.zeros(size), method="BFGS", options={"gtol": 1e-9}
-    ).x
-    step = 1e-4
-    hessian = np.zeros((size, size))
-    for i, j in itertools.product(range(size), repeat=2):
-        for si, sj in itertools.product((1, -1), repeat=2):
-            moved = found.copy()
-            moved[i] += si * step
-            moved[j] += sj * step
-            hessian[i, j] += si * sj * negative_log_posterior(moved) / (4 * step**2)
-    inverse = np.asarray(np.linalg.inv(hessian), dtype=np.float64)
-    covariance = inverse[: len(free), : len(free)] * ELO_PER_UNIT**2
-    ratings = dict(zip(free, found[: len(free)] * ELO_PER_UNIT, strict=True))
-    return ratings, covariance
-
-
 RESULTS = [
     result(RANDOM, "a", 3, 2, 15),
     result("a", RANDOM, 17, 1, 2),
@@ -108,20 +57,6 @@ RESULTS = [
     result("c", "b", 5, 5, 10),
     result("c", "a", 8, 0, 2),
 ]
-
-
-def test_agrees_with_a_general_optimizer() -> None:
-    model = BradleyTerry(num_rounds=0)
-    parents = {"b": "a", "d": "c"}
-    fit = model.fit(RESULTS, entrants=["d"], parents=parents, anchors=[RANDOM])
-    ratings, covariance = brute_force(
-        RESULTS, entrants=fit.entrants, parents=parents, anchors=[RANDOM], model=model
-    )
-    free = [i for i, entrant in enumerate(fit.entrants) if entrant != RANDOM]
-    for entrant, rating in ratings.items():
-        # 1e-6 units are 1.7e-4 Elo; BFGS stops at about that.
-        assert fit.rating(entrant) == pytest.approx(rating, abs=2e-4)
-    assert fit.covariance[np.ix_(free, free)] == pytest.approx(covariance, rel=1e-3)
 
 
 def test_two_players_by_hand() -> None:

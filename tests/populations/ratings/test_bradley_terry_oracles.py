@@ -14,11 +14,12 @@ from scipy import optimize
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Result
+from tests.populations.ratings.test_bradley_terry import simulate
 
 BOT = "bot:random"
 
 
-def simulate(
+def league(
     num_players: int,
     *,
     matches: int,
@@ -27,19 +28,10 @@ def simulate(
     advantage: float,
 ) -> list[Result[str]]:
     names = [BOT, *(f"p{k:03d}" for k in range(1, num_players))]
-    theta = rng.normal(0.0, 1.2, size=num_players)
-    results = []
-    for i, j in itertools.permutations(range(num_players), 2):
-        p = 1.0 / (1.0 + np.exp(theta[j] - theta[i] - advantage))
-        draw = 2.0 * draws_of_equals * min(p, 1.0 - p)
-        shares = [p - 0.5 * draw, draw, 1.0 - p - 0.5 * draw]
-        wins, draws, losses = rng.multinomial(matches, shares).tolist()
-        results.append(
-            Result(
-                first=names[i], second=names[j], seats=(0, 1), wins=wins, draws=draws, losses=losses
-            )
-        )
-    return results
+    theta = dict(zip(names, rng.normal(0.0, 1.2, size=num_players), strict=True))
+    return simulate(
+        theta, matches=matches, advantage=advantage, draws_of_equals=draws_of_equals, rng=rng
+    )
 
 
 def optimum(
@@ -48,8 +40,8 @@ def optimum(
     entrants: Sequence[str],
     parents: Mapping[str, str],
     model: BradleyTerry,
-) -> dict[str, float]:
-    """Where the gradient of the written-out log posterior is 0, in Elo.
+) -> tuple[dict[str, float], FloatArray]:
+    """Where the gradient of the written-out log posterior is 0, and the covariance there, in Elo.
 
     The gradient is a complex step's: exact to rounding without a formula for it.
     """
@@ -88,7 +80,10 @@ def optimum(
         options={"gtol": 1e-3},
     ).x
     found = optimize.root(negative_gradient, rough, tol=1e-13).x
-    return dict(zip(free, found[: len(free)] * ELO_PER_UNIT, strict=True))
+    steps = 1e-4 * np.eye(size)
+    hessian = [(negative_gradient(found + s) - negative_gradient(found - s)) / 2e-4 for s in steps]
+    covariance = np.linalg.inv(np.array(hessian))[: len(free), : len(free)] * ELO_PER_UNIT**2
+    return dict(zip(free, found[: len(free)] * ELO_PER_UNIT, strict=True)), covariance
 
 
 @pytest.mark.parametrize("max_exact", [0, 1000])
@@ -96,11 +91,14 @@ def test_finds_the_optimum_of_the_written_out_posterior(max_exact: int) -> None:
     rng = np.random.default_rng(1)
     model = BradleyTerry(max_exact=max_exact, num_rounds=0)
     for matches in (1, 10):
-        results = simulate(5, matches=matches, rng=rng, draws_of_equals=0.16, advantage=0.4)
+        results = league(5, matches=matches, rng=rng, draws_of_equals=0.16, advantage=0.4)
         parents = {"p002": "p001", "p004": "p003", "unplayed": "p002"}
         fit = model.fit(results, parents=parents, anchors=[BOT])
-        expected = optimum(results, entrants=fit.entrants, parents=parents, model=model)
+        expected, covariance = optimum(results, entrants=fit.entrants, parents=parents, model=model)
         assert {e: fit.rating(e) for e in expected} == pytest.approx(expected, abs=1e-6)
+        free = [fit.entrants.index(entrant) for entrant in expected]
+        if max_exact:
+            assert fit.covariance[np.ix_(free, free)] == pytest.approx(covariance, rel=1e-3)
 
 
 def test_without_draws_and_seats_it_is_the_model_of_choix() -> None:
@@ -133,7 +131,7 @@ def test_without_draws_and_seats_it_is_the_model_of_choix() -> None:
 
 def test_both_paths_agree() -> None:
     rng = np.random.default_rng(3)
-    results = simulate(40, matches=3, rng=rng, draws_of_equals=0.1, advantage=0.3)
+    results = league(40, matches=3, rng=rng, draws_of_equals=0.1, advantage=0.3)
     # Somebody who only won, an unplayed line of descent, and a group that never met the others.
     results += [
         Result(first="winner", second="p001", seats=(0, 1), wins=30, draws=0, losses=0),
@@ -170,7 +168,7 @@ def test_both_paths_agree() -> None:
 
 
 def test_the_sparse_path_gives_the_same_to_the_bit() -> None:
-    results = simulate(
+    results = league(
         12, matches=4, rng=np.random.default_rng(4), draws_of_equals=0.16, advantage=0.2
     )
     model = BradleyTerry(max_exact=0)

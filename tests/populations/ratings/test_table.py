@@ -116,37 +116,6 @@ def test_a_cycle_has_a_mixture_and_no_ranking() -> None:
         assert measured == pytest.approx(1.0 - 7.815 / 4 / 22.5, abs=1e-3)
 
 
-def test_chance_is_no_cycle() -> None:
-    """Equals who met three times each: by chance alone it looks like a circle, and is none."""
-    table = MatchTable.from_matches([("a", "b", 1.0), ("b", "c", 1.0), ("c", "a", 1.0)] * 3)
-    assert rate_table(table, model="bradley_terry").cyclicity < 0.5
-
-
-def test_bradley_terry_can_resample_too() -> None:
-    table = MatchTable.from_matches(ladder(np.random.default_rng(4), num_matches=400))
-    wald = rate_table(table, model="bradley_terry")
-    resampled = rate_table(table, model="bradley_terry", settings=Settings(num_resamples=200))
-    assert wald.intervals is not None
-    assert resampled.intervals is not None
-    assert resampled.ratings == pytest.approx(wald.ratings)
-    assert resampled.intervals.ranks == wald.intervals.ranks
-    width = resampled.intervals.highs - resampled.intervals.lows
-    assert width == pytest.approx(wald.intervals.highs - wald.intervals.lows, rel=0.3)
-
-
-def test_copies_change_no_nash_rating() -> None:
-    more = CYCLE + [
-        (h.replace("a", "x"), a.replace("a", "x"), s) for h, a, s in CYCLE if "a" in h + a
-    ]
-    settings = Settings(num_resamples=0)
-    alone = by_player(
-        rate_table(MatchTable.from_matches(CYCLE), model="nash_averaging", settings=settings)
-    )
-    both = rate_table(MatchTable.from_matches(more), model="nash_averaging", settings=settings)
-    assert by_player(both) == pytest.approx(alone | {"x": alone["a"]}, abs=1e-6)
-    assert both.mixture == pytest.approx([1 / 6, 1 / 3, 1 / 3, 0.0, 1 / 6], abs=1e-9)
-
-
 @pytest.mark.parametrize("model", ["elo", "nash_averaging", "alpha_rank"])
 def test_the_seed_decides_the_resamples(model: Model) -> None:
     table = MatchTable.from_matches(ladder(np.random.default_rng(2), num_matches=60))

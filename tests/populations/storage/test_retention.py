@@ -159,8 +159,3 @@ def test_deciding_row_by_row_is_deciding_from_all_rows(
             case _:
                 pass
     run.decide()
-
-
-def test_keep_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="keep must be at least 1, got 0"):
-        Retention(empty(), keep=0, milestones_every_agent_steps=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from arena.export.card import CardMember, MixtureCard
 from arena.export.write import write_export, write_mixture
 from arena.networks.actor_critic import ActorCritic
 from tests.arena.export.conftest import make_policy
+from tests.support import run_process
 from tests.tools.conftest import NETWORK, RunBuilder
 
 pytestmark = pytest.mark.xdist_group("exports")
@@ -229,12 +229,8 @@ print(json.dumps([player.act(data["rows"], data["masks"]).tolist(),
 def test_an_export_needs_onnxruntime_and_numpy_alone(exported: Path, tmp_path: Path) -> None:
     rows, masks = boards(20)
     np.savez(tmp_path / "boards.npz", rows=rows, masks=masks)
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, str(exported), str(tmp_path / "boards.npz")],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
+    done = run_process(
+        [sys.executable, "-c", ALONE, str(exported), str(tmp_path / "boards.npz")], timeout_s=60
     )
     assert done.returncode == 0, done.stderr
     player = arena.load(exported)

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support import exit_code, run_process
 
 Command = Callable[..., dict[str, Any]]
 
@@ -89,10 +89,7 @@ def test_other_environments_are_bound_by_their_parts(command: Command, config: s
 
 
 def test_a_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    with pytest.raises(SystemExit) as ended:
-        script.load()(["bench", *SMALL, *QUICK, "--only", "environment"])
-    assert not ended.value.code
+    assert exit_code("bench", *SMALL, *QUICK, "--only", "environment") == 0
     said = capsys.readouterr()
     assert "lowest-highest" in said.out
     assert "the bare game" in said.out
@@ -132,8 +129,6 @@ def test_an_unknown_name_is_refused(command: Command) -> None:
 
 @pytest.mark.slow
 def test_a_terminated_measurement_ends_with_the_code_of_the_signal() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-c", TERMINATED], capture_output=True, text=True, check=False
-    )
+    ended = run_process([sys.executable, "-c", TERMINATED])
     assert (ended.returncode, ended.stdout) == (143, "")
     assert "interrupted by SIGTERM" in ended.stderr

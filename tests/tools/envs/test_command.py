@@ -2,29 +2,19 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 import yaml
 
 from populations.config.run_config import load_config
+from tests.support import exit_code as run
+from tests.support import run_process
 
 ASSETS = Path(__file__).parents[2] / "assets"
 CONNECT_FOUR_TWIN = "arena.envs.batched.connect_four:ConnectFour"
 KUHN_TWIN = "arena.envs.batched.kuhn_poker:KuhnPoker"
-
-
-def run(*arguments: str) -> int:
-    (script,) = entry_points(group="console_scripts", name="arena")
-    main = script.load()
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    code = caught.value.code
-    assert code is None or isinstance(code, int)
-    return code or 0
 
 
 def test_list_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,18 +131,6 @@ def test_where_nothing_is_known_nothing_is_written(
     assert not preset.exists()
 
 
-def test_all_that_is_wrong_is_listed_in_one_call_with_progress(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ASSETS)
-    mistakes = "environment.kwargs={mistakes: [no_infos, shape, unseeded, forgets, nan, raises]}"
-    assert run("envs", "check", "mistakes:AtOnce", mistakes, "--seconds", "0.1") == 3
-    said = capsys.readouterr()
-    assert said.out.count("problem: ") == said.out.count("mend: ") == 6
-    assert "two runs with one seed" in said.err
-    assert "Traceback" not in said.out + said.err
-
-
 @pytest.mark.slow
 def test_a_check_ends_with_its_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -175,9 +153,7 @@ def test_a_call_that_never_returns_ends_the_process(tmp_path: Path) -> None:
         "with progress.hard_limit(0.1):\n"
         "    threading.Lock().acquire() and threading.Event().wait()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_process([sys.executable, "-c", program], timeout_s=60)
     assert done.returncode == 3
     assert done.stderr.startswith("arena: not done after 0.1 s")
 
@@ -246,6 +222,7 @@ def test_what_is_written_can_be_launched(
     assert json.loads(capsys.readouterr().out)["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_who_sees_the_same_is_told_which_one_it_plays(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -265,6 +242,7 @@ def test_who_sees_the_same_is_told_which_one_it_plays(
     assert card["network"]["agent_id"] is True
 
 
+@pytest.mark.slow
 def test_an_environment_is_found_in_the_directory_that_the_user_names(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -352,16 +330,6 @@ def test_a_different_game_exits_3(
     assert f"  {', '.join(calls)}\n" in output
 
 
-def test_different_facts_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("envs", "check", "openspiel:kuhn_poker", "--against", "openspiel:leduc_poker")
-    assert run(*arguments, "--json") == 3
-    found = json.loads(capsys.readouterr().out)["difference"]
-    assert (found["what"], found["agent"]) == ("observation space", "player_0")
-    assert (found["one"]["shape"], found["other"]["shape"]) == ([11], [30])
-    assert run(*arguments) == 3
-    assert "differs: observation space of player_0" in capsys.readouterr().out
-
-
 def test_no_games_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("envs", "check", "openspiel:kuhn_poker", "--against", KUHN_TWIN)
     assert run(*arguments, "--games", "0") == 2
@@ -391,16 +359,13 @@ def test_standard_output_is_one_document_and_the_command_ends(
     environment: str, code: int, problem: str | None
 ) -> None:
     kwargs = "{}" if problem is None else "{fault: exits, share: 0.3}"
-    done = subprocess.run(
+    done = run_process(
         [
             *(Path(sys.executable).with_name("arena"), "envs", "check", environment),
             *(f"environment.kwargs={kwargs}", "--json", "--seconds", "0.1", "--train", "64"),
         ],
         cwd=ASSETS,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+        timeout_s=120,
     )
     document = json.loads(done.stdout)
     assert done.returncode == code

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import exit_code
+
 into_run: Any = importlib.import_module("populations.commands.evaluate.command")
 main: Any = importlib.import_module("populations.commands.main").main
 
@@ -33,10 +35,9 @@ def test_bad_options_are_one_line_and_nothing_is_made(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as ended:
-        main(["evaluate", *arguments])
+    ended = exit_code("evaluate", *arguments)
     said = capsys.readouterr()
-    assert ended.value.code == 2
+    assert ended == 2
     assert (said.out, len(said.err.splitlines())) == ("", 1)
     assert message in said.err
     assert not list(tmp_path.iterdir())

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import json
 import math
 import shutil
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from arena.export.champion import Champion, play_record
 from populations.records.tables import seal_rows
 from populations.views.notices import cyclic_warnings
 from populations.views.questions.inspection import Inspection
+from tests.support import exit_code, run_process
 from tests.tools.export.conftest import export
 from tools.export.mixture import find_mixtures
 
@@ -104,9 +103,7 @@ def test_it_plays_in_a_process_that_has_nothing_of_arena(
 ) -> None:
     copy = tmp_path / "elsewhere"
     shutil.copytree(exported[1], copy)
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", ALONE, str(copy)], capture_output=True, text=True, check=True
-    )
+    done = run_process([sys.executable, "-I", "-c", ALONE, str(copy)], check=True)
     actions = json.loads(done.stdout)
     assert set(actions) == {0, 1, 2}
     for action in range(3):
@@ -239,11 +236,8 @@ def test_standings_warn_where_ratings_say_little(
 ) -> None:
     assert command("league", cyclic_run, "--json")["cyclicity"] == {"player": 0.9}
     assert command("league", board_run, "--json")["cyclicity"] == {"player": 0.0}
-    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
     for run, is_warned in ((cyclic_run, True), (board_run, False)):
-        with pytest.raises(SystemExit) as ended:
-            script.load()(["league", str(run)])
-        assert not ended.value.code
+        assert exit_code("league", run) == 0
         text = capsys.readouterr().out
         assert ("cyclicity of player is 0.90, above 0.25" in text) is is_warned
         assert (f"arena export {run} --mixture" in text) is is_warned
@@ -257,11 +251,8 @@ def test_a_launch_ends_with_the_same_warning(
     with contextlib.closing(sqlite3.connect(run / "journal.db")) as journal, journal:
         journal.execute("UPDATE run SET state = 'finished', reason = 'enough'")
         seal_rows(journal)
-    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
     arguments = ["launch", "--resume", "--run-dir", str(run), "--json"]
-    with pytest.raises(SystemExit) as ended:
-        script.load()([*arguments, "stop.agent_steps_per_policy=1"])
-    assert not ended.value.code
+    assert exit_code(*arguments, "stop.agent_steps_per_policy=1") == 0
     output = capsys.readouterr()
     assert json.loads(output.out)["state"] == "finished"
     assert "cyclicity of player is 0.90" in output.err

@@ -23,6 +23,7 @@ from tests.populations.controller.simulated import (
     make_config,
     tag_spec,
 )
+from tests.support import exit_code
 
 sizing: Any = importlib.import_module("populations.commands.launch.sizing")
 ASSETS = Path(__file__).parents[2] / "assets"
@@ -35,9 +36,7 @@ def launch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Launch:
     """Launches a configuration of one line; what is in run.yaml then, and what was said."""
-    (entry,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
-    main: Callable[[list[str]], None] = entry.load()
-    command = importlib.import_module(f"{main.__module__.rpartition('.')[0]}.launch.command")
+    command = importlib.import_module("populations.commands.launch.command")
     monkeypatch.setattr(command, "serve", lambda *_, **__: None)
     monkeypatch.chdir(ASSETS)
 
@@ -45,10 +44,9 @@ def launch(
         config = tmp_path / "mine.yaml"
         config.write_text(f"environment: {environment}\n")
         target = tmp_path / "run"
-        with pytest.raises(SystemExit) as exit_info:
-            main(["launch", str(config), *overrides, "--run-dir", str(target), "--force"])
+        ended = exit_code("launch", config, *overrides, "--run-dir", target, "--force")
         said = capsys.readouterr().err
-        assert exit_info.value.code in (code, None if code == 0 else code), said
+        assert ended == code, said
         return RunFile.load(target / "run.yaml") if code == 0 else None, said  # type: ignore[return-value]
 
     return run

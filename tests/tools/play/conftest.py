@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.conftest import NETWORK, RunBuilder
+from tests.tools.conftest import player_run
 from tools.play.game import PersonsGame
 from tools.play.table import sit_down
 
@@ -29,12 +29,11 @@ def game_of() -> Iterator[GameOf]:
 @pytest.fixture(scope="session")
 def original_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Connect Four of PettingZoo, not its batched game, with a recurrent policy."""
-    run = RunBuilder(
+    run = player_run(
         tmp_path_factory.mktemp("runs") / "original",
-        {
-            "environment": {"id": "classic/connect_four-v3", "backend": "pettingzoo"},
-            "populations": {"player": {"size": 1, "network": {**NETWORK, "core": "lstm"}}},
-        },
+        "classic/connect_four-v3",
+        backend="pettingzoo",
+        network={"core": "lstm"},
     )
     latest = run.checkpoint("player/p000", agent_steps=1_000, seed=5)
     run.policy("player/p000", index=0, latest=latest)

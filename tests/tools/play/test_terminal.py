@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import exit_code
 from tests.tools.league.test_watch import TIMEOUT_S, Terminal
-from tools.main import main
 
 # The terminal becomes that of its session, so that Ctrl-C is a signal.
 CODE = """
@@ -150,9 +150,8 @@ def left(table: Table) -> None:
 def test_what_cannot_be_is_one_line(
     arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["play", *arguments])
+    ended = exit_code("play", *arguments)
     error = capsys.readouterr().err
-    assert ended.value.code == 2
+    assert ended == 2
     assert says in error
     assert error.count("\n") == 1

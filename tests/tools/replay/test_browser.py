@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +13,8 @@ from axe_playwright_python.sync_playwright import Axe
 
 from arena.types import RANDOM_BOT
 from populations.views.questions.inspection import Inspection
-from tests.tools.conftest import CODE, NETWORK, RunBuilder
+from tests.support import run_process
+from tests.tools.conftest import CODE, player_run
 from tests.tools.replay.conftest import record
 from tests.tools.web.browsing import served, visited
 from tests.tools.web.test_browser import obstacles
@@ -148,14 +148,7 @@ AGENTS = ["</script><img src=x onerror=alert(1)>", "<a href='javascript:alert(1)
 def own_run(tmp_path: Path) -> Path:
     """A run in an environment of a module, whose agents have hostile names."""
     (tmp_path / "lostgame.py").write_text(LOST.replace("AGENTS", repr(AGENTS)))
-    built = RunBuilder(
-        tmp_path / "own",
-        {
-            "environment": {"id": "lostgame:make"},
-            "populations": {"player": {"size": 1, "network": NETWORK}},
-        },
-        code=tmp_path,
-    )
+    built = player_run(tmp_path / "own", "lostgame:make", code=tmp_path)
     latest = built.checkpoint("player/p000", agent_steps=60, seed=1)
     built.policy("player/p000", index=0, latest=latest)
     built.met(latest.weights_digest, RANDOM_BOT)
@@ -183,7 +176,7 @@ def test_where_an_environment_is_not_installed_it_is_named(
     (tmp_path / "lostgame.py").unlink()
     what = "lostgame:make: there is no module 'lostgame' in "
     command = [sys.executable, "-m", "tools.main", "replay", str(own_run)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=CODE, check=False)
+    done = run_process(command, cwd=CODE)
     assert done.returncode == 2
     assert done.stderr.startswith(f"arena: {what}{tmp_path}")
     assert done.stderr.count("\n") == 1

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import exit_code
 from tests.tools.league.test_watch import TIMEOUT_S, Terminal
-from tools.main import main
 
 Command = Callable[..., dict[str, Any]]
 CODE = """
@@ -21,10 +21,9 @@ main(["replay", sys.argv[1], "--id", "1.0"])
 
 
 def text_of(run: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    with pytest.raises(SystemExit) as ended:
-        main(["replay", str(run), *arguments])
+    ended = exit_code("replay", run, *arguments)
     output = capsys.readouterr()
-    assert not ended.value.code, output.err
+    assert ended == 0, output.err
     return output.out
 
 

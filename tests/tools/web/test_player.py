@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from arena.types import Entrant, PolicyId
 from populations.league.names import short_names
 from populations.records.rows import EventRow, GenerationRow
 from populations.storage.journal import Journal
+from tests.support import run_process
 from tests.tools.web.conftest import Client
 from tools.league.documents import view_document
 from tools.web.runs import named_runs
@@ -135,12 +135,8 @@ def test_cards_are_made_without_torch(board_run: Path) -> None:
         "run = Run(Path(sys.argv[1]), 'run'); print(len(run.documents(['cards'])['cards']['cards'])"
         ", 'torch' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(board_run)],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[3],
+    done = run_process(
+        [sys.executable, "-c", code, str(board_run)], cwd=Path(__file__).parents[3], check=True
     )
     # A server of pages would have 300 MB of it.
     assert done.stdout == "4 False\n"

@@ -22,17 +22,6 @@ def test_paper_beats_rock_in_either_seat() -> None:
     assert game.decisions()[0].observation.argmax(dim=2).tolist() == [[ROCK, PAPER], [PAPER, ROCK]]
 
 
-def test_only_the_games_named_begin_anew() -> None:
-    game = started(2, max_cycles=2)
-    scissors = [torch.full((2, 2), SCISSORS)]
-    game.step(scissors)
-    game.reset(torch.tensor([False, True]), key=torch.zeros(2).long())
-    assert game.decisions()[0].observation.argmax(dim=2).tolist() == [[SCISSORS] * 2, [3, 3]]
-    result = game.step(scissors)
-    assert result.truncated is not None
-    assert result.truncated.tolist() == [[True, True], [False, False]]
-
-
 @pytest.mark.parametrize(
     ("kwargs", "says"),
     [

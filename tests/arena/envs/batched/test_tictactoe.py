@@ -20,22 +20,6 @@ def play(game: TicTacToe, *moves: int) -> tuple[list[float], list[bool]]:
     return result.reward[0].tolist(), result.terminated[0].tolist()
 
 
-def test_shapes_and_dtypes() -> None:
-    game = started(4)
-    (group,) = game.decisions()
-    assert group.agent_index.shape == (4, 1)
-    assert group.agent_index.dtype == torch.int64
-    assert group.observation.shape == (4, 1, 18)
-    assert group.observation.dtype == torch.float32
-    assert group.action_mask is not None
-    assert group.action_mask.shape == (4, 1, 9)
-    assert group.action_mask.dtype == torch.bool
-    result = game.step([torch.zeros(4, 1, dtype=torch.int64)])
-    assert (result.reward.shape, result.reward.dtype) == ((4, 2), torch.float32)
-    assert (result.terminated.shape, result.terminated.dtype) == ((4, 2), torch.bool)
-    assert result.truncated is None
-
-
 def test_a_line_on_the_last_free_cell_wins() -> None:
     # X: 0 1 5 6 2, O: 3 4 7 8; 0, 1, 2 is a line.
     assert play(started(1), 0, 3, 1, 4, 5, 7, 6, 8, 2) == ([1.0, -1.0], [True, True])
@@ -43,17 +27,6 @@ def test_a_line_on_the_last_free_cell_wins() -> None:
 
 def test_a_full_board_without_a_line_is_a_draw() -> None:
     assert play(started(1), 0, 1, 2, 4, 3, 5, 7, 6, 8) == ([0.0, 0.0], [True, True])
-
-
-def test_only_the_games_named_begin_anew() -> None:
-    game = started(3)
-    play(game, 4)
-    game.reset(torch.tensor([False, True, False]), key=torch.zeros(3).long())
-    (group,) = game.decisions()
-    assert group.agent_index[:, 0].tolist() == [1, 0, 1]
-    assert group.observation.sum(dim=2)[:, 0].tolist() == [1.0, 0.0, 1.0]
-    assert group.action_mask is not None
-    assert group.action_mask.sum(dim=2)[:, 0].tolist() == [8, 9, 8]
 
 
 def test_what_was_seen_stays_when_the_game_goes_on() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from arena.envs.probe.pace import Pace
 from arena.envs.probe.play import find_pace
 from arena.errors import EnvironmentFault
 from arena.processes.parent import Child
+from tests.support import run_process
 
 
 def pace_of(
@@ -205,7 +205,5 @@ def test_playing_an_environment_needs_no_torch(assets: str) -> None:
         "print(_pace(_facts(asked, {}).spec, asked, play='counted')['pace']['is_batched'], "
         "'torch' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
+    done = run_process([sys.executable, "-c", script], check=True)
     assert done.stdout.split() == ["True", "False"]

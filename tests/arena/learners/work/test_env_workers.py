@@ -55,6 +55,7 @@ def test_the_number_of_workers_changes_no_bit(environment: str, fault: str, tmp_
             assert one.metrics.get(void) == expected.metrics.get(void)
 
 
+@pytest.mark.slow
 def test_a_killed_process_fails_the_assignment_and_the_next_one_is_carried_out(
     tmp_path: Path,
 ) -> None:
@@ -80,14 +81,3 @@ def test_a_killed_process_fails_the_assignment_and_the_next_one_is_carried_out(
     after = workers_of(worker)
     worker.close()
     assert not any(map(psutil.pid_exists, [*before, *after]))
-
-
-def test_the_digest_of_a_setup_does_not_depend_on_who_steps(tmp_path: Path) -> None:
-    digests = set()
-    for number in (0, 2):
-        worker = make_worker(tmp_path, "faulty:Rounds", num_env_workers=number)
-        digests.add(worker._setup.digest)
-        dumped = worker._setup.model_dump(mode="json")
-        assert dumped["environment"]["num_env_workers"] == number
-        worker.close()
-    assert len(digests) == 1

@@ -251,7 +251,17 @@ def test_whole_episodes_are_a_function_of_the_message(long: Bench) -> None:
         assert sum(tally.length_sum for tally in answer.tallies) == 2 * NUM_ENVS * LENGTH
 
 
-def test_who_never_decides_ends_its_assignment_with_a_fault(long: Bench) -> None:
+@pytest.mark.parametrize(
+    ("agent_steps", "episodes", "after"),
+    [
+        (STEPS, None, " in 16 rollouts"),
+        # In deterministic mode, where it is over before anybody would become impatient.
+        (2**48, 3, ""),
+    ],
+)
+def test_who_never_decides_ends_its_assignment_with_a_fault(
+    long: Bench, agent_steps: int, episodes: int | None, after: str
+) -> None:
     """A trainee whose agents are never asked (review A4)."""
     make = long.env
 
@@ -267,31 +277,10 @@ def test_who_never_decides_ends_its_assignment_with_a_fault(long: Bench) -> None
     worker = long.worker()
     start = long.start(worker)
     seating = Seating(players=(RANDOM, long.me()))
-    answer = long.failed(worker.carry_out(long.train(start, seating, agent_steps=STEPS)))
-    assert answer.kind == "environment"
-    assert f"{POLICY} made no decision in 16 rollouts" in answer.reason
-
-
-def test_who_never_decides_in_whole_episodes_ends_its_assignment_with_a_fault(long: Bench) -> None:
-    """In deterministic mode, where an assignment is over before anybody would become impatient."""
-    make = long.env
-
-    def env() -> Any:
-        made = make()
-        made.length = lambda seed, episode: 2
-        made.reward = lambda seed, episode, step, agent: 0.0
-        decide = made._deciding
-        made._deciding = lambda b, population: [0 if i == 0 else -1 for i in decide(b, population)]
-        return made
-
-    long.env = env
-    worker = long.worker()
-    start = long.start(worker)
-    seating = Seating(players=(RANDOM, long.me()))
-    message = replace(long.train(start, seating, agent_steps=2**48), episodes=3)
+    message = replace(long.train(start, seating, agent_steps=agent_steps), episodes=episodes)
     answer = long.failed(worker.carry_out(message))
     assert answer.kind == "environment"
-    assert f"{POLICY} made no decision" in answer.reason
+    assert f"{POLICY} made no decision{after}" in answer.reason
 
 
 class Counting:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -104,21 +105,26 @@ def test_numbers_that_are_not_finite_name_the_policy(bench: Bench) -> None:
     assert (answer.kind, answer.policy) == ("non_finite", POLICY)
 
 
+def breaking(make: Callable[[], Any], error: Exception) -> Callable[[], Any]:
+    """Make environments whose every step raises."""
+
+    def env() -> Any:
+        made = make()
+
+        def step(actions: object) -> object:
+            raise error
+
+        made.step = step
+        return made
+
+    return env
+
+
 def test_an_environment_that_breaks_is_replaced(bench: Bench) -> None:
     worker = bench.worker()
     start = bench.start(worker)
     make = bench.env
-
-    def broken() -> Any:
-        env = make()
-
-        def step(actions: object) -> object:
-            raise EnvironmentFault("reward of agent a is nan")
-
-        env.step = step
-        return env
-
-    bench.env = broken
+    bench.env = breaking(make, EnvironmentFault("reward of agent a is nan"))
     answer = bench.failed(worker.carry_out(bench.train(start, bench.mirror())))
     assert (answer.kind, answer.reason) == ("environment", "reward of agent a is nan")
     bench.env = make
@@ -129,18 +135,7 @@ def test_an_environment_that_breaks_is_replaced(bench: Bench) -> None:
 def test_a_reason_that_no_message_takes_keeps_its_place(bench: Bench) -> None:
     worker = bench.worker()
     start = bench.start(worker)
-    make = bench.env
-
-    def talkative() -> Any:
-        env = make()
-
-        def step(actions: object) -> object:
-            raise EnvironmentFault("\ud800" + 20_000 * "x")
-
-        env.step = step
-        return env
-
-    bench.env = talkative
+    bench.env = breaking(bench.env, EnvironmentFault("\ud800" + 20_000 * "x"))
     # With the check that the answer can be sent.
     answer = bench.failed(carry_out(worker, bench.train(start, bench.mirror())))
     assert (answer.kind, answer.reason) == ("environment", "?" + (MAX_REASON - 1) * "x")

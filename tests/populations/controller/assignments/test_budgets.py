@@ -97,6 +97,14 @@ def test_it_doubles_while_no_episode_ends_and_passes_marks_then() -> None:
         assert asked(world, speed=200.0) == expected
     world.state.doublings[POLICY] = MAX_DOUBLINGS + 5
     assert asked(world, speed=200.0) == 600 << MAX_DOUBLINGS
+    # Never past the end of the policy's training or of the run.
+    for stop, expected in (
+        ({"agent_steps_per_policy": 900}, 800),
+        ({"agent_steps_per_policy": None, "agent_steps": 1000}, 1000),
+    ):
+        near = make_world({**FAR, "stop": stop})
+        near.state.doublings[POLICY] = 3
+        assert asked(near, speed=200.0, agent_steps=100) == expected
 
 
 def test_the_run_s_clock_bounds_it() -> None:

@@ -11,12 +11,9 @@ from msgspec import structs
 
 from arena.types import Entrant, LearnerId, PolicyId, Seating
 from arena.wire.messages import InFlight, Train
-from populations.controller.assignments.budgets import budget
 from populations.controller.assignments.carried_episodes import holder_of
 from populations.controller.assignments.validation import entrants_of
-from populations.controller.state.episode_lengths import expected_length
-from populations.controller.state.events import AssignmentFinished, LearnerLeft, Now, Ticked
-from populations.controller.state.leases import Held, Learner, Patience, overdue
+from populations.controller.state.events import AssignmentFinished, LearnerLeft, Ticked
 from populations.records.rows import AssignmentRow, CheckpointRow
 from tests.populations.controller.simulated import (
     DUEL,
@@ -26,7 +23,6 @@ from tests.populations.controller.simulated import (
     duel_spec,
     duet_spec,
     make_world,
-    stranger,
     tag_spec,
 )
 
@@ -376,32 +372,6 @@ def test_a_policy_held_elsewhere_is_moved_when_it_falls_behind() -> None:
     assert max(free) - min(free) <= 6 * 500
 
 
-@pytest.mark.parametrize("doublings", [0, 1, 3])
-def test_budgets_double_while_no_episode_ends(doublings: int) -> None:
-    world = make_world({**DUEL, "assignment": {"agent_steps": 300}})
-    learner = stranger(world)
-    policy = next(iter(world.state.tables.policies.values()))
-    policy = structs.replace(policy, ghost_at=0, ready_at=10**6)
-    world.state.doublings[policy.policy] = doublings
-    tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
-    assert budget(world.state, tx, policy, learner=learner) == 300 * 2**doublings
-    # Never past the end of the policy's training.
-    near = structs.replace(policy, agent_steps=6000 - 100)
-    assert budget(world.state, tx, near, learner=learner) == 100
-
-
-def test_budgets_double_up_to_the_end_of_the_run() -> None:
-    stop = {"agent_steps_per_policy": None, "agent_steps": 1000}
-    world = make_world({**DUEL, "assignment": {"agent_steps": 300}, "stop": stop})
-    learner = stranger(world)
-    policy = next(iter(world.state.tables.policies.values()))
-    policy = structs.replace(policy, ghost_at=0, ready_at=10**6)
-    world.state.doublings[policy.policy] = 5
-    tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
-    tx.count(agent_steps=600)
-    assert budget(world.state, tx, policy, learner=learner) == 400
-
-
 def test_doublings_are_counted_by_what_learners_say() -> None:
     world = make_world({**DUEL, "learners": 1})
     learner = world.join()
@@ -470,36 +440,3 @@ def test_length_is_known_from_matches_before_any_episode_ends_in_training() -> N
     lengths = [row.episode_length for row in world.state.tables.policies.values()]
     assert 5.0 in lengths
     assert set(lengths) <= {0.0, 5.0}
-
-
-def test_length_is_the_policys_own_or_its_populations_or_the_measured_one() -> None:
-    world = make_world()
-    tables = world.state.tables
-    first, second, *_ = tables.policies.values()
-    assert expected_length(world.state, first) == 0.0
-    world.state.measured_length = 70.0
-    assert expected_length(world.state, first) == 70.0
-    tables.policies[second.policy] = structs.replace(second, episode_length=40.0)
-    assert expected_length(world.state, first) == 40.0
-    assert expected_length(world.state, tables.policies[second.policy]) == 40.0
-
-
-def test_a_learner_that_makes_progress_is_never_overdue() -> None:
-    """However long its assignment takes; and one that is slow has ten times its longest gap."""
-    world = make_world()
-    name = world.join()
-    learner: Learner = world.state.learners[name]
-    patience = Patience()
-    for step in range(1, 2000):
-        learner.progress_at_s = learner.last_heard_s = 50.0 * step
-        assert overdue(learner, now_s=50.0 * step + 9.0, patience=patience) is None
-    held = learner.held[0]
-    assert isinstance(held, Held)
-    held.started_s = 0.0
-    learner.progress_at_s = 0.0
-    learner.last_heard_s = 61.0
-    assert "no progress for 61" in str(overdue(learner, now_s=61.0, patience=patience))
-    learner.longest_gap_s = 30.0
-    assert overdue(learner, now_s=61.0, patience=patience) is None
-    learner.last_heard_s = 301.0
-    assert "no progress for 301" in str(overdue(learner, now_s=301.0, patience=patience))

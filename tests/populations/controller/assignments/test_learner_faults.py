@@ -213,54 +213,6 @@ def test_a_learner_that_was_stuck_is_not_cleared_when_it_speaks() -> None:
     assert [one.kind for one in world.state.ledger.outcomes] == ["lost"]
 
 
-def fail_everywhere(world: World, learners: list[LearnerId], *, kind: str, policy: str) -> None:
-    """All learners fail what a policy learns in; everything else they do."""
-    for _ in range(400):
-        if world.state.phase != "training" or world.events("quarantined"):
-            return
-        for learner in learners:
-            queue = world.given[learner]
-            message = queue[0] if queue else None
-            if isinstance(message, Train) and message.trainees[0].policy == policy:
-                fail(world, learner, kind=kind, reason="NaN")
-        world.step()
-    raise AssertionError("nobody was blamed")
-
-
-@pytest.mark.parametrize("kind", ["error", "non_finite", "code"])
-def test_a_policy_that_fails_on_two_learners_is_blamed(kind: str) -> None:
-    world = make_world(LONG)
-    learners = [world.join(), world.join()]
-    fail_everywhere(world, learners, kind=kind, policy="player/p001")
-    quarantined = world.events("quarantined")[0]
-    assert quarantined.subject == "player/p001"
-    assert not world.events("learner_dismissed")
-    failed = [
-        row for row in world.events("assignment_failed") if row.sequence < quarantined.sequence
-    ]
-    # Broken numbers on two learners, else so many in a row as are not by chance.
-    subjects = {row.subject for row in failed}
-    assert len(failed) == 2 * len(subjects), "each one was tried on both"
-    assert len(subjects) == 1 if kind == "non_finite" else 2 <= len(subjects) <= 6
-
-
-def test_a_lost_learner_is_first_a_fault_of_its_own() -> None:
-    world = make_world(LONG)
-    good = world.join(slot=0)
-    victims = set()
-    for _ in range(9):
-        lost = world.join(slot=1)
-        if world.given[lost]:
-            victims |= {
-                t.policy for m in world.given[lost] if isinstance(m, Train) for t in m.trainees
-            }
-        world.handle(LearnerExited(slot=1, code=-11))
-        world.given[lost].clear()
-        play(world, good=[good], bad={}, seconds=3.0)
-    assert victims
-    assert not world.events("quarantined")
-
-
 def test_a_faulty_learner_that_is_first_there_does_not_end_the_run() -> None:
     world = make_world(LONG)  # of two processes one is on its way
     bad = world.join(slot=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from arena.wire.messages import Evaluate, Train
+from arena.wire.messages import Train
 from populations.controller.assignments.jobs import assignment_seed
 from populations.controller.state.leases import QUEUED_PER_LEARNER
 from tests.populations.controller.simulated import DUEL, make_world
@@ -49,16 +49,6 @@ def test_a_learner_has_its_slots_and_one_queued_of_another_policy() -> None:
             for trainee in row.message.trainees
         ]
         assert len(set(trained)) == len(trained)
-
-
-@pytest.mark.slow
-def test_nothing_is_given_out_twice_and_evaluations_seat_frozen_players() -> None:
-    world = make_world(joined=2, steps=40)
-    assert len(world.leases) == len({(number, attempt) for _, number, attempt in world.leases})
-    for row in world.state.tables.assignments.values():
-        if isinstance(row.message, Evaluate):
-            seated = [p for one in row.message.pairings for p in one.seating.players]
-            assert all(p.weights is not None or p.player.startswith("bot:") for p in seated)
 
 
 @pytest.mark.parametrize("episodes", [None, 3])

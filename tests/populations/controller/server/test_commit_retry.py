@@ -10,24 +10,17 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from msgspec.structs import replace
 
-from arena.errors import WireError
 from arena.failpoints import armed
-from arena.types import LearnerId
-from arena.wire.messages import Train
 from populations.controller.server.commit_retry import (
     RETRY_S,
     STORAGE_GRACE_S,
-    check_commands,
     commit_patiently,
 )
-from populations.controller.state.commands import Command, EndRun, SendMessage
 from populations.errors import StorageError, StorageUnavailable
 from populations.records.aggregates import Row
 from populations.records.rows import EventRow, RunRow
 from populations.storage.journal import Journal, JournalReader
-from tests.populations.controller.simulated import make_world
 
 
 @pytest.fixture
@@ -145,39 +138,6 @@ def test_a_journal_that_somebody_else_writes_is_no_full_disk(
     assert journal.load().num_events == 0
     waiting.commit(journal, events(2))
     assert journal.load().num_events == 2
-
-
-def sent() -> list[Command]:
-    """What a controller says to its first learner: a welcome, and two assignments."""
-    world = make_world()
-    commands: list[Command] = []
-    carry_out = type(world).carry_out
-    with pytest.MonkeyPatch.context() as patch:
-
-        def note(self: object, command: Command) -> None:
-            commands.append(command)
-            carry_out(world, command)
-
-        patch.setattr(type(world), "carry_out", note)
-        world.join()
-    return commands
-
-
-def test_commands_that_can_be_sent_pass() -> None:
-    commands = sent()
-    assert sum(isinstance(c, SendMessage) and isinstance(c.message, Train) for c in commands) == 2
-    check_commands([*commands, EndRun()])
-
-
-def test_an_assignment_that_cannot_be_sent_is_refused_wherever_it_stands() -> None:
-    commands = sent()
-    train = next(
-        c.message for c in commands if isinstance(c, SendMessage) and isinstance(c.message, Train)
-    )
-    # The 64 bits of the wire are too few for this seed.
-    bad = SendMessage(learner=LearnerId("learner-1"), message=replace(train, seed=2**64))
-    with pytest.raises(WireError, match="Train cannot be sent"):
-        check_commands([*commands, bad, EndRun()])
 
 
 def events(number: int) -> list[Row]:

@@ -26,7 +26,6 @@ from populations.controller.server.run_directory import (
     has_run,
     imported_immigrants,
     imported_players_weights,
-    imported_weights,
     make_run_directory,
 )
 from populations.errors import StorageError
@@ -254,12 +253,6 @@ def test_sinks_are_closed_while_the_journal_is_open(
     (at_closing,) = seen
     assert str(run_dir / "journal.db") in at_closing
     assert open_files(run_dir) == []
-
-
-def test_imported_weights_are_found_by_population(run_dir: Path) -> None:
-    assert imported_weights(run_dir) == {}
-    create(run_dir)
-    assert imported_weights(run_dir) == {"player": WeightsRef(digest=DIGEST, key="imports/player")}
 
 
 def test_immigrants_are_those_of_the_configuration_and_must_be_there(run_dir: Path) -> None:

@@ -25,7 +25,6 @@ from populations.controller.state.events import (
     GhostsLinked,
     HeartbeatReceived,
     HyperparametersExplored,
-    LearnerEvent,
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
@@ -216,43 +215,6 @@ def test_every_event_is_taken_in_by_the_machine(kind: type[Event], world: World)
     assert not has_happened()
     world.handle(event)
     assert has_happened()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_event_cannot_be_changed_and_has_no_other_fields(
-    kind: type[Event], world: World
-) -> None:
-    event, _ = CASES[kind](world)
-    assert not hasattr(event, "__dict__")
-    if isinstance(event, Finding):
-        names = list(event._fields)
-    else:
-        known = dataclasses.fields(event)
-        assert all(one.kw_only for one in known)
-        names = [one.name for one in known]
-    for name in names:
-        with pytest.raises(AttributeError):
-            setattr(event, name, None)
-
-
-def test_events_of_learners_say_whose_they_are() -> None:
-    kinds = set(get_args(LearnerEvent))
-    assert kinds <= set(KINDS)
-    # `Inbox` tells repetitions by learner and kind; heartbeats never wait in line.
-    assert all("learner" in kind.__dataclass_fields__ for kind in kinds)
-    assert HeartbeatReceived not in kinds
-
-
-def test_what_is_not_said_is_not_wrong(world: World) -> None:
-    event, _ = failed(world)
-    assert isinstance(event, AssignmentFailed)
-    assert event.damage is None
-    answer, _ = explored(world)
-    assert isinstance(answer, HyperparametersExplored)
-    assert answer.problem is None
-    nothing = GhostsLinked(players=())
-    assert (nothing.refused, nothing.reason) == ((), "")
-    assert Ticked().deaf_s == 0.0
 
 
 def test_durations_are_of_the_controllers_clock_and_utc_is_for_records(world: World) -> None:

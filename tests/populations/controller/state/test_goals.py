@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from arena.types import Digest, Entrant, PairScore, Tally
+from arena.types import Digest, Entrant
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.phases import limit_reached
 from populations.controller.state.goals import goal_reached, has_reached_evaluation, unreported
@@ -16,6 +16,7 @@ from tests.populations.controller.simulated import DUEL, make_world
 from tests.populations.rows import (
     make_assignment,
     make_checkpoint,
+    make_tally,
     make_tally_row,
     make_train,
     make_trainee,
@@ -69,15 +70,7 @@ def test_early_losses_leave_the_bound_when_newer_weights_win(
     # Two of the oldest weights lose, the others win.
     results = [(lost // 2, 0)] * 2 + [(0, won // 8)] * 8
     for number, (digest, (losses, wins)) in enumerate(zip(digests, results, strict=True)):
-        pair = PairScore(first=0, second=1, wins=wins, draws=0, losses=losses)
-        tally = Tally(
-            entrants=(Entrant(digest), Entrant("bot:random")),
-            matches=wins + losses,
-            pairs=(pair,),
-            return_sum=(0.0, 0.0),
-            return_sum_of_squares=(0.0, 0.0),
-            length_sum=1,
-        )
+        tally = make_tally((digest, "bot:random"), (0, 1, wins, 0, losses))
         row = make_tally_row(tally, number)
         if tally.matches:
             state.goals.add_tally(row, made)
@@ -98,16 +91,9 @@ def test_one_game_that_is_repeated_reaches_no_goal() -> None:
         goals = StopGoals(script, repeats_games=repeats_games)
         for number in range(30):
             home = number % 2
-            pair = PairScore(first=0, second=1, wins=10 * home, draws=0, losses=10 - 10 * home)
-            tally = Tally(
-                entrants=(Entrant(digest), script) if home else (script, Entrant(digest)),
-                matches=10,
-                pairs=(pair,),
-                return_sum=(0.0, 0.0),
-                return_sum_of_squares=(0.0, 0.0),
-                length_sum=1,
-                distinct=1,
-            )
+            entrants = (digest, script) if home else (script, digest)
+            score = (0, 1, 10 * home, 0, 10 - 10 * home)
+            tally = make_tally(entrants, score, distinct=1)
             row = make_tally_row(tally, number)
             goals.add_tally(row, {digest: made})
         met = goals.met(policy)

@@ -1,4 +1,4 @@
-"""Leases: each edge of the diagram in `populations.controller.state.leases`, and the clock."""
+"""Leases: edges of the diagram in `populations.controller.state.leases`, and the clock."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from arena.types import AssignmentId, LearnerId
-from arena.wire.messages import Evaluate, Heartbeat, Hello, Train
-from populations.controller.state.events import AssignmentFailed, LearnerLeft, Ticked
+from arena.wire.messages import Evaluate, Heartbeat, Train
+from populations.controller.state.events import AssignmentFailed
 from populations.controller.state.leases import (
     STALL_GAPS,
     Held,
@@ -20,6 +20,7 @@ from populations.controller.state.leases import (
     overdue,
 )
 from populations.records.rows import AssignmentRow
+from tests.arena.wire.examples import HELLO
 from tests.populations.controller.simulated import World, make_world
 from tests.populations.rows import make_failed
 
@@ -74,47 +75,6 @@ def test_an_assignment_is_sent_then_runs_then_is_finished() -> None:
     assert status(world, message.assignment_id) == "finished"
 
 
-def test_a_result_that_is_told_again_changes_nothing() -> None:
-    world = make_world()
-    learner = world.join()
-    event = world.work(learner)
-    assert event is not None
-    world.handle(event)
-    before, num_answers = world.state.tables.run, len(world.acknowledged)
-    world.handle(event)
-    assert world.state.tables.run.agent_steps == before.agent_steps
-    assert len(world.acknowledged) == num_answers + 1
-
-
-def test_what_no_heartbeat_is_about_is_sent_again_and_stays_the_same_lease() -> None:
-    world = make_world()
-    learner = world.join()
-    message = first_lease(world, learner)
-    world.now_s += world.state.patience.resend_s
-    world.state.learners[learner].last_heard_s = world.now_s
-    world.handle(Ticked())
-    (held, *_) = world.state.learners[learner].held
-    assert (held.num_sent, held.attempt) == (2, message.attempt)
-    assert status(world, message.assignment_id) == "sent"
-
-
-@pytest.mark.parametrize("is_running", [False, True])
-def test_the_lease_of_a_lost_learner_is_given_out_again(is_running: bool) -> None:
-    world = make_world()
-    learner = world.join()
-    message = first_lease(world, learner)
-    if is_running:
-        world.beat(learner)
-    world.given.pop(learner)
-    world.handle(LearnerLeft(learner=learner, reason="signal"))
-    assert status(world, message.assignment_id) == "open"
-    other = world.join()
-    again = first_lease(world, other)
-    assert again.assignment_id == message.assignment_id
-    assert (again.attempt, again.seed) == (message.attempt + 1, message.seed)
-    assert status(world, message.assignment_id) == "sent"
-
-
 def test_a_failure_leaves_the_lease_to_the_other_learner() -> None:
     world = make_world()
     learner, other = world.join(), world.join()
@@ -130,17 +90,6 @@ def test_a_failure_leaves_the_lease_to_the_other_learner() -> None:
     assert world.state.tables.assignments[assignment_id].attempt == 2
 
 
-def test_a_quarantine_closes_the_lease() -> None:
-    world = make_world({**small(), "pbt": {"exploit": "none"}})
-    learner = world.join()
-    while not isinstance(first_lease(world, learner), Train) or not is_training(world, learner):
-        event = world.work(learner)
-        assert event is not None
-        world.handle(event)
-    assignment_id = fail(world, learner, kind="non_finite")
-    assert status(world, assignment_id) == "failed"
-
-
 def test_an_environment_that_breaks_for_the_only_learner_closes_the_lease() -> None:
     world = make_world()
     learner = world.join()
@@ -149,40 +98,13 @@ def test_an_environment_that_breaks_for_the_only_learner_closes_the_lease() -> N
     assert [one.kind for one in world.state.ledger.outcomes] == ["environment"]
 
 
-def small() -> dict[str, object]:
-    return {
-        "environment": {"id": "tests.duel:env", "num_envs": 8},
-        "populations": {"player": {"size": 2}},
-        "assignment": {"agent_steps": 500},
-        "stop": {"agent_steps_per_policy": 6000},
-    }
-
-
-def is_training(world: World, learner: LearnerId) -> bool:
-    message = first_lease(world, learner)
-    return isinstance(message, Train) and message.agent_steps > 0
-
-
 # The clock, by hand.
 
 PATIENCE = Patience(liveness_s=10.0, stall_s=60.0, resend_s=2.0)
 
 
 def a_learner(*held: Held, heard_s: float = 0.0) -> Learner:
-    hello = Hello(
-        learner=LearnerId("ann"),
-        pid=1,
-        host="here",
-        populations=(),
-        store=None,
-        protocol=1,
-        arena_version="1",
-        environment_digest="",  # type: ignore[arg-type]
-        config_digest="",  # type: ignore[arg-type]
-        device="cpu",
-        slots=1,
-    )
-    return Learner(hello=hello, slot=None, last_heard_s=heard_s, held=list(held))
+    return Learner(hello=HELLO, slot=None, last_heard_s=heard_s, held=list(held))
 
 
 def lease(number: int = 1, *, given_s: float = 0.0, started_s: float | None = None) -> Held:
@@ -235,16 +157,6 @@ def test_the_rate_is_smoothed_by_half() -> None:
     assert learner.rate == pytest.approx(50.0)  # (50 + 50 per s) / 2
 
 
-def test_resending_waits_2_then_6_then_14_seconds() -> None:
-    learner = a_learner(lease(given_s=0.0))
-    sent = [
-        second
-        for second in range(20)
-        if learner.is_to_be_told_again(now_s=float(second), patience=PATIENCE)
-    ]
-    assert sent == [2, 6, 14]  # 2 (2^n - 1) for n = 1, 2, 3
-
-
 def test_a_lease_is_released_once_and_only_in_the_attempt_that_is_held() -> None:
     learner = a_learner(lease(1), lease(2))
     assert learner.release(AssignmentId(1), attempt=2, now_s=3.0) is None
@@ -292,12 +204,3 @@ def test_a_gap_moves_every_deadline() -> None:
     assert [held.given_s for held in learner.held] == [100.0, 101.0]
     assert [held.started_s for held in learner.held] == [102.0, None]
     assert [slot.started_s for slot in slots] == [104.0, None]
-
-
-def test_many_learners_beat_less_often_but_never_too_rarely() -> None:
-    assert [PATIENCE.heartbeat_among_s(number) for number in (1, 100, 250, 10_000)] == [
-        1.0,
-        1.0,
-        2.5,
-        pytest.approx(10.0 / 3.0),
-    ]

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from arena.types import AssignmentId, Digest, LearnerId, Player, PlayerId, WeightsRef
+from arena.types import Digest, LearnerId, Player, PlayerId, WeightsRef
 from arena.wire.messages import Evaluate, Train
 from populations.config.run_config import validate_config
 from populations.controller.assignments.failures import set_aside
@@ -50,12 +50,6 @@ def test_a_run_trains_evaluates_snapshots_evolves_and_ends() -> None:
     assert set(world.linked) == set(world.state.tables.ghosts)
 
 
-def test_state_in_memory_equals_the_committed_rows_after_every_event() -> None:
-    world = make_world(joined=1)
-    world.run()
-    assert fold(world.committed) == world.state.tables
-
-
 def test_an_exploit_takes_the_donors_checkpoint_and_keeps_the_policys_own_counters() -> None:
     world = make_world(joined=1, learning=by_rate)
     before: dict[str, PolicyRow] = {}
@@ -93,29 +87,6 @@ def test_the_next_assignment_after_an_exploit_starts_from_the_donors_checkpoint(
     for trainee in donated:
         assert trainee.checkpoint is not None
         assert f"/{trainee.donor}/" in trainee.checkpoint.key
-
-
-@pytest.mark.slow
-def test_a_policy_is_never_in_two_open_assignments() -> None:
-    world = make_world(joined=3)
-    for _ in range(60):
-        world.step()
-        trainees = [
-            trainee.policy
-            for row in world.state.tables.assignments.values()
-            if isinstance(row.message, Train)
-            for trainee in row.message.trainees
-        ]
-        assert len(trainees) == len(set(trainees))
-
-
-def test_a_learner_has_at_most_one_running_and_one_queued_assignment() -> None:
-    world = make_world()
-    for _ in range(2):
-        world.join()
-    for _ in range(30):
-        assert all(len(learner.held) <= 2 for learner in world.state.learners.values())
-        world.step()
 
 
 def test_no_policy_waits_behind_another_while_a_learner_has_none_to_train() -> None:
@@ -193,33 +164,6 @@ def test_a_duplicate_finished_is_acknowledged_and_counted_once() -> None:
     assert len(world.acknowledged) == 2
 
 
-def test_three_crashes_on_one_checkpoint_quarantine_a_policy_and_the_run_goes_on() -> None:
-    document = {**DUEL, "learners": 1}
-    world = make_world(document)
-    learner = world.join()
-    world.steps(20)
-    victim = next(iter(world.state.tables.policies))
-    for _ in range(200):
-        queue = world.given[learner]
-        if not queue:
-            world.step()
-            continue
-        message = queue[0]
-        if isinstance(message, Train) and message.trainees[0].policy == victim:
-            queue.pop(0)
-            failed = make_failed(message)
-            world.handle(AssignmentFailed(learner=learner, failed=failed))
-        else:
-            world.step()
-        if world.events("quarantined"):
-            break
-    assert [event.subject for event in world.events("quarantined")] == [victim]
-    other = next(p for p in world.state.tables.policies.values() if p.policy != victim)
-    steps = other.agent_steps
-    world.steps(40)
-    assert world.state.tables.policies[other.policy].agent_steps > steps
-
-
 def test_a_silent_learner_is_given_up_and_a_gap_in_the_controllers_own_loop_is_forgiven() -> None:
     world = make_world()
     learner = world.join(slot=0)
@@ -267,16 +211,6 @@ def test_a_stop_request_ends_with_everything_saved_and_the_run_resumable() -> No
     assert world.state.tables.run.state == "stopped"
     resumed = make_state(world.state.config, world.setup, fold(world.committed))
     assert resumed.tables.run.reason == "interrupted by SIGINT"
-
-
-def test_a_learner_with_another_configuration_is_refused() -> None:
-    world = make_world()
-    hello = replace(world.hello(LearnerId("stranger")), config_digest=Digest("0" * 64))
-    from populations.controller.state.events import LearnerJoined
-
-    world.handle(LearnerJoined(learner=LearnerId("stranger"), hello=hello, slot=None))
-    assert not world.state.learners
-    assert "configuration differs" in str(world.events("learner_refused")[0].data["reason"])
 
 
 @pytest.mark.slow
@@ -339,19 +273,6 @@ def test_a_deterministic_run_decides_the_same_with_kills_and_resumes(
     assert {c.weights_digest for c in world.state.tables.checkpoints.values()} == {
         c.weights_digest for c in plain.state.tables.checkpoints.values()
     }
-
-
-@pytest.mark.slow
-def test_assignment_ids_are_never_given_twice() -> None:
-    world = make_world(joined=1)
-    world.run()
-    finished = [
-        row.assignment_id
-        for row in world.committed
-        if isinstance(row, AssignmentRow) and row.status == "finished"
-    ]
-    assert len(finished) == len(set(finished))
-    assert AssignmentId(1) in finished
 
 
 def test_every_decision_draws_anew_and_a_resumed_run_draws_what_it_would_have_drawn() -> None:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from arena.errors import ConfigError
-from arena.types import Digest, Entrant, PolicyId, trainee_entrant
+from arena.types import Digest, PolicyId, trainee_entrant
 from arena.wire.messages import Evaluate, Train
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.failures import set_aside
@@ -268,15 +268,3 @@ def test_a_trainees_metrics_are_its_own_and_what_all_share() -> None:
 def test_what_makes_no_teams_is_refused(section: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         make_config({**DUET, **section}, duet_spec())
-
-
-def test_a_team_against_itself_is_no_result(duet: World) -> None:
-    played = {key[0][1] for key in duet.state.league.results} | {
-        key[1][1] for key in duet.state.league.results
-    }
-    assert Entrant("bot:random") in played
-    for (first, second, seats), outcome in duet.state.league.results.items():
-        assert first != second
-        assert first[0] == second[0], "each population has its own scale"
-        assert seats == (0, 0)
-        assert sum(outcome) > 0
