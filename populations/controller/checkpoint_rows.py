@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from arena.types import Digest, population_of, trainee_entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.league.league import League
 from populations.league.lineage import steps_since_parent
 from populations.league.removed_rows import CHECKPOINTS, checkpoint_data
 from populations.records.rows import CheckpointRow, Json
@@ -40,7 +41,7 @@ def remove(state: ControllerState, tx: Transaction, populations: Collection[str]
     tables = state.tables
     for row in [row for row in tables.checkpoints.values() if row.parent in going]:
         if row.weights_digest not in going:
-            tx.put(_closed_up(state, row, going))
+            tx.put(_closed_up(state.league, row, going))
     gone = sorted(going.values(), key=attrgetter("assignment_id", "key"))
     for row in gone:
         tx.delete(row)
@@ -49,10 +50,10 @@ def remove(state: ControllerState, tx: Transaction, populations: Collection[str]
 
 
 def _closed_up(
-    state: ControllerState, row: CheckpointRow, going: Mapping[Digest, CheckpointRow]
+    league: League, row: CheckpointRow, going: Mapping[Digest, CheckpointRow]
 ) -> CheckpointRow:
     """Return a row with its nearest ancestor that stays as the parent."""
-    origins, generations = state.league.checkpoints, state.tables.generations
+    origins, generations = league.checkpoints, league.tables.generations
     steps, parent = steps_since_parent(row, origins=origins, generations=generations), row.parent
     # Copied weights may repeat a digest within a line, so the walk could be a cycle.
     seen = set[Digest]()

@@ -21,12 +21,15 @@ from arena.users_code import guarded
 from populations.controller.monitoring import alerts
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import RemoveCheckpoints
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import GhostsByOrigin, ghosts_by_origin
 from populations.controller.state.transaction import Transaction
 from populations.core import ThinningRequest
 from populations.hooks.findings import Finding
+from populations.league.league import League
 from populations.records.rows import GhostRow, Json
+from populations.records.tables import Tables
 from populations.roles import MAIN
 from populations.thinning.make import make_thinning, places_of
 
@@ -58,10 +61,10 @@ def thin(state: ControllerState, tx: Transaction) -> bool:
     return bool(thinned)
 
 
-def forget(state: ControllerState, tx: Transaction, keys: Collection[str]) -> None:
+def forget(tables: Tables, tx: Transaction, keys: Collection[str]) -> None:
     """Delete the rows of doomed ghosts whose directories are gone."""
     gone = set(keys)
-    for ghost in [one for one in state.tables.ghosts.values() if one.doomed and one.key in gone]:
+    for ghost in [one for one in tables.ghosts.values() if one.doomed and one.key in gone]:
         tx.delete(ghost)
 
 
@@ -75,9 +78,9 @@ def _thinned(
 ) -> list[GhostRow]:
     """Choose the ghosts of a population that go, those of teams with their mates; explain it."""
     config, ratings = state.config.ghosts, state.fits.ratings(population)
-    mates = ghosts_by_origin(state)
-    teams = [_team(state, ghost, mates) for ghost in present]
-    champions = _champions(state)
+    mates = ghosts_by_origin(state.league)
+    teams = [_team(state.league, ghost, mates) for ghost in present]
+    champions = _champions(state.fits)
     numbers = {policy: number for number, policy in enumerate(state.tables.policies)}
     lows = [ratings.low(ghost.weights_digest) for ghost in present]
     request = ThinningRequest(
@@ -131,17 +134,17 @@ def _choose(
     return rule, going
 
 
-def _team(state: ControllerState, ghost: GhostRow, known: GhostsByOrigin) -> tuple[GhostRow, ...]:
+def _team(league: League, ghost: GhostRow, known: GhostsByOrigin) -> tuple[GhostRow, ...]:
     """Return a ghost and those that its mates left with it."""
-    mates = state.league.teams.get(ghost.policy, ())
-    origin = state.tables.checkpoints[ghost.checkpoint].assignment_id
+    mates = league.teams.get(ghost.policy, ())
+    origin = league.tables.checkpoints[ghost.checkpoint].assignment_id
     found = (known.get((mate, origin)) for mate in mates if mate != ghost.policy)
     return (ghost, *(mate for mate in found if mate is not None))
 
 
-def _champions(state: ControllerState) -> set[Digest]:
+def _champions(fits: Fits) -> set[Digest]:
     """Return the weights of each population's champion."""
-    leading = (leading_entrant(state, population) for population in state.tables.ratings)
+    leading = (leading_entrant(fits, population) for population in fits.league.tables.ratings)
     return {Digest(entrant) for entrant in leading if entrant is not None}
 
 

@@ -267,7 +267,7 @@ def _without_shunned(state: ControllerState, request: OpponentRequest) -> Oppone
         for policy in policies:
             # A policy's ghosts of other generations may be as good as any.
             for place in np.flatnonzero(candidates.of_policy(policy)):
-                is_kept[place] = maker_of(state, candidates.entrants[place]) not in shunned
+                is_kept[place] = maker_of(state.league, candidates.entrants[place]) not in shunned
         return candidates.take(np.flatnonzero(is_kept))
 
     ghosts, latest = kept(request.ghosts), kept(request.latest)

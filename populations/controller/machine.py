@@ -132,7 +132,7 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
                 tx.put(replace(state.tables.ghosts[player], linked=True))
             pauses.take_links(state, tx, event)
         case CheckpointsRemoved():
-            ghost_thinning.forget(state, tx, event.keys)
+            ghost_thinning.forget(state.tables, tx, event.keys)
             for key in event.keys:
                 if key in state.tables.checkpoints:
                     tx.put(replace(state.tables.checkpoints[key], state="deleted"))
@@ -162,7 +162,7 @@ def _start(state: ControllerState, tx: Transaction) -> None:
     keys += [ghost.key for ghost in ghosts if ghost.doomed]
     if keys:
         tx.commands.append(RemoveCheckpoints(keys=tuple(keys)))
-    state.waiting = exploration.pending_policies(state)
+    state.waiting = exploration.pending_policies(state.tables)
     state.exploring.clear()
     # One fit makes the rows of all populations.
     state.fits.covered = min((row.num_tallies for row in state.tables.ratings.values()), default=0)

@@ -28,6 +28,7 @@ from populations.league.scores import Outcome, filled_scores_among, rating_by_re
 from populations.matchmaking.make import ghost_memory
 from populations.matchmaking.rating_proximate import expected_scores
 from populations.records.rows import PolicyRow
+from populations.records.tables import Tables
 
 
 class OpponentStatistics:
@@ -275,7 +276,7 @@ def update_qualities(
     memory = ghost_memory(state.matchmaker)
     if memory is None:
         return
-    for player, num_wins in _beaten_ghosts(state, message, tallies).items():
+    for player, num_wins in _beaten_ghosts(state.tables, message, tallies).items():
         row = state.tables.ghosts[player]
         pool = state.opponent_pools.pool(row.population, state.tables)
         position = pool.ghost_positions.get(player)
@@ -288,16 +289,14 @@ def update_qualities(
         tx.put(replace(row, quality=quality))
 
 
-def _beaten_ghosts(
-    state: ControllerState, message: Train, tallies: Sequence[Tally]
-) -> dict[PlayerId, int]:
+def _beaten_ghosts(tables: Tables, message: Train, tallies: Sequence[Tally]) -> dict[PlayerId, int]:
     """Return how often a trainee has won against each ghost of the assignment."""
     ghosts: dict[Entrant, PlayerId] = {
         Entrant(player.weights.digest): player.player
         # Episodes that go on were seated by an earlier assignment.
         for seating in (*message.opponents, *message.carried)
         for player in seating.players
-        if player.weights is not None and player.player in state.tables.ghosts
+        if player.weights is not None and player.player in tables.ghosts
     }
     trainees = {trainee_entrant(t.policy, generation=t.generation) for t in message.trainees}
     beaten: dict[PlayerId, int] = {}

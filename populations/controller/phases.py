@@ -17,6 +17,7 @@ from populations.controller.state.commands import EndRun, KillLearner
 from populations.controller.state.state import ControllerState, is_for_now
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import PolicyRow, RunState
+from populations.records.tables import Tables
 
 _EVALUATED = "; evaluated for "
 
@@ -106,11 +107,13 @@ def limit_reached(state: ControllerState, *, trained_s: float) -> str | None:
     if stop.duration_s is not None and trained_s >= stop.duration_s:
         return f"stop.duration_s: training has taken {trained_s:.1f} of {stop.duration_s:g} s"
     if stop.rating is not None and _reached_rating(state, stop.rating):
-        return f"stop.rating: {goals.members_said(state)} whose lower bound is {stop.rating:g}"
+        return (
+            f"stop.rating: {goals.members_said(state.config)} whose lower bound is {stop.rating:g}"
+        )
     if (reason := goals.goal_reached(state)) is not None:
         return reason
     limit = stop.agent_steps_per_policy
-    if limit is not None and _have_all_done(state, limit):
+    if limit is not None and _have_all_done(state.tables, limit):
         return f"stop.agent_steps_per_policy: every active policy has done {limit}"
     return None
 
@@ -136,12 +139,12 @@ def agent_steps_left(state: ControllerState) -> list[tuple[int, float]]:
     return left
 
 
-def _have_all_done(state: ControllerState, agent_steps: int) -> bool:
+def _have_all_done(tables: Tables, agent_steps: int) -> bool:
     """Return whether every policy in training, or waiting for a donor, has done so many.
 
     False where no policy does.
     """
-    rows = state.tables.policies.values()
+    rows = tables.policies.values()
     in_training = (row for row in rows if row.state == "active" or row.pending)
     # Ends at the first policy that has not: this is asked at every event.
     first = next(in_training, None)
@@ -152,7 +155,7 @@ def _have_all_done(state: ControllerState, agent_steps: int) -> bool:
 
 def _reached_rating(state: ControllerState, rating: float) -> bool:
     def has_reached(row: PolicyRow) -> bool:
-        bound = goals.bound_at_any_time(state, row)
+        bound = goals.bound_at_any_time(state.fits, row)
         return bound is not None and bound >= rating
 
     return goals.have_reached(state, has_reached)

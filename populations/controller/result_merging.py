@@ -24,8 +24,10 @@ from msgspec import structs
 from arena.types import Digest, Entrant, is_external, is_trainee, policy_of_trainee, trainee_entrant
 from populations.controller import checkpoint_rows, generation_rows
 from populations.controller.rating_fit import MAX_ENTRANTS, SLACK, asked_for, snapshot
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.league.league import League
 from populations.league.lineage import first_of_line
 from populations.league.merging import MERGED, Merge, apply_merge, settled_points
 from populations.ratings.results import Rated
@@ -64,12 +66,12 @@ def merge(state: ControllerState, tx: Transaction) -> None:
     populations = [name for name in state.setup.populations if is_crowded or _is_full(state, name)]
     if not populations:
         return
-    gone = _gone(state) if is_crowded else []
+    gone = _gone(state.league) if is_crowded else []
     # Training results alone may be many between two evaluations.
     enough = MANY_FORGOTTEN if state.config.evaluation.share else BATCH
     found: list[Merge] = []
     for population in populations:
-        into = _into(state, population, gone)
+        into = _into(state.league, population, gone)
         # Entrants are sorted, so that a resumed run forgets the same ones.
         forgotten = sorted(_forgotten(state, population))[:MAX_FORGOTTEN]
         if sum(map(len, into.values())) < BATCH and len(forgotten) < enough:
@@ -83,7 +85,7 @@ def merge(state: ControllerState, tx: Transaction) -> None:
             forgotten=tuple(forgotten),
             advantages=() if ratings is None else ratings.advantages,
         )
-        found.append(replace(merge, points=_points(state, merge)))
+        found.append(replace(merge, points=_points(state.fits, merge)))
     if found:
         # Checkpoints go before the merges, whose results name rows of them.
         checkpoint_rows.remove(state, tx, populations)
@@ -109,12 +111,11 @@ def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
         state.opponent_pools.forget_results()
 
 
-def _gone(state: ControllerState) -> list[tuple[str, CheckpointRow]]:
+def _gone(league: League) -> list[tuple[str, CheckpointRow]]:
     """Return population and origin of evaluated weights that are gone, for which a fit has no room.
 
     The oldest come first; of all populations, for one fit rates them.
     """
-    league = state.league
     asked = asked_for(snapshot(league))
     gone = [
         (rated[0], made)
@@ -138,11 +139,11 @@ def _is_full(state: ControllerState, population: str) -> bool:
 
 
 def _into(
-    state: ControllerState, population: str, gone: Iterable[tuple[str, CheckpointRow]]
+    league: League, population: str, gone: Iterable[tuple[str, CheckpointRow]]
 ) -> dict[Entrant, tuple[Entrant, ...]]:
     """Return what is merged in a population, by policy and generation that takes its sums."""
     found: defaultdict[Entrant, list[Entrant]] = defaultdict(list)
-    recent = {name: _oldest_recent(row) for name, row in state.tables.policies.items()}
+    recent = {name: _oldest_recent(row) for name, row in league.tables.policies.items()}
     for own, made in gone:
         if own != population:
             continue
@@ -151,21 +152,21 @@ def _into(
         generation = trainee_entrant(made.policy, generation=number)
         found[generation].append(Entrant(made.weights_digest))
     for name, oldest in recent.items():
-        if former := _former_generations(state, state.tables.policies[name], population, oldest):
+        if former := _former_generations(league, league.tables.policies[name], population, oldest):
             found[trainee_entrant(name, generation=oldest)] += former
     return {generation: tuple(merged) for generation, merged in found.items()}
 
 
-def _points(state: ControllerState, merge: Merge) -> dict[Rated, float]:
+def _points(fits: Fits, merge: Merge) -> dict[Rated, float]:
     """Return strengths of the weights that are merged, and of those that they met, in Elo."""
 
     def is_rated(rated: Rated) -> bool:
-        return is_external(rated[1]) or state.fits.ratings(rated[0]).index(rated[1]) is not None
+        return is_external(rated[1]) or fits.ratings(rated[0]).index(rated[1]) is not None
 
     points = settled_points(
-        state.league,
+        fits.league,
         [(merge.population, gone) for gone in merge.gone if not is_trainee(gone)],
-        estimate=state.fits.estimate,
+        estimate=fits.estimate,
         is_rated=is_rated,
         advantage=merge.advantage,
     )
@@ -178,16 +179,15 @@ def _oldest_recent(policy: PolicyRow) -> int:
 
 
 def _former_generations(
-    state: ControllerState, policy: PolicyRow, population: str, oldest: int
+    league: League, policy: PolicyRow, population: str, oldest: int
 ) -> list[Entrant]:
     """Return a policy's generations before a number that have sums or training results of the line
     which goes on, ascending.
     """
     if policy.population != population:
         return []
-    league = state.league
     first = first_of_line(
-        state.tables.generations, trainee_entrant(policy.policy, generation=policy.generation)
+        league.tables.generations, trainee_entrant(policy.policy, generation=policy.generation)
     )
     trained = set(league.payoff.generations(policy.policy))
     summed = {

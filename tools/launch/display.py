@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from arena.types import population_of
 from populations.league.names import short_name
+from populations.records.tables import Tables
 from populations.views.notices import alert_lines, alerts_of
 from populations.views.parts import Column, Table
 from populations.views.texts import one_line, plain
@@ -154,13 +155,13 @@ def finals_after(state: ControllerState, training_left_s: float | None) -> float
     return longest_s(training_s=training_s, num_learners=num_learners)
 
 
-def counts(state: ControllerState, moment: Moment) -> str:
+def counts(tables: Tables, moment: Moment) -> str:
     """Say how much a run has done so far."""
-    run = state.tables.run
+    run = tables.run
     return (
         f"{duration(moment.elapsed_s)}  {count(moment.agent_steps)} agent steps, "
         f"{count(round(moment.speed))}/s  {count(run.matches)} matches  "
-        f"{count(len(state.tables.ghosts))} ghosts  {count(run.exploits)} copies"
+        f"{count(len(tables.ghosts))} ghosts  {count(run.exploits)} copies"
     )
 
 
@@ -534,5 +535,5 @@ def alert_names(status: Mapping[str, Json]) -> str:
 def headline(state: ControllerState, status: Mapping[str, Json]) -> tuple[str, ...]:
     """Say what happens now and then, what was done so far, and by which shares."""
     moment = Moment.of(state, status)
-    lines = what_happens(state, moment), counts(state, moment), shares(state)
+    lines = what_happens(state, moment), counts(state.tables, moment), shares(state)
     return tuple(line for line in lines if line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from populations.config.run_config import RunConfig
 from populations.controller.evolution.schedules import to_next_entry
 from populations.controller.evolution.snapshots import steps_to_next
 from populations.controller.state.leases import Learner
@@ -11,6 +12,7 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.pbt.scheduler import next_mark
 from populations.records.rows import PolicyRow
+from populations.records.tables import Tables
 
 FIXED_AGENT_STEPS = 16384
 """Budget in deterministic mode, where no measured speed may decide it."""
@@ -52,8 +54,8 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow, *, learne
     stop = state.config.stop
     # Whole episodes are worth more than marks that are met to the step.
     if state.config.assignment.episodes is None:
-        wanted = wanted << doublings if doublings else min([wanted, *_marks(state, policy)])
-    speed = _speed(state, policy, learner)
+        wanted = wanted << doublings if doublings else min([wanted, *_marks(state.config, policy)])
+    speed = _speed(state.tables, policy, learner)
     # A budget ends with the run, however often it was doubled.
     if stop.duration_s is not None and speed > 0.0:
         left_s = max(stop.duration_s - state.trained_s(tx.now), 0.0)
@@ -76,22 +78,22 @@ def usual_budget(state: ControllerState, policy: PolicyRow, *, learner: Learner)
     if assignment.agent_steps is not None or state.config.deterministic:
         return assignment.agent_steps or FIXED_AGENT_STEPS
     # 0 before any speed is known: the learner does one rollout, which measures it.
-    return int(_speed(state, policy, learner) * assignment.target_s)
+    return int(_speed(state.tables, policy, learner) * assignment.target_s)
 
 
-def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
+def _marks(config: RunConfig, policy: PolicyRow) -> list[int]:
     """Return agent steps to the policy's next ghost and to its next decision of PBT."""
-    pbt = state.config.pbt_of(policy.population)
+    pbt = config.pbt_of(policy.population)
     mark = next_mark(policy, pbt)
-    turns = state.config.matchmaking.learning_side_turns
+    turns = config.matchmaking.learning_side_turns
     if turns is not None:
         turn_ends = turns.every_agent_steps - policy.agent_steps % turns.every_agent_steps
         mark = min(mark, turn_ends) if mark > 0 else turn_ends
     # A mark that has passed waits for something else (matches, a fit) and bounds nothing.
-    return [ahead for ahead in (steps_to_next(state, policy), mark) if ahead > 0]
+    return [ahead for ahead in (steps_to_next(config, policy), mark) if ahead > 0]
 
 
-def _speed(state: ControllerState, policy: PolicyRow, learner: Learner) -> float:
+def _speed(tables: Tables, policy: PolicyRow, learner: Learner) -> float:
     """Return agent steps per second: of the population on the learner, else of the policy
     anywhere, else of its population; 0: nothing is known.
     """
@@ -102,7 +104,7 @@ def _speed(state: ControllerState, policy: PolicyRow, learner: Learner) -> float
         return policy.speed
     speeds = [
         row.speed
-        for row in state.tables.policies.values()
+        for row in tables.policies.values()
         if row.population == policy.population and row.speed > 0.0
     ]
     return sum(speeds) / len(speeds) if speeds else 0.0

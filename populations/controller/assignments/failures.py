@@ -202,12 +202,12 @@ def _suspects(
     if failed is not None and failed.key is not None and kind not in NO_POLICYS:
         # A learner may name anything; only what it was given to play counts.
         given = (ref for ref in named_references(row.message) if isinstance(ref, WeightsRef))
-        makers = (maker_of(state, ref.digest) for ref in given if ref.key == failed.key)
+        makers = (maker_of(state.league, ref.digest) for ref in given if ref.key == failed.key)
         return tuple(maker for maker in islice(makers, 1) if maker is not None)
     if isinstance(row.message, Train):
         named = None if failed is None else failed.policy
         trainees = [trainee for trainee in row.message.trainees if trainee.policy == named]
-        leaders = leaders_of(state, trainees or row.message.trainees)
+        leaders = leaders_of(state.league, trainees or row.message.trainees)
     else:
         # A newcomer that fails against itself is alone in it; else anybody may be to blame. What
         # was seated before a copy says nothing about what replaced it.

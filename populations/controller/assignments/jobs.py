@@ -9,6 +9,7 @@ import numpy as np
 
 from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from populations.config.run_config import RunConfig
 from populations.controller.assignments import carried_episodes
 from populations.controller.assignments.budgets import team_budget
 from populations.controller.evaluation.games import num_to_report
@@ -41,7 +42,7 @@ def training(state: ControllerState, tx: Transaction, learner_id: LearnerId, tea
         episodes=state.config.assignment.episodes,
         episode_length=expected_length(state, team[0]),
         lesson=state.tables.run.lesson,
-        seed=assignment_seed(state, assignment_id),
+        seed=assignment_seed(state.config, assignment_id),
         # How far it has come when it is told to stop depends on its speed.
         may_stop_early=not state.config.deterministic,
     )
@@ -57,16 +58,16 @@ def evaluation(state: ControllerState, pairings: tuple[Pairing, ...]) -> Job | N
         assignment_id=assignment_id,
         attempt=0,
         pairings=pairings,
-        seed=assignment_seed(state, assignment_id),
-        games=num_to_report(state),
+        seed=assignment_seed(state.config, assignment_id),
+        games=num_to_report(state.config),
     )
     return message, {}
 
 
-def assignment_seed(state: ControllerState, assignment_id: int) -> int:
+def assignment_seed(config: RunConfig, assignment_id: int) -> int:
     """Return the seed of an assignment, a function of the run's seed and its number."""
     # Streams of the run's seed: 0 decisions, 1 assignments, 2 restarts, 3 first hyperparameters.
-    words = np.random.SeedSequence([state.config.seed, 1, assignment_id]).generate_state(2)
+    words = np.random.SeedSequence([config.seed, 1, assignment_id]).generate_state(2)
     # Two words of 32 bits that overlap in one bit: below 2**63, which SQLite can store.
     return int(words[0]) << 31 ^ int(words[1])
 

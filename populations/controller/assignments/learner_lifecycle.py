@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 
 import numpy as np
 from msgspec.structs import replace
@@ -15,10 +16,11 @@ from populations.controller.monitoring import alerts
 from populations.controller.state.commands import KillLearner, SendMessage, StartLearner
 from populations.controller.state.events import HeartbeatReceived, LearnerJoined, Ticked
 from populations.controller.state.leases import Fault, Learner, forgive, overdue, slot_place
-from populations.controller.state.ledger import OWN_PLACE, STORAGE
+from populations.controller.state.ledger import OWN_PLACE, STORAGE, Ledger
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
+from populations.records.tables import Tables
 
 MAX_CHARGES = 2
 """Charges in a row after which a learner is at fault, if others do their work."""
@@ -76,8 +78,8 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
         if event.slot is not None:
             state.slots[event.slot].learner = event.learner
         record_group(state, tx, event.hello.proof)
-        record_device(state, tx, event.learner, event.hello)
-        versions = other_versions(state, event.hello)
+        record_device(state.tables, tx, event.learner, event.hello)
+        versions = other_versions(state.versions, event.hello)
         tx.add_event(
             "learner_joined",
             event.learner,
@@ -101,15 +103,15 @@ DEVICES = frozenset({"cpu", "cuda", "mps"})
 """Kinds of devices that are told apart; all others are ``other``."""
 
 
-def other_versions(state: ControllerState, hello: Hello) -> Differences:
+def other_versions(versions: Mapping[str, str], hello: Hello) -> Differences:
     """Return the packages that a learner has in other versions than the run records."""
     # Learners of a run that no other machine can join do not say.
-    return {} if hello.versions is None else differences(state.versions, hello.versions)
+    return {} if hello.versions is None else differences(versions, hello.versions)
 
 
 def advice(state: ControllerState, hello: Hello) -> str:
     """Return the end of a refusal: which versions differ, and the command that mends it."""
-    different = other_versions(state, hello)
+    different = other_versions(state.versions, hello)
     if different:
         versions = told(different, place="the learner has")
         return f"; packages of other versions: {versions}: {pip_command(different)}"
@@ -136,12 +138,10 @@ def record_group(state: ControllerState, tx: Transaction, proof: Digest | None) 
         tx.put(replace(state.tables.run, proof=proof))
 
 
-def record_device(
-    state: ControllerState, tx: Transaction, learner: LearnerId, hello: Hello
-) -> None:
+def record_device(tables: Tables, tx: Transaction, learner: LearnerId, hello: Hello) -> None:
     """Keep the kind of a learner's device; a kind that is new at a resume is an event."""
     # The kind leaves out which of several GPUs it is, which decides nothing.
-    kind, run = hello.device.partition(":")[0], state.tables.run
+    kind, run = hello.device.partition(":")[0], tables.run
     # A learner's words: others than these would let it write as many kinds as it likes.
     kind = kind if kind in DEVICES else "other"
     if kind in run.devices:
@@ -293,12 +293,12 @@ def renew(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> Non
     lose(state, tx, learner_id, reason="started anew, to see if another process fails alike")
 
 
-def _is_at_fault(state: ControllerState, learner: Learner) -> bool:
+def _is_at_fault(ledger: Ledger, learner: Learner) -> bool:
     """Return whether a learner is to blame for its failures in a row.
 
     It is where others do their work meanwhile, or where different policies failed on it.
     """
-    charges = state.ledger.charges_of(learner.hello.learner)
+    charges = ledger.charges_of(learner.hello.learner)
     if len(charges) < MAX_CHARGES:
         return False
     # Its own disk or line: whoever else works, a pause may help, and trying at once does not.
@@ -307,7 +307,7 @@ def _is_at_fault(state: ControllerState, learner: Learner) -> bool:
     # A full disk hits all policies alike, so a storage failure tells nothing about them.
     about = {charge.suspects for charge in charges if charge.kind != STORAGE}
     # Work that others have ended since the first charge shows that it can be done.
-    return len(about) > 1 or state.ledger.has_finished_elsewhere(charges[0])
+    return len(about) > 1 or ledger.has_finished_elsewhere(charges[0])
 
 
 def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
@@ -317,7 +317,7 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
     and refused for a while.
     """
     learner = state.learners[learner_id]
-    if not _is_at_fault(state, learner):
+    if not _is_at_fault(state.ledger, learner):
         return
     place, charges = learner.place, state.ledger.charges_of(learner_id)
     now_s, times = tx.now.monotonic_s, 1

@@ -33,6 +33,7 @@ from populations.controller.state.state import ControllerState, is_for_now
 from populations.controller.state.teams import Team, held_up, team_of
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, PolicyRow
+from populations.records.tables import Tables
 
 CLEARLY = 0.8
 """Ratio of two measurements below which one is taken for less: those of equal learners differ by
@@ -97,7 +98,7 @@ def _next_learner(
     ranked = (
         (
             failed_s.get(learner.place, -math.inf),
-            len(_trainings(state, learner)),
+            len(_trainings(state.tables, learner)),
             len(learner.held),
             learner_id,
         )
@@ -107,9 +108,9 @@ def _next_learner(
     return min(ranked, default=(0.0, 0, 0, None))[-1]
 
 
-def _trainings(state: ControllerState, learner: Learner) -> list[Train]:
+def _trainings(tables: Tables, learner: Learner) -> list[Train]:
     """Return the training assignments that a learner has."""
-    rows = [state.tables.assignments.get(held.assignment_id) for held in learner.held]
+    rows = [tables.assignments.get(held.assignment_id) for held in learner.held]
     return [row.message for row in rows if row is not None and isinstance(row.message, Train)]
 
 
@@ -246,7 +247,7 @@ def _decide(
     if state.phase == "evaluating":
         return jobs.evaluation(state, more_pairings(state, tx, learner))
     # A second evaluation of one learner comes after a policy: that would wait behind another one.
-    num_evaluations = len(learner.held) - len(_trainings(state, learner))
+    num_evaluations = len(learner.held) - len(_trainings(state.tables, learner))
     trains_first = num_evaluations > 0 or is_left_to_cheaper(state, learner)
     job = None if trains_first else _evaluation_if_due(state, tx, learner)
     if job is not None:
@@ -393,7 +394,7 @@ def _instead_of(
     own = [team for team in held if may_go_on(team)]
     at_work = [
         tuple(policies[trainee.policy] for trainee in message.trainees)
-        for message in _trainings(state, state.learners[learner_id])
+        for message in _trainings(state.tables, state.learners[learner_id])
     ]
     ahead = min(map(_least_trained, own or at_work), default=None)
     if ahead is None or _least_trained(first)[0] + behind < ahead[0]:
@@ -415,7 +416,7 @@ def _waiting(state: ControllerState) -> Set[PolicyId]:
         policy, generation = policy_of_trainee(name)
         row = state.tables.policies[policy]
         if row.generation == generation and state.ledger.waits(name, is_evaluation=False):
-            waiting |= {mate.policy for mate in team_of(state, row)}
+            waiting |= {mate.policy for mate in team_of(state.league, row)}
     return waiting
 
 
@@ -424,7 +425,7 @@ def _others_train(state: ControllerState, waiting: Set[PolicyId]) -> bool:
     return bool(waiting) and any(
         trainee.policy not in waiting
         for learner in state.learners.values()
-        for message in _trainings(state, learner)
+        for message in _trainings(state.tables, learner)
         for trainee in message.trainees
     )
 
@@ -515,7 +516,7 @@ def team_with(
         The policy and its mates or its rival. Empty: it waits for a rival that trains alone.
     """
     if state.config.matchmaking.rivals == "frozen" or policy.checkpoint is None:
-        return team_of(state, policy)
+        return team_of(state.league, policy)
     (other,) = (name for name in state.setup.populations if name != policy.population)
     if not may_train(other):
         return (policy,)

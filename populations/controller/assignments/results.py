@@ -33,6 +33,7 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leaders_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
+from populations.league.league import League
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
@@ -100,7 +101,7 @@ def _commit(
     finished = event.finished
     trained = trained_steps(row.message, finished, event.manifests)
     matches = sum(tally.matches for tally in finished.tallies)
-    _take_tallies(state, tx, row, finished.tallies)
+    _take_tallies(state.league, tx, row, finished.tallies)
     if isinstance(row.message, Train):
         sides = [state.league.whole_sides(tally) for tally in finished.tallies]
         update_qualities(state, tx, row.message, sides)
@@ -135,7 +136,7 @@ def _commit(
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
         learner = state.learners[event.learner]
-        share.record(state, learner, matches=matches, duration_s=finished.duration_s)
+        share.record(state.match_times, learner, matches=matches, duration_s=finished.duration_s)
         games.take(state, tx, row, finished.games)
         _validate(state, tx, row.message)
         _learn_lengths(state, tx, finished.tallies)
@@ -168,16 +169,16 @@ def _learn_lengths(state: ControllerState, tx: Transaction, tallies: Sequence[Ta
 
 
 def _take_tallies(
-    state: ControllerState, tx: Transaction, row: AssignmentRow, tallies: Sequence[Tally]
+    league: League, tx: Transaction, row: AssignmentRow, tallies: Sequence[Tally]
 ) -> None:
     """Commit tallies and the rows that they are folded into."""
     for tally in tallies:
-        sequence = state.tables.num_tallies + 1
+        sequence = league.tables.num_tallies + 1
         tally_row = TallyRow(
             sequence=sequence, assignment_id=row.assignment_id, kind=row.kind, tally=tally
         )
         tx.put(tally_row)
-        tx.follow(state.league.add_tally(tally_row))
+        tx.follow(league.add_tally(tally_row))
 
 
 def _open_row(
@@ -260,7 +261,7 @@ def _advance_policy(
         episode_length=_smooth(policy.episode_length, length),
     )
     tx.put(policy)
-    mark_export(state, tx, policy, before=steps_before)
+    mark_export(state.config, tx, policy, before=steps_before)
 
 
 def _note_speed(learner: Learner, trainee: Trainee, metrics: Mapping[str, float]) -> None:
@@ -273,8 +274,8 @@ def _note_speed(learner: Learner, trainee: Trainee, metrics: Mapping[str, float]
 def _follow_up(state: ControllerState, tx: Transaction, trainees: Sequence[Trainee]) -> None:
     """Take the decisions that new checkpoints make due, team by team."""
     learned = {trainee.policy for trainee in trainees}
-    for leader in leaders_of(state, trainees):
-        team = [row for row in team_of(state, leader) if row.policy in learned]
+    for leader in leaders_of(state.league, trainees):
+        team = [row for row in team_of(state.league, leader) if row.policy in learned]
         if all(row.state == "active" for row in team):
             snapshot(state, tx, team)
             pbt.evolve(state, tx, leader)

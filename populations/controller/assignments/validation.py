@@ -34,6 +34,7 @@ from arena.types import (
 from arena.wire.keys import holder_of
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
+from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 
 SLACK_S = 60.0
@@ -322,17 +323,15 @@ def _adds_up(tally: Tally, *, num_seats: int, compared: Sequence[Comparison]) ->
 Leases = tuple[tuple[LearnerId, AssignmentId, int], ...]
 
 
-def open_leases(state: ControllerState) -> Leases:
+def open_leases(learners: Mapping[LearnerId, Learner]) -> Leases:
     """Return learner, assignment and attempt of all that learners hold."""
-    return tuple(
-        (name, *held.lease) for name, learner in state.learners.items() for held in learner.held
-    )
+    return tuple((name, *held.lease) for name, learner in learners.items() for held in learner.held)
 
 
 def open_grants(state: ControllerState) -> dict[str, tuple[Grant, ...]]:
     """Return what each learner may publish, by the name of its key."""
     grants: dict[str, tuple[Grant, ...]] = {}
-    for name, assignment_id, _ in open_leases(state):
+    for name, assignment_id, _ in open_leases(state.learners):
         row = state.tables.assignments.get(assignment_id)
         if row is not None and isinstance(row.message, Train):
             asked = Asked(message=row.message, setup=state.setup, waited_s=0.0, up_s=0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,8 +17,10 @@ from populations.controller.state.teams import (
     is_whole,
     maker_of,
 )
+from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.league.scheduling import Field, squared_lengths
+from populations.matchmaking.external_players import ExternalPlayer
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,7 +47,7 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
         rng: Draws some of many ghosts; None: only the best of them are looked at.
     """
     league = state.league
-    origins = ghosts_by_origin(state)
+    origins = ghosts_by_origin(state.league)
     found: list[PlayerStrength] = []
     for population in state.setup.ranked_populations:
         ratings = state.fits.ratings(population)
@@ -53,22 +55,26 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
             population,
             ratings=ratings,
             league=league,
-            team_of=lambda row: frozen_team(state, row) if is_whole(state, row) else None,
+            team_of=lambda row: (
+                frozen_team(state.league, row) if is_whole(state.league, row) else None
+            ),
         )
         found += state.strengths.ghosts(
             population,
             ratings=ratings,
             league=league,
-            team_of=lambda ghost: ghost_team(state, ghost, origins),
+            team_of=lambda ghost: ghost_team(state.league, ghost, origins),
             rng=rng,
         )
-        found += _bots(state, ratings, population)
+        found += _bots(state.external_players, ratings, population)
     # Equal weights are one player, whoever holds them: a donor's are also those of who copied it.
     # Reversed, so that the first of equals stays: a policy comes before its ghost.
     first = {(known.population, known.entrant): known for known in reversed(found)}
     players = [known for known in found if first[known.population, known.entrant] is known]
     if shunned := state.ledger.shunned():
-        players = [known for known in players if maker_of(state, known.entrant) not in shunned]
+        players = [
+            known for known in players if maker_of(state.league, known.entrant) not in shunned
+        ]
     names = list(state.setup.ranked_populations)
     return EvaluationPool(
         players=tuple(players),
@@ -84,21 +90,19 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
                 row.pair_deviation**2 if (row := state.fits.ratings(name).row) is not None else 0.0
                 for name in names
             ),
-            met=_meetings(state, players),
+            met=_meetings(state.league, players),
         ),
     )
 
 
-def _meetings(
-    state: ControllerState, players: Sequence[PlayerStrength]
-) -> Callable[[int], FloatArray]:
+def _meetings(league: League, players: Sequence[PlayerStrength]) -> Callable[[int], FloatArray]:
     """Return a function from a player's place to its matches with each player."""
     places = {(known.population, known.entrant): place for place, known in enumerate(players)}
 
     def met(player: int) -> FloatArray:
         found = np.zeros(len(players))
         own = (players[player].population, players[player].entrant)
-        for (first, second, _), counts in state.league.results.of_entrant(own):
+        for (first, second, _), counts in league.results.of_entrant(own):
             place = places.get(second if first == own else first)
             if place is not None:
                 found[place] += counts.matches
@@ -120,15 +124,17 @@ def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray
     return rows
 
 
-def _bots(state: ControllerState, ratings: Ratings, population: str) -> Iterator[PlayerStrength]:
-    for bot in state.external_players[population]:
+def _bots(
+    external_players: Mapping[str, tuple[ExternalPlayer, ...]], ratings: Ratings, population: str
+) -> Iterator[PlayerStrength]:
+    for bot in external_players[population]:
         if bot.is_rated:
             yield player_strength(
                 ratings,
                 bot.seated,
                 team={
                     name: one.seated
-                    for name, external in state.external_players.items()
+                    for name, external in external_players.items()
                     for one in external
                     if one.player == bot.player
                 },

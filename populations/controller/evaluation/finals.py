@@ -35,6 +35,7 @@ from populations.controller.state.clocks import Countdown
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.matchmaking.external_players import external_player_id
 from populations.ratings.model import probability_positive
@@ -76,7 +77,7 @@ def is_decided(state: ControllerState) -> bool:
         return False
     # Nothing is drawn: this is asked often, and a draw would take a decision number each time.
     known = evaluation_pool(state, None)
-    return not _unsettled(state, known).any() and not _missing(state, known)
+    return not _unsettled(state.league, known).any() and not _missing(state, known)
 
 
 def is_time_over(state: ControllerState) -> bool:
@@ -113,7 +114,7 @@ def final_countdown(state: ControllerState) -> Countdown | None:
 
 def more_pairings(state: ControllerState, tx: Transaction, learner: Learner) -> tuple[Pairing, ...]:
     """Draw a learner's next evaluation after training; empty: there is none, or no time for it."""
-    num_matches = in_time(state, learner, at_most(state, full_size(state), learner=learner))
+    num_matches = in_time(state, learner, at_most(state, full_size(state.setup), learner=learner))
     if not num_matches:
         return ()
     found = final_pairings(state, tx, num_matches=num_matches)
@@ -154,7 +155,7 @@ def final_pairings(
     if state.fits.running or state.fits.are_stale():
         return ()
     known = evaluation_pool(state, None)
-    unsettled = _unsettled(state, known)
+    unsettled = _unsettled(state.league, known)
     if unsettled.any():
         return pairings_about(
             state,
@@ -165,7 +166,7 @@ def final_pairings(
         ) or validation_pairings(state, num_matches=num_matches, waiting=True)
     missing = _missing(state, known)
     # Open ones may be about these very pairs, and are not in the results yet.
-    if not missing or any(open_evaluations(state)):
+    if not missing or any(open_evaluations(state.tables)):
         return ()
     # The anchor is no contender; its matches are no tournament.
     rivals = [
@@ -207,14 +208,14 @@ def _shared(
     ]
 
 
-def _unsettled(state: ControllerState, known: EvaluationPool) -> BoolArray:
+def _unsettled(league: League, known: EvaluationPool) -> BoolArray:
     """Return which policies' ratings are not sure enough. bool [N]."""
     deviations = known.deviations()
     return np.array(
         [
             player.kind == "policy"
             and deviation > FINAL_DEVIATION
-            and state.league.record(player.population, player.entrant).matches < FINAL_MATCHES
+            and league.record(player.population, player.entrant).matches < FINAL_MATCHES
             for player, deviation in zip(known.players, deviations, strict=True)
         ],
         dtype=bool,
@@ -251,7 +252,7 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     rivals = rival_populations(seats)
     # The leader of each population meets the bots: among equals that need not be the one with the
     # best bound.
-    titled = {(name, leading_entrant(state, name)) for name in contenders}
+    titled = {(name, leading_entrant(state.fits, name)) for name in contenders}
     best = [player for player in known.players if (player.population, player.entrant) in titled]
     wanted: Iterator[tuple[Pair, int]] = chain(
         zip(combinations(everybody, 2), repeat(TOURNAMENT_MATCHES)),
@@ -267,7 +268,7 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
             second.player.player,
         ):
             num_matches = 1
-        met = _num_met(state, first, second)
+        met = _num_met(state.league, first, second)
         if met < num_matches:
             missing.append(((first, second), num_matches - met))
     return missing
@@ -292,9 +293,9 @@ def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[Pla
     return found[:MAX_CONTENDERS]
 
 
-def _num_met(state: ControllerState, first: PlayerStrength, second: PlayerStrength) -> int:
+def _num_met(league: League, first: PlayerStrength, second: PlayerStrength) -> int:
     """Count evaluation matches between two players, in all seats, parts of matches too."""
     one, two = (first.population, first.entrant), (second.population, second.entrant)
     # The sum may be no whole number: with more than two sides each pair of seats counts 1/(n - 1)
     # of a match.
-    return round(state.league.num_met(one, two) + state.league.num_met(two, one))
+    return round(league.num_met(one, two) + league.num_met(two, one))

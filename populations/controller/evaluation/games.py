@@ -11,18 +11,20 @@ from msgspec.structs import asdict, replace
 
 from arena.types import MAX_GAMES, Game, PlayerId, is_external
 from arena.wire.messages import Evaluate
+from populations.config.run_config import RunConfig
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.records.games import MAX_HELD, defeats, kept_games, played_as, populations_of
 from populations.records.rows import AssignmentRow, GameRow
+from populations.records.tables import Tables
 
 SLACK = 16
 """Part of a full table that goes at once, one game in so many: it is looked through seldom."""
 
 
-def num_to_report(state: ControllerState) -> int:
+def num_to_report(config: RunConfig) -> int:
     """Return the number of games that an evaluation is asked for."""
-    return min(MAX_GAMES, state.config.replays.keep)
+    return min(MAX_GAMES, config.replays.keep)
 
 
 def take(
@@ -75,16 +77,15 @@ def hold(state: ControllerState, tx: Transaction) -> None:
         if rated.champion is not None:
             lost = defeats(games.values(), rated.champion, seats=state.setup.seats)
             # Weights that are gone already cannot be kept.
-            kept = [game.game for game in lost if game.holds or _is_there(state, game)]
+            kept = [game.game for game in lost if game.holds or _is_there(state.tables, game)]
             held.update(kept[max(0, len(kept) - most) :])
     for game in list(games.values()):
         if game.holds != (game.game in held):
             tx.put(replace(game, holds=not game.holds))
 
 
-def _is_there(state: ControllerState, game: GameRow) -> bool:
+def _is_there(tables: Tables, game: GameRow) -> bool:
     """Return whether the weights of all players of a game are there."""
-    tables = state.tables
     for player, key in zip(game.players, game.keys, strict=True):
         ghost, checkpoint = tables.ghosts.get(PlayerId(player)), tables.checkpoints.get(key)
         is_ghost = ghost is not None and ghost.key == key and ghost.is_present

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from arena.config import LearnerSetup
 from arena.matches.seating import pair_seatings
 from arena.types import (
     RANDOM_BOT,
@@ -32,12 +33,15 @@ from populations.controller.evaluation.share import at_most
 from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.controller.state.goals import evaluation_bound, seekers_of_evaluation
 from populations.controller.state.leases import Learner
+from populations.controller.state.ledger import Ledger
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import frozen_team, is_whole, leader_of, team_of
 from populations.controller.state.transaction import Transaction
+from populations.league.league import League
 from populations.league.scheduling import anywhere, choose_pairs, importance
 from populations.pbt.scheduler import next_mark
 from populations.records.rows import PolicyRow
+from populations.records.tables import Tables
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -123,7 +127,7 @@ def is_worth_it(state: ControllerState, learner: Learner, *, num_matches: int) -
 
     # Each pair in all seatings.
     pairs = 2 if state.config.stop.evaluation is None else 3
-    smallest = pairs * _num_seatings(state) * MIN_MATCHES_PER_SEATING
+    smallest = pairs * _num_seatings(state.setup) * MIN_MATCHES_PER_SEATING
     return is_enough_for(smallest) or (is_enough_for(VALIDATION_MATCHES) and bool(newcomers(state)))
 
 
@@ -147,12 +151,12 @@ def pairings_about(
         rng: Draws the distances.
         missing: Matches that players are to have before all others, the first of them first.
     """
-    may_play = _are_validated(state, known.players)
+    may_play = _are_validated(state.league, known.players)
     if not (may_play & known.field.is_eligible).any():
         return ()
     # Bots are mere opponents: nothing is decided by how well they are known.
     weights = np.where(known.field.is_eligible, weights, 0.0)
-    seats_per_pair = _num_seatings(state)
+    seats_per_pair = _num_seatings(state.setup)
     num_pairs = min(max(num_matches // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
     chosen = choose_pairs(
         known.field,
@@ -185,14 +189,12 @@ def pairings_about(
     )
 
 
-def _are_validated(
-    state: ControllerState, players: Sequence[PlayerStrength]
-) -> npt.NDArray[np.bool_]:
+def _are_validated(league: League, players: Sequence[PlayerStrength]) -> npt.NDArray[np.bool_]:
     """Return whether weights of players' generations have played themselves; bots need not.
 
     bool [N].
     """
-    tables, validated = state.tables, dict[PolicyId, int]()
+    tables, validated = league.tables, dict[PolicyId, int]()
 
     def is_validated(player: PlayerStrength) -> bool:
         if player.kind == "bot":
@@ -202,20 +204,20 @@ def _are_validated(
         # An evaluation in which a newcomer breaks would be lost for all others. A team plays itself
         # as one, and its leader's row has the generation.
         if row.policy not in validated:
-            validated[row.policy] = leader_of(state, row.policy).validated_generation
+            validated[row.policy] = leader_of(league, row.policy).validated_generation
         return validated[row.policy] >= row.generation
 
     return np.array([is_validated(player) for player in players], dtype=bool)
 
 
-def _num_seatings(state: ControllerState) -> int:
+def _num_seatings(setup: LearnerSetup) -> int:
     """Return seatings in which two players of a pair have every seat equally often."""
-    if len(state.setup.populations) > 1:
+    if len(setup.populations) > 1:
         return 1
     # Any two players: the number follows from the seats.
-    (name,) = state.setup.populations
+    (name,) = setup.populations
     home, away = ({name: Player(player=PlayerId(bot))} for bot in ("bot:home", "bot:away"))
-    return len(pair_seatings(home, away, seats=state.setup.seats))
+    return len(pair_seatings(home, away, seats=setup.seats))
 
 
 def seatings_of(
@@ -232,9 +234,9 @@ def seatings_of(
     return (Seating(players=tuple(players.get(seat.population, rest) for seat in seats)),)
 
 
-def open_evaluations(state: ControllerState) -> Iterator[Evaluate]:
+def open_evaluations(tables: Tables) -> Iterator[Evaluate]:
     """Return evaluations that were decided and are not finished."""
-    for row in state.tables.assignments.values():
+    for row in tables.assignments.values():
         if isinstance(row.message, Evaluate):
             yield row.message
 
@@ -289,23 +291,25 @@ def newcomers(state: ControllerState, *, waiting: bool = False) -> list[PolicyRo
         waiting: Whether those count that have failed and let other evaluations go first, which
             show if they are to blame.
     """
-    validating = set(validated_by(state, open_evaluations(state)))
+    validating = set(validated_by(state, open_evaluations(state.tables)))
     found = [
         row
         for row in state.tables.policies.values()
         if row.validated_generation != row.generation
         # The policy of the first population stands for its team in cooperation.
         and row.population in state.setup.ranked_populations
-        and is_whole(state, row)
+        and is_whole(state.league, row)
     ]
     return [
-        row for row in found if row.policy not in validating and (waiting or not _waits(state, row))
+        row
+        for row in found
+        if row.policy not in validating and (waiting or not _waits(state.ledger, row))
     ]
 
 
-def _waits(state: ControllerState, row: PolicyRow) -> bool:
+def _waits(ledger: Ledger, row: PolicyRow) -> bool:
     entrant = trainee_entrant(row.policy, generation=row.generation)
-    return state.ledger.waits(entrant, is_evaluation=True)
+    return ledger.waits(entrant, is_evaluation=True)
 
 
 def validation_pairings(
@@ -329,7 +333,7 @@ def validation_pairings(
 
 def _alone(state: ControllerState, row: PolicyRow) -> Seating:
     """Seat a policy and its mates in their populations' seats, random play in the others."""
-    team, rest = frozen_team(state, row), Player(player=RANDOM_BOT)
+    team, rest = frozen_team(state.league, row), Player(player=RANDOM_BOT)
     return Seating(players=tuple(team.get(seat.population, rest) for seat in state.setup.seats))
 
 
@@ -355,14 +359,14 @@ def validated_policy(state: ControllerState, pairing: Pairing) -> PolicyId | Non
     row = state.tables.policies.get(PolicyId(named or ""))
     if row is None:
         return None
-    team: dict[str, str] = {mate.population: mate.policy for mate in team_of(state, row)}
+    team: dict[str, str] = {mate.population: mate.policy for mate in team_of(state.league, row)}
     is_alone = all(
         player.player == team[seat.population]
         if seat.population in team
         else player.weights is None
         for seat, player in zip(state.setup.seats, players, strict=True)
     )
-    return team_of(state, row)[0].policy if is_alone else None
+    return team_of(state.league, row)[0].policy if is_alone else None
 
 
 def validated_generation_of(state: ControllerState, pairing: Pairing) -> PolicyRow | None:
@@ -371,22 +375,22 @@ def validated_generation_of(state: ControllerState, pairing: Pairing) -> PolicyR
     if policy_id is None:
         return None
     played = {player.weights.digest for player in pairing.seating.players if player.weights}
-    team = team_of(state, state.tables.policies[policy_id])
+    team = team_of(state.league, state.tables.policies[policy_id])
     # Any weights of the present generation count: with as many learners as policies, each has
     # trained on since they were seated.
     is_present = len(played) == len(team) and all(
-        any(_is_of_generation(state, mate, digest) for digest in played) for mate in team
+        any(_is_of_generation(state.league, mate, digest) for digest in played) for mate in team
     )
     return team[0] if is_present else None
 
 
-def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest) -> bool:
+def _is_of_generation(league: League, policy: PolicyRow, digest: Digest) -> bool:
     """Return whether weights are a policy's current ones, or of its present generation."""
     # Weights that were copied in an exploit are known to the league by the donor's generation.
-    current = state.tables.checkpoints.get(policy.checkpoint or "")
+    current = league.tables.checkpoints.get(policy.checkpoint or "")
     if current is not None and current.weights_digest == digest:
         return True
-    made = state.league.checkpoints.get(digest)
+    made = league.checkpoints.get(digest)
     return made is not None and (made.policy, made.generation) == (
         policy.policy,
         policy.generation,

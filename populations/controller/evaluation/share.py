@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from arena.config import LearnerSetup
 from arena.matches.seating import plays_of
+from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.episode_lengths import expected_length
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
@@ -22,9 +24,9 @@ MAX_EVALUATION_S = 60.0
 """Learner seconds of an assignment: fewer matches where they take long."""
 
 
-def record(state: ControllerState, learner: Learner, *, matches: int, duration_s: float) -> None:
+def record(match_times: MatchTimes, learner: Learner, *, matches: int, duration_s: float) -> None:
     """Take in how long an evaluation took on a learner."""
-    for times in (state.match_times, learner.match_times):
+    for times in (match_times, learner.match_times):
         times.add(matches=matches, duration_s=duration_s)
 
 
@@ -114,16 +116,16 @@ def earned_matches(state: ControllerState, learner: Learner, short_s: float) -> 
         learner: Learner that is to carry it out.
         short_s: Seconds that evaluation is short of.
     """
-    one_s, full = match_s(state, learner), full_size(state)
+    one_s, full = match_s(state, learner), full_size(state.setup)
     if one_s is None:
         return full
     seconds = min(short_s + state.config.assignment.target_s, MAX_EVALUATION_S)
     return max(min(max(full, int(short_s / one_s)), int(seconds / one_s)), 1)
 
 
-def full_size(state: ControllerState) -> int:
+def full_size(setup: LearnerSetup) -> int:
     """Return matches of an evaluation where they take no time."""
-    return max(MIN_MATCHES, state.setup.num_envs)
+    return max(MIN_MATCHES, setup.num_envs)
 
 
 def at_most(state: ControllerState, num_matches: int, *, learner: Learner | None = None) -> int:

@@ -18,6 +18,7 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploration
+from populations.hyperparameter_schedules import ScheduledValues
 from populations.records.rows import Json, PolicyRow
 
 
@@ -31,7 +32,7 @@ def exploit(
     data: Mapping[str, Json],
 ) -> None:
     """Put each of a team on the checkpoint of the one in its donor's team that plays its part."""
-    donors = team_of(state, state.tables.policies[donor_id])
+    donors = team_of(state.league, state.tables.policies[donor_id])
     # Both are in the order of their populations (`team_of`).
     for policy, donor in zip(team, donors, strict=True):
         _copy(state, tx, policy, donor, explore=explore, data={**data, "donor": donor.policy})
@@ -108,9 +109,9 @@ def commit_exploit(
     generation, agent_steps = pending["donor_generation"], pending["donor_agent_steps"]
     assert isinstance(generation, int)
     assert isinstance(agent_steps, int)
-    new, factors = _explored(state, policy, pending, exploration)
+    new, factors = _explored(state.scheduled, policy, pending, exploration)
     after = begin_generation(
-        state,
+        state.fits,
         tx,
         replace(
             policy,
@@ -151,13 +152,13 @@ def commit_exploit(
 
 
 def _explored(
-    state: ControllerState,
+    scheduled: Mapping[str, ScheduledValues],
     policy: PolicyRow,
     pending: Mapping[str, Json],
     exploration: Exploration,
 ) -> tuple[dict[str, Value], dict[str, float]]:
     """Return the hyperparameters in use and the factors that an exploration leads to."""
-    return state.scheduled[policy.population].explored(
+    return scheduled[policy.population].explored(
         exploration.new,
         old=values_of(pending["hyperparameters"]),
         # A decision without any has none.
@@ -179,9 +180,9 @@ def commit_explore(
     exploration: Exploration,
 ) -> None:
     """Change a policy's own hyperparameters; its weights stay."""
-    new, factors = _explored(state, policy, pending, exploration)
+    new, factors = _explored(state.scheduled, policy, pending, exploration)
     changed = replace(policy, hyperparameters=new, factors=factors)
-    after = explored_on(state, tx, changed, cause="explore")
+    after = explored_on(state.fits, tx, changed, cause="explore")
     tx.add_decision(
         "explored",
         policy.policy,

@@ -51,7 +51,7 @@ def measure(state: ControllerState, policy: PolicyRow, until: LessonEnd) -> floa
     if until.agent_steps is not None:
         return policy.agent_steps
     if until.rating is not None:
-        return goals.bound_at_any_time(state, policy)
+        return goals.bound_at_any_time(state.fits, policy)
     return state.goals.mean_return(policy, lesson=state.tables.run.lesson)
 
 

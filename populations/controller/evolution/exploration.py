@@ -23,6 +23,7 @@ from populations.controller.state.transaction import Transaction
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb
 from populations.records.rows import Json
+from populations.records.tables import Tables
 from populations.search_space import parse_search_space
 
 TOLERANCE = 1e-9
@@ -59,9 +60,9 @@ def ask(state: ControllerState, tx: Transaction) -> None:
         )
 
 
-def pending_policies(state: ControllerState) -> list[PolicyId]:
+def pending_policies(tables: Tables) -> list[PolicyId]:
     """Return the policies with a pending decision, in the order in which it was made."""
-    pending = [row for row in state.tables.policies.values() if row.pending]
+    pending = [row for row in tables.policies.values() if row.pending]
     # The last word of a seed is its decision number (`ControllerState.draw_words`): a resumed run
     # asks in the order in which the run before would have asked.
     return [row.policy for row in sorted(pending, key=lambda row: _words(row.pending["seed"])[-1])]

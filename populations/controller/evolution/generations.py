@@ -10,11 +10,14 @@ from typing import Literal
 from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, PolicyId, trainee_entrant
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.league.league import League
 from populations.league.lineage import first_of_line, num_copies, steps_since_parent
 from populations.league.ratings import Ratings
 from populations.records.rows import GenerationRow, PolicyRow
+from populations.records.tables import Tables
 
 Cause = Literal[
     "start",
@@ -38,7 +41,7 @@ def first_generations(policies: Iterable[PolicyRow]) -> list[GenerationRow]:
 
 
 def begin_generation(
-    state: ControllerState,
+    fits: Fits,
     tx: Transaction,
     policy: PolicyRow,
     *,
@@ -51,7 +54,7 @@ def begin_generation(
     Its generation rises and its statistics start anew; its counters stay. The last generation ends.
 
     Args:
-        state: The controller; holds the policy as it was.
+        fits: Ratings, and the league, which holds the policy as it was.
         tx: Takes the rows.
         policy: As it goes on: with the new checkpoint and hyperparameters.
         cause: Cause of the generation's beginning.
@@ -62,13 +65,13 @@ def begin_generation(
         The policy as it was put.
     """
     # The generation that ends is found by its old number, so look before the policy is put.
-    ended = ended_generation(state, policy.policy)
+    ended = ended_generation(fits, policy.policy)
     if ended is not None:
         tx.put(ended)
     line_begin = policy.generation + 1
     if cause in KEPT:
         former = trainee_entrant(policy.policy, generation=policy.generation)
-        line_begin = first_of_line(state.tables.generations, former)
+        line_begin = first_of_line(fits.league.tables.generations, former)
     policy = replace(
         policy,
         generation=policy.generation + 1,
@@ -81,16 +84,16 @@ def begin_generation(
         replace(
             row,
             parent_agent_steps=parent_agent_steps,
-            rating_begin=state.fits.line_rating(policy),
+            rating_begin=fits.line_rating(policy),
             line_begin=line_begin,
-            copies=num_copies(state.tables.generations, policy.policy) + (cause == "exploit"),
+            copies=num_copies(fits.league.tables.generations, policy.policy) + (cause == "exploit"),
         )
     )
     return policy
 
 
 def explored_on(
-    state: ControllerState,
+    fits: Fits,
     tx: Transaction,
     policy: PolicyRow,
     *,
@@ -99,25 +102,25 @@ def explored_on(
     """Put a policy that goes on from its own weights with other hyperparameters."""
     parent = trainee_entrant(policy.policy, generation=policy.generation)
     return begin_generation(
-        state, tx, policy, cause=cause, parent=parent, parent_agent_steps=policy.agent_steps
+        fits, tx, policy, cause=cause, parent=parent, parent_agent_steps=policy.agent_steps
     )
 
 
-def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationRow | None:
+def ended_generation(fits: Fits, policy_id: PolicyId) -> GenerationRow | None:
     """Say what a policy's present generation is if it ends now; None in runs that recorded none.
 
     Its ratings are those of the nearest rated weights in the policy's line before its beginning and
     before its end.
     """
-    policy = state.tables.policies[policy_id]
+    policy = fits.league.tables.policies[policy_id]
     entrant = trainee_entrant(policy_id, generation=policy.generation)
-    row = state.tables.generations.get(entrant)
+    row = fits.league.tables.generations.get(entrant)
     if row is None:
         return None
-    ratings, league = state.fits.ratings(policy.population), state.league
+    ratings, league = fits.ratings(policy.population), fits.league
     # lead: steps from the first rated weights to the beginning; lag: from the last ones to the end
-    first, lead = _rated(state, ratings, league.first_weights(policy))
-    last, lag = _rated(state, ratings, _weights(state, policy))
+    first, lead = _rated(fits.league, ratings, league.first_weights(policy))
+    last, lag = _rated(fits.league, ratings, _weights(fits.league.tables, policy))
     # steps of the generation itself between the two ratings
     num_own = policy.agent_steps - row.agent_steps_begin - lag
     # If earlier generations trained more between the two, or this one nothing, its gain is not
@@ -140,7 +143,7 @@ def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, .
 
     Its own last one is ended in it.
     """
-    ended = ended_generation(state, policy.policy)
+    ended = ended_generation(state.fits, policy.policy)
     tables = state.tables
     rows = dict(tables.generations.by("population").get(policy.population, {}))
     if ended is not None:
@@ -173,26 +176,24 @@ def history_now(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRo
     )
 
 
-def _weights(state: ControllerState, policy: PolicyRow) -> Digest | None:
+def _weights(tables: Tables, policy: PolicyRow) -> Digest | None:
     """Find what a policy goes on from."""
     key = policy.checkpoint
-    return None if key is None else state.tables.checkpoints[key].weights_digest
+    return None if key is None else tables.checkpoints[key].weights_digest
 
 
-def _rated(
-    state: ControllerState, ratings: Ratings, digest: Digest | None
-) -> tuple[Digest | None, int]:
+def _rated(league: League, ratings: Ratings, digest: Digest | None) -> tuple[Digest | None, int]:
     """Find the nearest rated weights in a line, and the agent steps trained since them."""
     agent_steps = 0
-    for weights in () if digest is None else chain((digest,), state.league.ancestors(digest)):
+    for weights in () if digest is None else chain((digest,), league.ancestors(digest)):
         if ratings.index(weights) is not None:
             return weights, agent_steps
         # The weights are unrated: the steps that made them were trained since the rated ones
         # further up.
-        made = state.league.checkpoints.get(weights)
+        made = league.checkpoints.get(weights)
         if made is not None:
             agent_steps += steps_since_parent(
-                made, origins=state.league.checkpoints, generations=state.tables.generations
+                made, origins=league.checkpoints, generations=league.tables.generations
             )
     return None, agent_steps
 

@@ -27,6 +27,7 @@ from populations.controller.state.teams import leader_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.decisions import Decision, ExploitDonor
 from populations.records.rows import Json, PolicyRow
+from populations.records.tables import Tables
 
 LEAST = 2
 """Policies that train on at least: with one alone nothing could be compared or copied."""
@@ -91,29 +92,31 @@ def fill_places(state: ControllerState, tx: Transaction) -> None:
     if state.phase != "training":
         return
     rows = state.tables.policies
-    for population in sorted({row.population for row in _retired(state)}):
+    for population in sorted({row.population for row in _retired(state.tables)}):
         free = num_places(state, population) - num_active(state, population)
         # Almost always: this is asked after every assignment.
         if free <= 0:
             continue
         waiting = sorted(
             row.policy
-            for row in _retired(state)
+            for row in _retired(state.tables)
             if row.population == population
             and not row.pending
-            and leader_of(state, row.policy).policy == row.policy
+            and leader_of(state.league, row.policy).policy == row.policy
         )
         for name in waiting[:free]:
             _bring_back(state, tx, rows[name])
 
 
-def _retired(state: ControllerState) -> Iterable[PolicyRow]:
-    return state.tables.policies.by("inactive").get("retired", {}).values()
+def _retired(tables: Tables) -> Iterable[PolicyRow]:
+    return tables.policies.by("inactive").get("retired", {}).values()
 
 
 def _bring_back(state: ControllerState, tx: Transaction, row: PolicyRow) -> None:
     _, donor = max(donors_of(state, row), default=(0.0, None))
     if donor is not None:
-        explore = not is_reference(state, row)
+        explore = not is_reference(state.config, row)
         reason = "it was retired, and there is a place for it again"
-        exploit(state, tx, team_of(state, row), donor, explore=explore, data={"reason": reason})
+        exploit(
+            state, tx, team_of(state.league, row), donor, explore=explore, data={"reason": reason}
+        )

@@ -51,7 +51,7 @@ def try_immigrate(
     immigration = state.config.pbt_of(policy.population).immigration
     limit = state.config.stop.agent_steps_per_policy
     is_done = limit is not None and policy.agent_steps >= limit
-    if immigration.probability <= 0.0 or is_done or is_reference(state, policy):
+    if immigration.probability <= 0.0 or is_done or is_reference(state.config, policy):
         return False
     # Draw after the conditions, so that no decision number is taken without immigration.
     rng = state.draw(tx)
@@ -85,7 +85,7 @@ def _immigrate(
         agent_steps=policy.agent_steps,
     )
     after = begin_generation(
-        state,
+        state.fits,
         tx,
         replace(
             policy,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from arena.types import Digest, Entrant, PolicyId
+from populations.config.run_config import RunConfig
 from populations.controller.indexes.player_strengths import nearest_rated
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
 from populations.core import CommonScores, Member, RatingDifference, Score
+from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.pbt.statistics import on_common_opponents
 from populations.ratings.results import Rated
@@ -15,48 +18,48 @@ Opponent = tuple[Rated, tuple[int, int]]
 """An opponent and the seats of a meeting: own seat, the other's seat."""
 
 
-def is_reference(state: ControllerState, policy: PolicyRow) -> bool:
+def is_reference(config: RunConfig, policy: PolicyRow) -> bool:
     """Return whether a policy's hyperparameters are never explored."""
-    return state.config.pbt_of(policy.population).reference and policy.index == 0
+    return config.pbt_of(policy.population).reference and policy.index == 0
 
 
-def standing_weights(state: ControllerState, population: str) -> dict[PolicyId, Digest]:
+def standing_weights(fits: Fits, population: str) -> dict[PolicyId, Digest]:
     """Return the evaluated weights that each active policy's standing is about."""
     return {
         row.policy: digest
-        for row in state.tables.policies.values()
+        for row in fits.league.tables.policies.values()
         if row.population == population
         and row.state == "active"
-        and (digest := standing_weights_of(state, row)) is not None
+        and (digest := standing_weights_of(fits, row)) is not None
     }
 
 
-def standing_weights_of(state: ControllerState, row: PolicyRow) -> Digest | None:
+def standing_weights_of(fits: Fits, row: PolicyRow) -> Digest | None:
     """Return the weights that a policy's standing is about; None: nothing of its line has played.
 
     They are the latest evaluated ones. Where the last fit does not cover those yet, the latest that
     it covers, if they are of the same generation: with many learners there is always a fit to come.
     """
-    latest = state.league.standing_weights(row)
-    ratings = state.fits.ratings(row.population)
+    latest = fits.league.standing_weights(row)
+    ratings = fits.ratings(row.population)
     if latest is None or ratings.row is None or ratings.index(latest) is not None:
         return latest
-    position = nearest_rated(ratings, state.league, latest)
+    position = nearest_rated(ratings, fits.league, latest)
     if position is None:
         return latest
     rated = Digest(ratings.row.entrants[position])
-    made = state.league.checkpoints[rated]
+    made = fits.league.checkpoints[rated]
     # Rated weights of another generation say nothing about those that replaced them.
     is_own = (made.policy, made.generation) == (row.policy, row.generation)
     return rated if is_own else latest
 
 
-def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
+def _standing(fits: Fits, policy: PolicyId) -> Digest | None:
     """Return the entry of `standing_weights` for one policy; None if it is not active."""
-    row = state.tables.policies.get(policy)
+    row = fits.league.tables.policies.get(policy)
     if row is None or row.state != "active":
         return None
-    return standing_weights_of(state, row)
+    return standing_weights_of(fits, row)
 
 
 def members_of(state: ControllerState, population: str, *, role: str) -> list[Member]:
@@ -73,7 +76,7 @@ def members_of(state: ControllerState, population: str, *, role: str) -> list[Me
 
 
 def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
-    digest = standing_weights_of(state, row)
+    digest = standing_weights_of(state.fits, row)
     record = state.league.record(row.population, digest or "")
     matches, total = record.matches, record.return_sum
     squares = record.return_sum_of_squares
@@ -85,7 +88,7 @@ def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
         rating=ratings.rating(digest),
         deviation=ratings.deviation(digest),
         num_matches=state.league.matches_in_generation(row),
-        is_reference=is_reference(state, row),
+        is_reference=is_reference(state.config, row),
         num_returns=matches,
         return_mean=total / matches if matches else 0.0,
         # Rounding may leave a little less than nothing.
@@ -93,18 +96,18 @@ def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
     )
 
 
-def rating_difference(state: ControllerState, population: str) -> RatingDifference:
+def rating_difference(fits: Fits, population: str) -> RatingDifference:
     """Return a function of two policies: by how much the first's standing weights are better.
 
     It holds for one decision.
     """
-    ratings = state.fits.ratings(population)
+    ratings = fits.ratings(population)
     # Standings are kept for all pairs of the decision, in which none changes.
     standing: dict[PolicyId, str] = {}
 
     def standing_of(policy: PolicyId) -> str:
         if policy not in standing:
-            standing[policy] = _standing(state, policy) or ""
+            standing[policy] = _standing(fits, policy) or ""
         return standing[policy]
 
     def difference(first: PolicyId, second: PolicyId) -> tuple[float, float] | None:
@@ -113,32 +116,32 @@ def rating_difference(state: ControllerState, population: str) -> RatingDifferen
     return difference
 
 
-def common_scores(state: ControllerState, population: str) -> CommonScores | None:
+def common_scores(fits: Fits, population: str) -> CommonScores | None:
     """Return a function of two policies: their scores against common opponents.
 
     None in cooperation, where nobody has opponents.
     """
-    if state.league.is_cooperation:
+    if fits.league.is_cooperation:
         return None
 
     def common(first: PolicyId, second: PolicyId) -> tuple[Score, Score] | None:
-        one, other = _standing(state, first), _standing(state, second)
+        one, other = _standing(fits, first), _standing(fits, second)
         if one is None or other is None or one == other:
             return None
         # Matches between the two are against no common opponent.
         pair = {(population, Entrant(one)), (population, Entrant(other))}
         return on_common_opponents(
-            _scores(state, (population, Entrant(one)), without=pair),
-            _scores(state, (population, Entrant(other)), without=pair),
+            _scores(fits.league, (population, Entrant(one)), without=pair),
+            _scores(fits.league, (population, Entrant(other)), without=pair),
         )
 
     return common
 
 
-def _scores(state: ControllerState, rated: Rated, *, without: set[Rated]) -> dict[Opponent, Score]:
+def _scores(league: League, rated: Rated, *, without: set[Rated]) -> dict[Opponent, Score]:
     """Return an entrant's scores in evaluation, by opponent and pair of seats."""
     scores: dict[Opponent, Score] = {}
-    for (first, second, (own, other)), counts in state.league.results.of_entrant(rated):
+    for (first, second, (own, other)), counts in league.results.of_entrant(rated):
         matches = counts.matches
         if first == rated and second not in without:
             scores[second, (own, other)] = Score(points=counts.points, matches=matches)

@@ -53,6 +53,7 @@ from populations.controller.state.transaction import MARKS, Transaction
 from populations.decisions import Decision, ExploitDonor, ExploreOwn, NotReady
 from populations.pbt.scheduler import num_marks
 from populations.records.rows import Json, PolicyRow, PostponedRow
+from populations.records.tables import Tables
 
 
 def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
@@ -63,7 +64,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     """
     # The row is read again: the ghost that this event has left may have reset the policy.
     policy = state.tables.policies[policy.policy]
-    team = team_of(state, policy)
+    team = team_of(state.league, policy)
     # The final matches rate what is there, and a decision that waits is made already.
     if state.phase == "evaluating" or any(row.pending for row in team):
         return
@@ -79,7 +80,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     decision = _decide(state, tx, policy, marks=marks)
     # Its clock stays due, so it is asked about again after its next assignment or fit.
     if isinstance(decision, NotReady):
-        _postpone(state, tx, team, decision)
+        _postpone(state.tables, tx, team, decision)
         return
     for row in team:
         tx.put(replace(row, ready_at=row.agent_steps, rescues=0))
@@ -89,31 +90,31 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     places = halving.num_places(state, policy.population)
     if halving.num_active(state, policy.population) > places:
         data = {**_numbers_of(decision), MARKS: marks}
-        halving.halve(state, tx, team_of(state, policy), decision, places=places, data=data)
+        halving.halve(state, tx, team_of(state.league, policy), decision, places=places, data=data)
     else:
-        _carry_out(state, tx, team_of(state, policy), decision, marks=marks)
+        _carry_out(state, tx, team_of(state.league, policy), decision, marks=marks)
 
 
 def evolve_waiting(state: ControllerState, tx: Transaction) -> None:
     """Decide about policies that waited for ratings and are not training now."""
     # A policy with an open lease is not changed: its result will be of the weights that it has.
     in_training = set(state.tables.assignments.by("trained"))
-    leaders = {leader_of(state, name).policy: None for name in state.tables.postponed}
+    leaders = {leader_of(state.league, name).policy: None for name in state.tables.postponed}
     for name in leaders:
-        team = team_of(state, state.tables.policies[name])
+        team = team_of(state.league, state.tables.policies[name])
         if all(row.state == "active" and row.policy not in in_training for row in team):
             evolve(state, tx, team[0])
 
 
 def _postpone(
-    state: ControllerState, tx: Transaction, team: Sequence[PolicyRow], decision: NotReady
+    tables: Tables, tx: Transaction, team: Sequence[PolicyRow], decision: NotReady
 ) -> None:
     """Say why a decision that is due cannot be made, once for each reason."""
     # A rule of a user's own may give any object for a reason.
     reason = encodable(str(decision.reason))
     for row in team:
         waiting = PostponedRow(policy=row.policy, reason=reason)
-        if state.tables.postponed.get(row.policy) != waiting:
+        if tables.postponed.get(row.policy) != waiting:
             tx.put(waiting)
             # The agent steps come last, because evidence of a user's own rule may have any names.
             numbers = {**_numbers_of(decision), "agent_steps": row.agent_steps}
@@ -132,14 +133,14 @@ def _decide(
         decision: Decision = state.exploit[population].decide(
             policy.policy,
             members=members_of(state, population, role=policy.role),
-            difference=rating_difference(state, population),
-            common=common_scores(state, population),
+            difference=rating_difference(state.fits, population),
+            common=common_scores(state.fits, population),
             rng=rng,
         )
         if not any(isinstance(decision, kind) for kind in get_args(Decision)):
             raise TypeError(f"decide must return a Decision, got {decision!r}")
         if isinstance(decision, ExploitDonor):
-            _check_donor(state, policy, decision.donor)
+            _check_donor(state.tables, policy, decision.donor)
             # A copy would suffer from what its donor suffers from.
             if is_failing(state, decision.donor):
                 reason = f"{decision.donor} has not finished an assignment since it failed"
@@ -155,8 +156,8 @@ def _decide(
     return guarded(decide, fail, what=f"deciding about {policy.policy}")
 
 
-def _check_donor(state: ControllerState, policy: PolicyRow, donor_id: PolicyId) -> None:
-    donor = state.tables.policies.get(donor_id)
+def _check_donor(tables: Tables, policy: PolicyRow, donor_id: PolicyId) -> None:
+    donor = tables.policies.get(donor_id)
     if donor is None or donor.policy == policy.policy or donor.population != policy.population:
         raise ValueError(f"a donor must be another policy of {policy.population}, got {donor_id!r}")
     if donor.role != policy.role:

@@ -17,6 +17,7 @@ from populations.controller.evolution.members import is_reference, standing_weig
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leader_of, team_of
 from populations.controller.state.transaction import MARKS, Transaction
+from populations.league.league import League
 from populations.records.rows import PolicyRow
 
 LEARNING_RATE = "learning_rate"
@@ -31,9 +32,9 @@ def quarantine(
 
     Their open assignments end. How they come back is said by `rescue`.
     """
-    leader = leader_of(state, policy_id)
+    leader = leader_of(state.league, policy_id)
     state.ledger.note_quarantine(trainee_entrant(leader.policy, generation=leader.generation))
-    team = team_of(state, leader)
+    team = team_of(state.league, leader)
     names = {row.policy for row in team}
     for row in list(state.tables.assignments.values()):
         if not names.isdisjoint(row.trained):
@@ -53,9 +54,9 @@ def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
     began, and waits for one where there is none. Only where nobody can be a donor the rate is
     halved. In the final matches nobody changes.
     """
-    if state.phase != "training" or not _has_weights(state, leader):
+    if state.phase != "training" or not _has_weights(state.league, leader):
         return
-    team = team_of(state, leader)
+    team = team_of(state.league, leader)
     donors = donors_of(state, leader)
     # One that has not finished since may suffer from the same, and then a copy would not help.
     # Equal ratings are told apart by name, so a resumed run finds the same.
@@ -69,21 +70,30 @@ def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
         for row in team:
             tx.put(replace(row, rescues=row.rescues + 1))
         reason = "it was quarantined; the donor is the best rated policy that has trained since"
-        explore = not is_reference(state, leader)
-        exploit(state, tx, team_of(state, leader), donor, explore=explore, data={"reason": reason})
+        explore = not is_reference(state.config, leader)
+        exploit(
+            state,
+            tx,
+            team_of(state.league, leader),
+            donor,
+            explore=explore,
+            data={"reason": reason},
+        )
 
 
 def rescue_waiting(state: ControllerState, tx: Transaction) -> None:
     """Bring back the quarantined teams for which there is a way by now."""
     for name in sorted(state.tables.policies.by("inactive").get("quarantined", ())):
         row = state.tables.policies[name]
-        if leader_of(state, name) is row and not row.pending:
+        if leader_of(state.league, name) is row and not row.pending:
             rescue(state, tx, row)
 
 
-def _has_weights(state: ControllerState, leader: PolicyRow) -> bool:
+def _has_weights(league: League, leader: PolicyRow) -> bool:
     """Return whether nobody in a team has lost all checkpoints, which no copy makes good."""
-    kept = (state.tables.checkpoints.get(mate.checkpoint or "") for mate in team_of(state, leader))
+    kept = (
+        league.tables.checkpoints.get(mate.checkpoint or "") for mate in team_of(league, leader)
+    )
     return all(checkpoint is None or checkpoint.state == "present" for checkpoint in kept)
 
 
@@ -99,7 +109,7 @@ def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -
             new, old=old, factors=policy.factors, agent_steps=policy.agent_steps
         )
         after = replace(policy, state="active", rescues=1, hyperparameters=new, factors=factors)
-        explored_on(state, tx, after, cause="quarantine")
+        explored_on(state.fits, tx, after, cause="quarantine")
         tx.add_event("learning_rate_halved", policy.policy, old=dict(old), new=dict(new))
 
 
@@ -113,7 +123,7 @@ def donors_of(state: ControllerState, policy: PolicyRow) -> list[tuple[float, Po
     ratings = state.fits.ratings(policy.population)
     return [
         (interval[0], name)
-        for name, digest in standing_weights(state, policy.population).items()
+        for name, digest in standing_weights(state.fits, policy.population).items()
         if name != policy.policy
         and state.tables.policies[name].role == policy.role
         and not is_failing(state, name)
@@ -135,6 +145,6 @@ def abandon(state: ControllerState, tx: Transaction, policy: PolicyRow, *, reaso
     tx.add_decision("exploit_abandoned", policy.policy, reason=reason, marks=marks)
     # The rescue has failed: the team is out again as one, whatever mates have copied already.
     if was_quarantined:
-        for mate in team_of(state, policy):
+        for mate in team_of(state.league, policy):
             tx.put(replace(mate, state="quarantined", pending={}))
-        rescue(state, tx, leader_of(state, policy.policy))
+        rescue(state, tx, leader_of(state.league, policy.policy))

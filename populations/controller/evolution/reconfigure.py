@@ -53,9 +53,9 @@ def reconfigure(
         )
         if new == dict(policy.hyperparameters) and factors == dict(policy.factors):
             continue
-        end_assignments(state, tx, policy.policy, reason="hyperparameters were changed")
+        end_assignments(state.tables, tx, policy.policy, reason="hyperparameters were changed")
         after = replace(policy, hyperparameters=new, factors=factors)
-        after = explored_on(state, tx, after, cause="reconfigure")
+        after = explored_on(state.fits, tx, after, cause="reconfigure")
         if policy.pending:
             waiting = values_of(policy.pending["hyperparameters"])
             base: dict[str, Json] = {**with_changed(waiting, changed, bounds)}

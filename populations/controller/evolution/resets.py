@@ -17,12 +17,15 @@ from msgspec.structs import replace
 from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id, trainee_entrant
 from populations.config.role_settings import INITIAL, NEAREST_EVEN
 from populations.controller.evolution.generations import begin_generation
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, FloatArray
+from populations.league.league import League
 from populations.league.scores import Outcome, counted
 from populations.matchmaking.rating_proximate import expected_scores
 from populations.records.rows import GhostRow, Json, PolicyRow
+from populations.records.tables import Tables
 from populations.roles import MAIN, is_reset, nearest_even, reset_probability
 
 RESETS = "resets"
@@ -83,7 +86,7 @@ def without_weights(state: ControllerState, tx: Transaction, key: str, *, reason
         is_waiting = policy.checkpoint is None and policy.initial_weights == key
         # Only a reset has the exploiter's own first checkpoint to go back to.
         if is_waiting and row is not None and row.cause == "reset":
-            origin = _initial(state, policy, instead_of=key, because=reason)
+            origin = _initial(state.tables, policy, instead_of=key, because=reason)
             _start_again(state, tx, policy, origin, data={})
 
 
@@ -98,7 +101,7 @@ def _start_again(
     checkpoint = state.tables.checkpoints.get(origin.checkpoint or "")
     is_others = checkpoint is not None and checkpoint.policy != policy.policy
     after = begin_generation(
-        state,
+        state.fits,
         tx,
         replace(
             policy,
@@ -131,9 +134,9 @@ def _start_again(
 def _origin(state: ControllerState, policy: PolicyRow) -> Origin:
     rule = state.config.roles.reset
     if rule == INITIAL:
-        return _initial(state, policy)
+        return _initial(state.tables, policy)
     if rule == NEAREST_EVEN:
-        return _nearest_even(state, policy)
+        return _nearest_even(state.fits, policy)
     if state.config.roles.is_imported:
         key = reset_key(policy.population)
         if key in state.immigrants:
@@ -150,14 +153,14 @@ def _origin(state: ControllerState, policy: PolicyRow) -> Origin:
             parent=trainee_entrant(row.policy, generation=row.generation),
             parent_agent_steps=row.agent_steps,
         )
-    return _initial(state, policy, instead_of=rule, because="it is not there")
+    return _initial(state.tables, policy, instead_of=rule, because="it is not there")
 
 
-def _initial(state: ControllerState, policy: PolicyRow, **numbers: Json) -> Origin:
+def _initial(tables: Tables, policy: PolicyRow, **numbers: Json) -> Origin:
     """Return the policy's first checkpoint; without it, what the whole population started from."""
     # Retention keeps the checkpoint of an exploiter's first ghost for this (`named_by`).
-    ghost = state.tables.ghosts.get(ghost_id(policy.policy, agent_steps=0))
-    if ghost is None or state.tables.checkpoints[ghost.checkpoint].state != "present":
+    ghost = tables.ghosts.get(ghost_id(policy.policy, agent_steps=0))
+    if ghost is None or tables.checkpoints[ghost.checkpoint].state != "present":
         return Origin(player="the population's start", numbers=numbers)
     return Origin(
         player=ghost.player,
@@ -179,24 +182,24 @@ def _of_ghost(ghost: GhostRow, **numbers: Json) -> Origin:
     )
 
 
-def _nearest_even(state: ControllerState, policy: PolicyRow) -> Origin:
+def _nearest_even(fits: Fits, policy: PolicyRow) -> Origin:
     ghosts = {
         ghost.player: ghost
-        for ghost in state.tables.ghosts.values()
+        for ghost in fits.league.tables.ghosts.values()
         if ghost.population == policy.population and ghost.role == policy.role and ghost.is_present
     }
-    win_rates = win_rates_against_mains(state, list(ghosts.values()))
+    win_rates = win_rates_against_mains(fits, list(ghosts.values()))
     player = nearest_even(win_rates)
     numbers: dict[str, Json] = {"num_candidates": len(win_rates)}
     if player is None:
         because = "no former exploiter wins almost half of its matches"
-        return _initial(state, policy, instead_of=NEAREST_EVEN, because=because, **numbers)
+        return _initial(
+            fits.league.tables, policy, instead_of=NEAREST_EVEN, because=because, **numbers
+        )
     return _of_ghost(ghosts[player], win_rate=win_rates[player], **numbers)
 
 
-def win_rates_against_mains(
-    state: ControllerState, ghosts: list[GhostRow]
-) -> dict[PlayerId, float]:
+def win_rates_against_mains(fits: Fits, ghosts: list[GhostRow]) -> dict[PlayerId, float]:
     """Return how often ghosts of one population beat the main agents of today, draws half.
 
     The mean over the standing weights of active main agents: evaluation results, filled by what
@@ -205,13 +208,13 @@ def win_rates_against_mains(
     """
     mains = [
         (row.population, digest)
-        for row in state.tables.policies.values()
+        for row in fits.league.tables.policies.values()
         if row.role == MAIN
         and row.state == "active"
-        and (digest := state.league.standing_weights(row)) is not None
+        and (digest := fits.league.standing_weights(row)) is not None
     ]
-    predicted = _predicted(state, ghosts, mains)
-    points, matches = counted(_outcomes(state, ghosts, mains), shape=predicted.shape)
+    predicted = _predicted(fits, ghosts, mains)
+    points, matches = counted(_outcomes(fits.league, ghosts, mains), shape=predicted.shape)
     prior = np.where(np.isnan(predicted), 0.0, PRIOR_MATCHES)
     known = matches + prior > 0.0
     # (points + k p) / (matches + k); k = 0 where ratings predict nothing
@@ -223,14 +226,12 @@ def win_rates_against_mains(
     return found
 
 
-def _predicted(
-    state: ControllerState, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]
-) -> FloatArray:
+def _predicted(fits: Fits, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]) -> FloatArray:
     """Return scores by ratings; NaN where there are none. float64 [ghosts, mains]."""
     populations = {ghost.population for ghost in ghosts}
 
     def rating(population: str, digest: Digest) -> float:
-        interval = state.fits.ratings(population).interval(digest)
+        interval = fits.ratings(population).interval(digest)
         # Ratings of different populations cannot be compared.
         return np.nan if interval is None or population not in populations else interval[0]
 
@@ -243,14 +244,14 @@ def _predicted(
 
 
 def _outcomes(
-    state: ControllerState, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]
+    league: League, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]
 ) -> Iterator[Outcome]:
     """Return evaluation matches of ghosts (rows) against main agents (columns), in all seats."""
     for (i, ghost), (j, (population, digest)) in product(enumerate(ghosts), enumerate(mains)):
         own = (ghost.population, Entrant(ghost.weights_digest))
         main = (population, Entrant(digest))
         # Results have the lower seat first.
-        for seen in state.league.results_of(own, main):
+        for seen in league.results_of(own, main):
             yield i, j, seen.points, seen.matches
-        for seen in state.league.results_of(main, own):
+        for seen in league.results_of(main, own):
             yield i, j, seen.lost_points, seen.matches

@@ -35,14 +35,14 @@ def rewind(state: ControllerState, tx: Transaction, then: CheckpointRow | GhostR
     """
     policy = state.tables.policies[then.policy]
     ghost = then if isinstance(then, GhostRow) else None
-    end_assignments(state, tx, policy.policy, reason=f"{policy.policy} was rewound")
+    end_assignments(state.tables, tx, policy.policy, reason=f"{policy.policy} was rewound")
     old, factors = hyperparameters_of(state.tables, then)
     scheduled = state.scheduled[policy.population]
     factors = scheduled.completed(factors)
     # A scheduled value has the factor of that time, but agent steps go on.
     new = scheduled.values(old, factors=factors, agent_steps=policy.agent_steps)
     after = begin_generation(
-        state,
+        state.fits,
         tx,
         replace(
             policy,
@@ -78,11 +78,9 @@ def rewind(state: ControllerState, tx: Transaction, then: CheckpointRow | GhostR
     return after
 
 
-def end_assignments(
-    state: ControllerState, tx: Transaction, policy: PolicyId, *, reason: str
-) -> None:
+def end_assignments(tables: Tables, tx: Transaction, policy: PolicyId, *, reason: str) -> None:
     """End the open training assignments of a policy, which began from what it is no more."""
-    for row in list(state.tables.assignments.by("trained").get(policy, {}).values()):
+    for row in list(tables.assignments.by("trained").get(policy, {}).values()):
         # Closed: a late result finds no open assignment and changes nothing.
         tx.put(replace(row, status="failed", reason=reason))
 

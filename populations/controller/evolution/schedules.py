@@ -26,7 +26,7 @@ def follow(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
         return
     index, entry = reached[-1]
     new = replace(policy, hyperparameters=dict(entry.hyperparameters))
-    after = explored_on(state, tx, new, cause="replay")
+    after = explored_on(state.fits, tx, new, cause="replay")
     tx.add_event(
         "replayed",
         policy.policy,

@@ -8,7 +8,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from arena.checkpoints.manifest import ghost_key
+from arena.config import LearnerSetup
 from arena.types import ghost_id
+from populations.config.run_config import RunConfig
 from populations.controller.evolution.resets import try_reset
 from populations.controller.opponents import make_request, quality_of_new
 from populations.controller.state.commands import LinkGhosts
@@ -83,9 +85,8 @@ def _freeze(
         try_reset(state, tx, policy.policy)
 
 
-def steps_to_next(state: ControllerState, policy: PolicyRow) -> int:
+def steps_to_next(config: RunConfig, policy: PolicyRow) -> int:
     """Return agent steps until a ghost may be due; below 1 if one is."""
-    config = state.config
     every = config.ghosts.every_agent_steps
     if policy.ghost_at < 0 or not has_exploiters(config.populations[policy.population].roles):
         return policy.ghost_at + every - policy.agent_steps
@@ -127,7 +128,7 @@ def _win_rates(state: ControllerState, policy: PolicyRow) -> FloatArray:
     """
     # One empty array, for none at all cannot be concatenated.
     found: list[FloatArray] = [np.zeros(0)]
-    for population in _opposing(state, policy):
+    for population in _opposing(state.setup, policy):
         request = make_request(state, policy, population)
         rivals = request.ghosts
         if policy.role == MAIN_EXPLOITER:
@@ -140,9 +141,9 @@ def _win_rates(state: ControllerState, policy: PolicyRow) -> FloatArray:
     return np.concatenate(found)
 
 
-def _opposing(state: ControllerState, policy: PolicyRow) -> Iterator[str]:
+def _opposing(setup: LearnerSetup, policy: PolicyRow) -> Iterator[str]:
     """Return populations in which a policy has opponents."""
-    seats = state.setup.seats
+    seats = setup.seats
     own_sides = {seat.side for seat in seats if seat.population == policy.population}
     for population in dict.fromkeys(seat.population for seat in seats):
         sides = {seat.side for seat in seats if seat.population == population}
@@ -150,18 +151,18 @@ def _opposing(state: ControllerState, policy: PolicyRow) -> Iterator[str]:
             yield population
 
 
-def mark_export(state: ControllerState, tx: Transaction, policy: PolicyRow, *, before: int) -> None:
+def mark_export(config: RunConfig, tx: Transaction, policy: PolicyRow, *, before: int) -> None:
     """Record that a policy's new checkpoint is to be exported, if it has passed a mark.
 
     Exports decide nothing.
 
     Args:
-        state: The controller.
+        config: The run's.
         tx: Takes the event.
         policy: Policy with its new checkpoint.
         before: Agent steps that it had before.
     """
-    every = state.config.checkpoints.export_every_agent_steps
+    every = config.checkpoints.export_every_agent_steps
     if every and policy.agent_steps // every > before // every:
         tx.add_event(
             EXPORT_DUE,

@@ -20,6 +20,7 @@ from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
 from populations.pbt.scheduler import interval, mark_of
 from populations.records.rows import AlertRow, AssignmentRow, EventRow, PolicyRow
+from populations.records.tables import Tables
 
 IDLE_S = 1.0
 """Seconds between two looks at whether learners have work; `Kind.raise_after` counts looks."""
@@ -102,7 +103,7 @@ def _findings(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
             yield Finding("void_episodes", "", "episodes", what if void else "")
             if isinstance(row.message, Train) and row.agent_steps:
                 yield from _trained(state, row, row.message)
-    yield from _decided(state, tx)
+    yield from _decided(state.tables, tx)
     yield from _idle(state, tx)
 
 
@@ -167,14 +168,14 @@ def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
     yield Finding("pbt_undecided", policy.population, policy.policy, what, advice)
 
 
-def _decided(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
+def _decided(tables: Tables, tx: Transaction) -> Iterator[Finding]:
     """Return whether the rules of PBT worked, population by population."""
     failed: dict[tuple[str, str], str] = {}
     worked: set[tuple[str, str]] = set()
     for row in tx.rows:
         if not isinstance(row, EventRow):
             continue
-        policy = state.tables.policies.get(PolicyId(row.subject))
+        policy = tables.policies.get(PolicyId(row.subject))
         if policy is None:
             continue
         name = policy.population

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, PlayerId
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.champions import champion_of, holders_of, name_of, next_champion
@@ -39,7 +40,7 @@ def announce(state: ControllerState, tx: Transaction) -> None:
                 previous[population] = row.champion_player
                 row = replace(row, champion_player=player)
             tx.put(replace(row, champion=weights, champion_agent_steps=since))
-            leading[population] = _described(state, population, weights, player)
+            leading[population] = _described(state.fits, population, weights, player)
     champions: dict[str, Json] = {
         name: {key: one[key] for key in ("champion", *interval_fields(None))}
         for name, one in leading.items()
@@ -51,12 +52,10 @@ def announce(state: ControllerState, tx: Transaction) -> None:
         tx.add_event(CHAMPION, champion, population=population, previous=before, **about)
 
 
-def _described(
-    state: ControllerState, population: str, weights: Entrant, player: str
-) -> dict[str, Json]:
-    interval = state.fits.ratings(population).interval(weights)
+def _described(fits: Fits, population: str, weights: Entrant, player: str) -> dict[str, Json]:
+    interval = fits.ratings(population).interval(weights)
     assert interval is not None, "a champion is rated"
-    origin = state.league.checkpoints.get(Digest(weights))
+    origin = fits.league.checkpoints.get(Digest(weights))
     return {
         "champion": player,
         # The name is a PLAYER of commands: the weights that are rated may be older than the latest
@@ -67,7 +66,7 @@ def _described(
     }
 
 
-def leading_entrant(state: ControllerState, population: str) -> Entrant | None:
+def leading_entrant(fits: Fits, population: str) -> Entrant | None:
     """Return the weights of a population's champion; None before anybody is rated."""
-    holders = holders_of(state.league, population)
-    return champion_of(state.fits.ratings(population), holders, state.league)
+    holders = holders_of(fits.league, population)
+    return champion_of(fits.ratings(population), holders, fits.league)

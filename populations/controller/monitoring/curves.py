@@ -14,14 +14,18 @@ from arena.metrics.sink import RUN
 from arena.types import BOT_PREFIX, Digest, Entrant, population_of
 from arena.wire.messages import Train, Trainee
 from populations.choices import figures
+from populations.config.run_config import RunConfig
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import WriteMetrics
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.league.league import League
 from populations.league.lineage import num_copies
 from populations.matchmaking.external_players import external_player_id
 from populations.records.rows import AssignmentRow, PolicyRow, RatingsRow
+from populations.records.tables import Tables
 
 RUN_EVERY_S = 5.0
 """Seconds between two points of the run's own curves."""
@@ -57,7 +61,7 @@ def follow(state: ControllerState, tx: Transaction) -> None:
     steps = state.tables.run.agent_steps
     is_time = bool(tx.rows) and now_s - curves.run_at_s >= RUN_EVERY_S
     is_time = is_time and steps != curves.run_shown_at
-    if is_over or (is_time and is_due(state, curves.run_at_steps, steps)):
+    if is_over or (is_time and is_due(state.config, curves.run_at_steps, steps)):
         curves.run_at_s, curves.run_at_steps = now_s, steps
         tx.commands.append(WriteMetrics(policy=RUN, agent_steps=steps, metrics=_run_metrics(state)))
 
@@ -71,8 +75,8 @@ def _write_training(
         if steps > trainee.agent_steps:
             metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
             metrics |= _lineage_metrics(state, trainee)
-            metrics |= _factor_metrics(state, trainee)
-            if is_due(state, trainee.agent_steps, steps):
+            metrics |= _factor_metrics(state.tables, trainee)
+            if is_due(state.config, trainee.agent_steps, steps):
                 state.curves.held.pop(trainee.policy, None)
                 tx.commands.append(
                     WriteMetrics(policy=trainee.policy, agent_steps=steps, metrics=metrics)
@@ -81,18 +85,18 @@ def _write_training(
                 state.curves.held[trainee.policy] = (steps, metrics)
 
 
-def is_due(state: ControllerState, before: int | None, now: int) -> bool:
+def is_due(config: RunConfig, before: int | None, now: int) -> bool:
     """Return whether a curve gets a point: one for each ``metrics.every_agent_steps``.
 
     Intervals are those between multiples of it, so that they outlast a resume.
 
     Args:
-        state: Its configuration has the interval.
+        config: The run's; it has the interval.
         before: Agent steps at the last point, or at the last that could have been one; None: there
             was none.
         now: Agent steps of the point.
     """
-    every = state.config.metrics.every_agent_steps
+    every = config.metrics.every_agent_steps
     return not every or before is None or now // every > before // every
 
 
@@ -109,9 +113,9 @@ def _lineage_metrics(state: ControllerState, trainee: Trainee) -> dict[str, floa
     }
 
 
-def _factor_metrics(state: ControllerState, trainee: Trainee) -> dict[str, float]:
+def _factor_metrics(tables: Tables, trainee: Trainee) -> dict[str, float]:
     """Return the factors of the schedules that a policy was trained with."""
-    row = state.tables.generations.get(trainee.entrant)
+    row = tables.generations.get(trainee.entrant)
     factors = {} if row is None else row.factors
     return {f"hyperparameter/{name}_factor": factor for name, factor in factors.items()}
 
@@ -134,31 +138,29 @@ def _write_standings(
         digest = state.league.standing_weights(row)
         if digest is None:
             continue
-        ratings = _rating_metrics(state, population, digest, prefix="rating/")
+        ratings = _rating_metrics(state.fits, population, digest, prefix="rating/")
         point = (digest, state.league.record(population, digest).matches, ratings)
         known = state.curves.written.get(row.policy)
         # Each fit moves all ratings a little: only weights or matches that are new make a point.
         is_new = known is None or known[:depth] != point[:depth]
-        steps = evaluated_steps(state, row, digest)
+        steps = evaluated_steps(state.league, row, digest)
         rated_at = state.curves.rated_at.get(row.policy)
-        if ratings and is_new and (depth == 3 or is_due(state, rated_at, steps)):
+        if ratings and is_new and (depth == 3 or is_due(state.config, rated_at, steps)):
             state.curves.written[row.policy] = point
             state.curves.rated_at[row.policy] = steps
-            metrics = {**ratings, **_record_metrics(state, population, digest)}
+            metrics = {**ratings, **_record_metrics(state.league, population, digest)}
             metrics |= _bot_metrics(state, digest, prefix="evaluation/")
             tx.commands.append(WriteMetrics(policy=row.policy, agent_steps=steps, metrics=metrics))
 
 
-def evaluated_steps(state: ControllerState, row: PolicyRow, digest: Digest) -> int:
+def evaluated_steps(league: League, row: PolicyRow, digest: Digest) -> int:
     """Return the policy's agent steps when it had these weights, or when it copied them."""
-    origin = state.league.checkpoints[digest]
+    origin = league.checkpoints[digest]
     return origin.agent_steps if origin.policy == row.policy else row.generation_at
 
 
-def _rating_metrics(
-    state: ControllerState, population: str, digest: str, *, prefix: str
-) -> dict[str, float]:
-    interval = state.fits.ratings(population).interval(digest)
+def _rating_metrics(fits: Fits, population: str, digest: str, *, prefix: str) -> dict[str, float]:
+    interval = fits.ratings(population).interval(digest)
     if interval is None:
         return {}
     names = (f"{prefix}mean_elo", f"{prefix}low_elo", f"{prefix}high_elo")
@@ -166,8 +168,8 @@ def _rating_metrics(
     return {name: end for name, end in zip(names, interval, strict=True) if math.isfinite(end)}
 
 
-def _record_metrics(state: ControllerState, population: str, digest: Digest) -> dict[str, float]:
-    record = state.league.record(population, digest)
+def _record_metrics(league: League, population: str, digest: Digest) -> dict[str, float]:
+    record = league.record(population, digest)
     metrics = {"evaluation/matches_count": float(record.matches)}
     if record.matches:
         metrics["evaluation/return_mean"] = record.return_sum / record.matches
@@ -217,10 +219,10 @@ def _run_metrics(state: ControllerState) -> dict[str, float]:
     metrics |= _mean_hyperparameters(state)
     for population, row in state.tables.ratings.items():
         metrics[f"rating/{population}_cyclicity"] = row.cyclicity
-        best = leading_entrant(state, population)
+        best = leading_entrant(state.fits, population)
         if best is not None:
             prefix = f"champion/{population}_"
-            metrics |= _rating_metrics(state, population, best, prefix=prefix)
+            metrics |= _rating_metrics(state.fits, population, best, prefix=prefix)
             metrics |= _bot_metrics(state, best, prefix=prefix)
     return metrics
 

@@ -69,7 +69,7 @@ def go_on(state: ControllerState, written: Written, rows: Iterable[AssignmentRow
         if digest is None or row.policy not in rated:
             continue
         steps, figures = rated[row.policy]
-        if steps == evaluated_steps(state, row, digest):
+        if steps == evaluated_steps(state.league, row, digest):
             matches = int(figures["evaluation/matches_count"])
             ratings = {name: one for name, one in figures.items() if name.startswith("rating/")}
             curves.written[row.policy] = (digest, matches, ratings)

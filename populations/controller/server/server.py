@@ -411,7 +411,7 @@ class Server:
     def _grant(self) -> None:
         if self._store is None:
             return
-        leases = open_leases(self._state)
+        leases = open_leases(self._state.learners)
         if leases != self._leases:
             self._leases = leases
             self._store.grant(open_grants(self._state))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from arena.types import PolicyId
+from populations.config.run_config import RunConfig
 from populations.config.sections import StopEvaluation
 from populations.controller.indexes.stop_goals import (
     MIN_RETURNS,
@@ -16,6 +17,7 @@ from populations.controller.indexes.stop_goals import (
     window_of_score,
 )
 from populations.controller.indexes.trainee_metrics import MIN_EPISODES
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
 from populations.ratings.any_time import any_time_width, squared_width_of_windows
 from populations.ratings.model import Z95
@@ -41,20 +43,20 @@ def have_reached(state: ControllerState, reached: Callable[[PolicyRow], bool]) -
     return set(populations) == set(state.config.learning)
 
 
-def members_said(state: ControllerState) -> str:
+def members_said(config: RunConfig) -> str:
     """Return who has reached a goal that ends the run, in words."""
-    if state.config.stop.members == "all":
+    if config.stop.members == "all":
         return "every active policy is one"
     return "every population has a policy"
 
 
-def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None:
+def bound_at_any_time(fits: Fits, policy: PolicyRow) -> float | None:
     """Return a lower bound of a rating that holds at all times, also of the best policy.
 
     None if the policy is unrated.
     """
-    digest = state.league.standing_weights(policy)
-    ratings = state.fits.ratings(policy.population)
+    digest = fits.league.standing_weights(policy)
+    ratings = fits.ratings(policy.population)
     interval = ratings.interval(digest)
     if interval is None or ratings.row is None:
         return None
@@ -135,17 +137,17 @@ def has_succeeded(state: ControllerState, policy: PolicyRow) -> bool:
 
 def goal_reached(state: ControllerState) -> str | None:
     """Return which of the goals that follow from matches or episodes is reached, in words."""
-    stop = state.config.stop
+    stop, said = state.config.stop, members_said(state.config)
     if (goal := stop.evaluation) is not None and have_reached(
         state, lambda row: has_reached_evaluation(state, row)
     ):
         return (
-            f"stop.evaluation: {members_said(state)} whose {goal.kind} against {goal.player} is "
+            f"stop.evaluation: {said} whose {goal.kind} against {goal.player} is "
             f"{goal.value:g} or more, by a lower bound that holds at all times"
         )
     if stop.success_rate is not None and have_reached(state, lambda row: has_succeeded(state, row)):
         return (
-            f"stop.success_rate: {members_said(state)} that succeeds in {stop.success_rate:g} of "
+            f"stop.success_rate: {said} that succeeds in {stop.success_rate:g} of "
             f"its newest episodes ({MIN_EPISODES} or more) or in a larger share"
             + ("" if (least := stop.success_return) is None else f": a return of {least:g} or more")
         )

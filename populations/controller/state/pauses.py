@@ -19,6 +19,7 @@ from populations.controller.state.ledger import NO_POLICYS, PLACES, STALLED_FAIL
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import Json
+from populations.records.tables import Tables
 
 
 def refuse(
@@ -93,7 +94,7 @@ def follow(state: ControllerState, tx: Transaction) -> None:
         return
     if pause is not None and not pause.is_trying:
         return
-    reason = _reason(state, failures)
+    reason = _reason(state.tables, failures)
     pause = _wait(state, tx, reason=reason, is_storage=False)
     # An assignment takes no time that is known in deterministic mode.
     least_s = 0.0 if state.config.deterministic else state.config.assignment.target_s
@@ -111,12 +112,12 @@ def follow(state: ControllerState, tx: Transaction) -> None:
     tx.add_event("paused", **_told(pause, tx, reason=reason))
 
 
-def _reason(state: ControllerState, failures: Sequence[Outcome]) -> str:
+def _reason(tables: Tables, failures: Sequence[Outcome]) -> str:
     """Say what is wrong where nothing finishes."""
     last = failures[-1]
     what = PLACES.get(last.kind, PLACES["error"])
     text = f"{what}: nothing has finished since {len(failures)} assignments failed in a row"
-    active = [row for row in state.tables.policies.values() if row.state == "active"]
+    active = [row for row in tables.policies.values() if row.state == "active"]
     suspects = {name for failure in failures for name in failure.suspects}
     if last.kind not in NO_POLICYS and len(active) == 1 and suspects:
         text += (

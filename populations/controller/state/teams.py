@@ -21,48 +21,49 @@ from arena.types import (
 )
 from arena.wire.messages import Trainee
 from populations.controller.state.state import ControllerState
+from populations.league.league import League
 from populations.records.rows import GhostRow, PolicyRow
 
 Team = tuple[PolicyRow, ...]
 """Policies that learn in one assignment, in the order of their populations."""
 
 
-def team_of(state: ControllerState, policy: PolicyRow) -> Team:
+def team_of(league: League, policy: PolicyRow) -> Team:
     """Return a policy and its mates as they are now, in the order of their populations."""
     # Read from the tables: rows that the caller holds may be outdated.
-    mates = state.league.teams.get(policy.policy, (policy.policy,))
-    return tuple(state.tables.policies[mate] for mate in mates)
+    mates = league.teams.get(policy.policy, (policy.policy,))
+    return tuple(league.tables.policies[mate] for mate in mates)
 
 
-def leader_of(state: ControllerState, policy_id: PolicyId) -> PolicyRow:
+def leader_of(league: League, policy_id: PolicyId) -> PolicyRow:
     """Return the first of a policy's team."""
-    return team_of(state, state.tables.policies[policy_id])[0]
+    return team_of(league, league.tables.policies[policy_id])[0]
 
 
-def leaders_of(state: ControllerState, trainees: Iterable[Trainee]) -> tuple[PolicyRow, ...]:
+def leaders_of(league: League, trainees: Iterable[Trainee]) -> tuple[PolicyRow, ...]:
     """Return the leader of each team that learns in an assignment, once."""
     # Each team once, in the order of the trainees.
-    leaders = dict.fromkeys(leader_of(state, trainee.policy).policy for trainee in trainees)
-    return tuple(state.tables.policies[policy] for policy in leaders)
+    leaders = dict.fromkeys(leader_of(league, trainee.policy).policy for trainee in trainees)
+    return tuple(league.tables.policies[policy] for policy in leaders)
 
 
-def maker_of(state: ControllerState, weights: str) -> Entrant | None:
+def maker_of(league: League, weights: str) -> Entrant | None:
     """Return the policy and generation that weights are of, of a team the leader's.
 
     Args:
-        state: State of the controller.
+        league: Checkpoints, and who learns beside whom.
         weights: Digest. None of this run: None is returned.
     """
-    made = state.league.checkpoints.get(Digest(weights))
+    made = league.checkpoints.get(Digest(weights))
     if made is None:
         return None
-    return trainee_entrant(leader_of(state, made.policy).policy, generation=made.generation)
+    return trainee_entrant(leader_of(league, made.policy).policy, generation=made.generation)
 
 
-def is_whole(state: ControllerState, policy: PolicyRow) -> bool:
+def is_whole(league: League, policy: PolicyRow) -> bool:
     """Return whether everybody in a policy's team is active and has a checkpoint."""
     return all(
-        row.state == "active" and row.checkpoint is not None for row in team_of(state, policy)
+        row.state == "active" and row.checkpoint is not None for row in team_of(league, policy)
     )
 
 
@@ -76,12 +77,12 @@ def held_up(state: ControllerState) -> set[PolicyId]:
     }
 
 
-def frozen_team(state: ControllerState, policy: PolicyRow) -> Mapping[str, Player]:
+def frozen_team(league: League, policy: PolicyRow) -> Mapping[str, Player]:
     """Return a policy and its mates at their checkpoints, by population. They must have some."""
     players = {}
-    for row in team_of(state, policy):
+    for row in team_of(league, policy):
         assert row.checkpoint is not None, "only policies with a checkpoint are seated frozen"
-        weights = state.tables.checkpoints[row.checkpoint].weights
+        weights = league.tables.checkpoints[row.checkpoint].weights
         players[row.population] = Player(player=PlayerId(row.policy), weights=weights)
     return players
 
@@ -90,28 +91,28 @@ GhostsByOrigin = Mapping[tuple[PolicyId, AssignmentId], GhostRow]
 """Ghosts by policy and the assignment that made the checkpoint."""
 
 
-def ghosts_by_origin(state: ControllerState) -> GhostsByOrigin:
+def ghosts_by_origin(league: League) -> GhostsByOrigin:
     """Return the ghosts by origin, to find mates; empty where every policy is a team of its own."""
-    if not state.league.teams:
+    if not league.teams:
         return {}
-    checkpoints = state.tables.checkpoints
+    checkpoints = league.tables.checkpoints
     return {
         (ghost.policy, origin): ghost
-        for ghost in state.tables.ghosts.values()
+        for ghost in league.tables.ghosts.values()
         # After a repair it may not be known who learned beside whom.
         if ghost.is_present and (origin := checkpoints[ghost.checkpoint].assignment_id)
     }
 
 
 def ghost_team(
-    state: ControllerState, ghost: GhostRow, known: GhostsByOrigin
+    league: League, ghost: GhostRow, known: GhostsByOrigin
 ) -> Mapping[str, Player] | None:
     """Return a ghost and those that its mates left with it, by population; None if one is gone."""
-    mates = state.league.teams.get(ghost.policy)
+    mates = league.teams.get(ghost.policy)
     if mates is None:
         return {ghost.population: Player(player=ghost.player, weights=ghost.weights)}
     # Mates are trained by one assignment, which made all their checkpoints.
-    origin = state.tables.checkpoints[ghost.checkpoint].assignment_id
+    origin = league.tables.checkpoints[ghost.checkpoint].assignment_id
     ghosts = [known.get((mate, origin)) for mate in mates]
     players = {
         found.population: Player(player=found.player, weights=found.weights)

@@ -14,6 +14,7 @@ from populations.controller import checkpoint_rows, result_merging
 from populations.controller.evolution.generations import _rated
 from populations.controller.rating_fit import fit_input, snapshot
 from populations.controller.state.events import Now
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.league.lineage import History, steps_since_parent
@@ -26,9 +27,9 @@ from tests.populations.controller.test_result_merging import ENTRANTS, FEW, GAME
 pytestmark = pytest.mark.xdist_group("removed checkpoints")
 
 
-def known(state: ControllerState) -> object:
+def known(fits: Fits) -> object:
     """What ratings, gains and standings read of lines of weights."""
-    league, tables = state.league, state.tables
+    league, tables = fits.league, fits.league.tables
     fit = fit_input(snapshot(league))
     policies = list(tables.policies.values())
     return (
@@ -36,7 +37,7 @@ def known(state: ControllerState) -> object:
         [league.standing_weights(policy) for policy in policies],
         [league.first_weights(policy) for policy in policies],
         [
-            _rated(state, state.fits.ratings(policy.population), weights)
+            _rated(fits.league, fits.ratings(policy.population), weights)
             for policy in policies
             for weights in (
                 league.first_weights(policy),
@@ -45,7 +46,7 @@ def known(state: ControllerState) -> object:
                 else None,
             )
         ],
-        [state.fits.line_rating(policy) for policy in policies],
+        [fits.line_rating(policy) for policy in policies],
         [league.matches_in_generation(policy) for policy in policies],
     )
 
@@ -69,11 +70,11 @@ def watched(world: World, patch: pytest.MonkeyPatch) -> Watched:
     remove = checkpoint_rows.remove
 
     def look(state: ControllerState, tx: Transaction, populations: list[str]) -> None:
-        before, num_before = known(state), len(state.tables.checkpoints)
+        before, num_before = known(state.fits), len(state.tables.checkpoints)
         lately = set(state.league.checkpoints)
         remove(state, tx, populations)
-        assert known(state) == before
-        assert known(anew(state)) == before
+        assert known(state.fits) == before
+        assert known(anew(state).fits) == before
         # What is remembered of lines is what is found anew.
         pending = state.pending_matches
         for digest, line in list(pending._lines.items()):

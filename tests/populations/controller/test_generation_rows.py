@@ -16,6 +16,7 @@ from populations.controller import generation_rows, result_merging
 from populations.controller.opponents import OpponentStatistics
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
+from populations.league.league import League
 from populations.league.lineage import History, first_of_line, line_of, num_copies, schedule_of
 from populations.league.merging import Merge, merges
 from populations.records.rows import EventRow, GenerationRow, PolicyRow, TallyRow
@@ -59,19 +60,19 @@ def anew(state: ControllerState) -> ControllerState:
     return make_state(state.config, state.setup, state.tables)
 
 
-def known(state: ControllerState) -> object:
+def known(league: League) -> object:
     """What others read of generations."""
-    policies = list(state.tables.policies.values())
+    policies = list(league.tables.policies.values())
     return (
-        [first_of_line(state.tables.generations, entrant_of(policy)) for policy in policies],
+        [first_of_line(league.tables.generations, entrant_of(policy)) for policy in policies],
         [
-            line_of(state.tables.generations, state.league.payoff, entrant_of(policy))
+            line_of(league.tables.generations, league.payoff, entrant_of(policy))
             for policy in policies
         ],
-        [state.league.matches_in_generation(policy) for policy in policies],
-        [num_copies(state.tables.generations, policy.policy) for policy in policies],
+        [league.matches_in_generation(policy) for policy in policies],
+        [num_copies(league.tables.generations, policy.policy) for policy in policies],
         [
-            list(state.tables.generations.by("population")[policy.population].values())[-KEPT:]
+            list(league.tables.generations.by("population")[policy.population].values())[-KEPT:]
             for policy in policies
         ],
     )
@@ -102,12 +103,12 @@ def watched(request: pytest.FixtureRequest) -> Watched:
     remove, apply = generation_rows.remove, result_merging._apply
 
     def look(state: ControllerState, tx: Transaction, populations: list[str]) -> None:
-        before, num_before = known(state), len(state.tables.generations)
+        before, num_before = known(state.league), len(state.tables.generations)
         remove(state, tx, populations)
         num_after = len(state.tables.generations)
         found.sizes.append((num_before, num_after))
         if num_after < num_before:
-            assert known(state) == before == known(anew(state))
+            assert known(state.league) == before == known(anew(state).league)
 
     def look_at_merge(state: ControllerState, tx: Transaction, merge: Merge) -> None:
         policies = list(state.tables.policies.values())

@@ -252,7 +252,7 @@ def test_anchors_are_played_until_there_are_enough(monkeypatch: pytest.MonkeyPat
 def test_common_scores_are_those_of_all_results() -> None:
     world = make_world(DUEL, joined=1, steps=40)
     state = world.state
-    common = common_scores(state, "player")
+    common = common_scores(state.fits, "player")
     assert common is not None
 
     def scores(rated: object, without: object) -> dict[Any, Score]:

@@ -113,7 +113,7 @@ def test_results_stay_with_a_policy_that_explores_and_fade_with_later_ones() -> 
     met = int(before.sum(axis=0).argmax())
     assert before[:, met].sum() > 0.0
     for cause in ("explore", "quarantine"):
-        policy = explored_on(state, transaction(world), policy, cause=cause)
+        policy = explored_on(state.fits, transaction(world), policy, cause=cause)
         assert np.array_equal(records_of(world, policy), before)
     ghost = make_request(state, policy, "player").ghosts[met]
     own = trainee_entrant(policy.policy, generation=policy.generation)
@@ -131,9 +131,9 @@ def test_results_begin_anew_with_other_weights(cause: Cause) -> None:
     state = world.state
     policy = any_policy(state.tables)
     assert records_of(world, policy).sum() > 0.0
-    policy = begin_generation(state, transaction(world), policy, cause=cause, parent=None)
+    policy = begin_generation(state.fits, transaction(world), policy, cause=cause, parent=None)
     assert records_of(world, policy).sum() == 0.0
-    policy = explored_on(state, transaction(world), policy, cause="explore")
+    policy = explored_on(state.fits, transaction(world), policy, cause="explore")
     assert records_of(world, policy).sum() == 0.0
 
 

@@ -11,17 +11,17 @@ from arena.types import Entrant, population_of
 from arena.wire.messages import Train
 from populations.controller.phases import limit_reached
 from populations.controller.state.events import AssignmentFailed
+from populations.controller.state.fits import Fits
 from populations.controller.state.goals import bound_at_any_time
-from populations.controller.state.state import ControllerState
 from populations.records.rows import PolicyRow
 from tests.populations.controller.simulated import DUEL, TAG, make_world, tag_spec
 from tests.populations.rows import make_failed
 
 
-def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
+def lower_bound(fits: Fits, policy: PolicyRow) -> float | None:
     """Lower end of the interval of a policy's rating, as standings show it."""
-    digest = state.league.standing_weights(policy)
-    interval = state.fits.ratings(policy.population).interval(digest)
+    digest = fits.league.standing_weights(policy)
+    interval = fits.ratings(policy.population).interval(digest)
     return interval[1] if interval is not None else None
 
 
@@ -36,7 +36,7 @@ def test_a_rating_ends_the_run_whatever_its_sign(rating: float) -> None:
     assert run.reason == (
         f"stop.rating: every population has a policy whose lower bound is {rating:g}"
     )
-    bounds = [lower_bound(state, row) for row in state.tables.policies.values()]
+    bounds = [lower_bound(state.fits, row) for row in state.tables.policies.values()]
     assert max(bound for bound in bounds if bound is not None) >= rating - 30.0
 
 
@@ -94,12 +94,12 @@ def test_a_bound_at_any_time_by_hand() -> None:
     )
     state.tables.ratings[policy.population] = known
     # u / v = (200 / 40)^2 = 25: z^2 = (1 + 1 / 25) (2 log 20 + log 26) = 9.62, where 1.96^2 = 3.84.
-    bound = bound_at_any_time(state, policy)
+    bound = bound_at_any_time(state.fits, policy)
     assert bound == pytest.approx(500.0 - 10.0 - 40.0 * math.sqrt(1.04 * (5.991465 + 3.258097)))
-    assert lower_bound(state, policy) == pytest.approx(500.0 - 1.959964 * 40.0)
+    assert lower_bound(state.fits, policy) == pytest.approx(500.0 - 1.959964 * 40.0)
     # The champion's rating is less its luck already, which counts once.
     state.tables.ratings[policy.population] = replace(known, champion=Entrant(digest))
-    assert bound_at_any_time(state, policy) == bound
+    assert bound_at_any_time(state.fits, policy) == bound
 
 
 def test_a_population_that_nobody_is_left_of_ends_the_run() -> None:

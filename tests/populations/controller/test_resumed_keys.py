@@ -212,7 +212,7 @@ def ends_by_another(before: World, after: World) -> None:
 def ends_with_all(before: World, after: World) -> None:
     for world in (before, after):
         # Only the best one is above: half way between it and the next.
-        bounds = [bound_at_any_time(world.state, policy_of(world, i)) for i in range(4)]
+        bounds = [bound_at_any_time(world.state.fits, policy_of(world, i)) for i in range(4)]
         low, high = sorted(-9999.0 if bound is None else bound for bound in bounds)[-2:]
         stop = world.state.config.stop.model_copy(update={"rating": (low + high) / 2})
         world.state.config = world.state.config.model_copy(update={"stop": stop})
@@ -326,7 +326,7 @@ def keeps_fewer_exported(before: World, after: World) -> None:
 
 @effect("ghosts.every_agent_steps=100000")
 def leaves_ghosts(before: World, after: World) -> None:
-    assert steps_to_next(after.state, policy_of(after, BEST)) > 90_000
+    assert steps_to_next(after.state.config, policy_of(after, BEST)) > 90_000
     for world in (before, after):
         go_on(world, steps=10)
     assert events(before, "ghost_created")

@@ -13,7 +13,6 @@ from msgspec import structs
 
 from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.choices import number_of
-from populations.controller.state.state import ControllerState
 from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing, champion, standings
@@ -191,8 +190,8 @@ def test_standing_weights_are_the_latest_evaluated_in_the_line(finished: World) 
 def test_a_champion_stands_without_its_luck_and_so_does_a_ghost_of_it(finished: World) -> None:
     state = finished.state
     row = state.tables.ratings["player"]
-    assert any(line.kind == "ghost" for line in found(state, row, optimism=0.0))
-    lucky, plain = (found(state, row, optimism=elo) for elo in (12.5, 0.0))
+    assert any(line.kind == "ghost" for line in found(state.league, row, optimism=0.0))
+    lucky, plain = (found(state.league, row, optimism=elo) for elo in (12.5, 0.0))
     best = champion(plain)
     assert best is not None
     reported = champion(lucky)
@@ -214,11 +213,11 @@ def test_a_champion_stands_without_its_luck_and_so_does_a_ghost_of_it(finished: 
     assert rated == sorted(rated, reverse=True)
 
 
-def found(state: ControllerState, row: RatingsRow, *, optimism: float) -> list[Standing]:
+def found(league: League, row: RatingsRow, *, optimism: float) -> list[Standing]:
     """Return the standings by a fit of some optimism."""
     ratings: Table[str, RatingsRow] = Table(RATINGS, [structs.replace(row, optimism=optimism)])
     assert row.champion is not None
-    return standings(changed(state.league, ratings=ratings))["player"]
+    return standings(changed(league, ratings=ratings))["player"]
 
 
 def changed(league: League, **tables: Any) -> League:

@@ -128,7 +128,7 @@ def test_a_team_s_budget_passes_nobody_s_own() -> None:
     leader = next(iter(world.state.tables.policies.values()))
     # One speaker and two listeners: 300 of the speaker's steps are 900 of all, 300 of the
     # listeners' are 450.
-    team = team_of(world.state, leader)
+    team = team_of(world.state.league, leader)
     learner = stranger(world)
     assert team_budget(world.state, transaction(world), team, learner=learner) == 450
 

@@ -17,7 +17,7 @@ def test_every_honest_checkpoint_is_granted_until_its_assignment_ends() -> None:
     learner = world.join()
     num_published = 0
     for _ in range(40):
-        held = open_leases(world.state)
+        held = open_leases(world.state.learners)
         before = open_grants(world.state)
         event = world.work(learner)
         assert event is not None
@@ -25,7 +25,7 @@ def test_every_honest_checkpoint_is_granted_until_its_assignment_ends() -> None:
             check_granted(manifest, before[holder_of(learner)])
             num_published += 1
         world.handle(event)
-        assert open_leases(world.state) != held
+        assert open_leases(world.state.learners) != held
         for manifest in event.manifests.values():
             # Its next assignment goes on from there; the same checkpoint again is of the old one.
             with pytest.raises(CheckpointError):

@@ -266,7 +266,7 @@ def test_a_team_is_not_left_to_a_learner_that_may_not_train_all_of_it() -> None:
     transaction(world).put(replace(first, ghost_at=0, ready_at=10**7))
     for learner, speed in ((slow, 10.0), (fast, 100.0)):
         world.state.learners[learner].speeds = {"speaker": speed, "listener": speed}
-    team = team_of(world.state, world.state.tables.policies[first.policy])
+    team = team_of(world.state.league, world.state.tables.policies[first.policy])
     known = world.state.learners
     assert _is_left_to_faster(world.state, transaction(world), known[slow], team)
     known[fast].hello = replace(known[fast].hello, populations=("speaker",))

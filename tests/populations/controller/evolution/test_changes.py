@@ -149,7 +149,7 @@ def test_each_of_a_team_copies_the_one_that_plays_its_part() -> None:
     world = make_world(DUET, duet_spec(), joined=1, steps=8)
     state = world.state
     first, second = (
-        team_of(state, state.tables.policies[PolicyId(f"listener/p00{index}")])
+        team_of(state.league, state.tables.policies[PolicyId(f"listener/p00{index}")])
         for index in range(2)
     )
     assert all(row.checkpoint for row in (*first, *second))

@@ -137,7 +137,7 @@ def test_both_ratings_are_from_one_fit_and_steps_are_those_between_their_weights
         world.step()
         state = world.state
         for policy in state.tables.policies.values():
-            row = ended_generation(state, policy.policy)
+            row = ended_generation(state.fits, policy.policy)
             assert row is not None
             ratings = state.fits.ratings("player")
             if row.gain_agent_steps is None:
@@ -178,7 +178,7 @@ def test_both_ratings_are_from_one_fit_and_steps_are_those_between_their_weights
 def test_a_generation_that_nobody_evaluated_gained_nothing_that_is_known() -> None:
     world = make_world({**DUEL, "evaluation": {"share": 0.0}}, joined=1, steps=8)
     for policy in world.state.tables.policies.values():
-        row = ended_generation(world.state, policy.policy)
+        row = ended_generation(world.state.fits, policy.policy)
         assert row is not None
         assert row.agent_steps_end == policy.agent_steps > 0
         assert (row.rating_begin, row.rating_end) == (None, None)

@@ -207,7 +207,7 @@ def test_mates_leave_together(rank: int | None, kind: str) -> None:
     evidence = Evidence(
         rank=rank, num_ranked=5, num_selected=0, rating=0.0, num_matches=9, deviation=1.0
     )
-    team = team_of(state, state.tables.policies[PolicyId("speaker/p001")])
+    team = team_of(state.league, state.tables.policies[PolicyId("speaker/p001")])
     halve(state, tx, team, Keep(reason="own", evidence=evidence), places=2, data={})
     mates = [state.tables.policies[row.policy] for row in team]
     gone: PolicyState = "retired" if kind == "retired" else "active"

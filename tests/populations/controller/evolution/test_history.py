@@ -21,7 +21,7 @@ def test_histories_and_members_are_those_that_all_rows_give(document: dict[str, 
         world.step()
         tables = world.state.tables
         for policy in tables.policies.values():
-            ended = ended_generation(world.state, policy.policy)
+            ended = ended_generation(world.state.fits, policy.policy)
             assert ended is not None
             assert ended.entrant == trainee_entrant(policy.policy, generation=policy.generation)
             assert history(world.state, policy) == tuple(

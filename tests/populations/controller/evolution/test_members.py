@@ -32,7 +32,7 @@ def played() -> World:
 def test_a_member_has_the_figures_of_its_standing_weights() -> None:
     world = played()
     state = world.state
-    ratings, standing = state.fits.ratings("player"), standing_weights(state, "player")
+    ratings, standing = state.fits.ratings("player"), standing_weights(state.fits, "player")
     for member in members_of(state, "player", role="main"):
         digest = standing[member.policy]
         record = state.league.record("player", digest)
@@ -58,7 +58,7 @@ def test_a_quarantined_policy_is_no_member() -> None:
 
 def test_differences_are_turned_round_with_their_policies() -> None:
     world = played()
-    difference = rating_difference(world.state, "player")
+    difference = rating_difference(world.state.fits, "player")
     first, second = (PolicyId(f"player/p00{number}") for number in (0, 1))
     one, other = difference(first, second), difference(second, first)
     assert one is not None
@@ -69,7 +69,7 @@ def test_differences_are_turned_round_with_their_policies() -> None:
 
 def test_common_scores_are_of_as_many_matches_for_both() -> None:
     world = played()
-    common = common_scores(world.state, "player")
+    common = common_scores(world.state.fits, "player")
     assert common is not None
     found = [
         scores
@@ -82,11 +82,13 @@ def test_common_scores_are_of_as_many_matches_for_both() -> None:
 
 
 def test_without_opponents_there_are_no_common_ones() -> None:
-    assert common_scores(make_world(DUET, duet_spec()).state, "speaker") is None
+    assert common_scores(make_world(DUET, duet_spec()).state.fits, "speaker") is None
 
 
 def test_the_reference_is_the_first_policy_where_there_is_one() -> None:
     for reference in (True, False):
         world = make_world({**DUEL, "pbt": {"reference": reference}})
-        found = [is_reference(world.state, row) for row in world.state.tables.policies.values()]
+        found = [
+            is_reference(world.state.config, row) for row in world.state.tables.policies.values()
+        ]
         assert found == [reference, False, False, False]

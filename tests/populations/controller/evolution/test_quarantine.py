@@ -205,7 +205,7 @@ def test_an_immigrant_starts_again_with_its_counters() -> None:
     before = world.state.tables.policies[name]
     tx = transaction(world)
     is_done = try_immigrate(
-        world.state, tx, team_of(world.state, before), data={"reason": "to be replaced"}
+        world.state, tx, team_of(world.state.league, before), data={"reason": "to be replaced"}
     )
     assert is_done
     after = world.state.tables.policies[name]

@@ -420,7 +420,7 @@ def test_win_rates_against_main_agents_by_hand() -> None:
         state.league.add_tally(
             TallyRow(sequence=1, assignment_id=AssignmentId(1), kind="evaluate", tally=tally)
         )
-    (win_rate,) = win_rates_against_mains(state, [ghost]).values()
+    (win_rate,) = win_rates_against_mains(state.fits, [ghost]).values()
 
     def predicted(gap: float) -> float:
         return 1.0 / (1.0 + math.pow(10.0, gap / 400.0))
@@ -448,7 +448,7 @@ def test_of_many_sides_win_rates_are_those_of_the_results() -> None:
     state.league.add_tally(
         crowd_tally(Entrant(ghost.weights_digest), weights, wins=6 * 36, losses=2 * 36)
     )
-    assert win_rates_against_mains(state, [ghost]) == {ghost.player: pytest.approx(0.75)}
+    assert win_rates_against_mains(state.fits, [ghost]) == {ghost.player: pytest.approx(0.75)}
 
 
 @pytest.mark.slow
@@ -480,7 +480,9 @@ def test_in_two_populations_exploiters_look_at_the_other_populations_main_agents
     assert all(number(event.data["num_met"]) <= 3 for event in met)
     prey = [event for event in world.events("ghost_created") if "prey" in event.subject]
     assert all("num_met" not in event.data for event in prey)
-    win_rates = win_rates_against_mains(world.state, ghosts_of(world, PolicyId("predator/p002")))
+    win_rates = win_rates_against_mains(
+        world.state.fits, ghosts_of(world, PolicyId("predator/p002"))
+    )
     assert all(0.0 <= win_rate <= 1.0 for win_rate in win_rates.values())
 
 

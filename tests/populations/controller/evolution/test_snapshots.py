@@ -53,7 +53,7 @@ def test_steps_to_the_next_one(agent_steps: int, expected: int) -> None:
     row = next(iter(world.state.tables.policies.values()))
     row = replace(row, ghost_at=0, agent_steps=agent_steps)
     transaction(world).put(row)
-    assert steps_to_next(world.state, row) == expected
+    assert steps_to_next(world.state.config, row) == expected
 
 
 def test_links_are_asked_for_after_the_commit() -> None:

@@ -78,9 +78,9 @@ def test_a_copys_point_is_where_it_was_copied(played: NotingWorld) -> None:
     policy = tables.policies[PolicyId("player/p001")]
     digests = {row.policy: row.weights_digest for row in tables.checkpoints.values()}
     copied = replace(policy, generation_at=3777)
-    assert evaluated_steps(played.state, copied, digests[PolicyId("player/p002")]) == 3777
+    assert evaluated_steps(played.state.league, copied, digests[PolicyId("player/p002")]) == 3777
     own = played.state.league.checkpoints[digests[policy.policy]]
-    assert evaluated_steps(played.state, copied, own.weights_digest) == own.agent_steps
+    assert evaluated_steps(played.state.league, copied, own.weights_digest) == own.agent_steps
 
 
 def last(points: list[tuple[int, Mapping[str, float]]], name: str) -> tuple[int, float]:
@@ -261,8 +261,8 @@ def test_after_a_resume_an_interval_goes_on() -> None:
 @pytest.mark.parametrize("every", [None, 0])
 def test_without_an_interval_every_assignment_has_a_point(every: int | None) -> None:
     world = noting_world({**PLAYED, "metrics": {"every_agent_steps": every}})
-    assert is_due(world.state, 500, 501)
-    assert is_due(world.state, 500, 500)
+    assert is_due(world.state.config, 500, 501)
+    assert is_due(world.state.config, 500, 500)
 
 
 @pytest.mark.parametrize(
