@@ -84,7 +84,7 @@ class MemberIndex:
         evaluated = self._evaluated.pop(population, set())
         policies = league.tables.policies
         kept = self._kept.get(population)
-        # Ratings are compared by identity: `ControllerState.ratings` gives the same object until
+        # Ratings are compared by identity: `Fits.ratings` gives the same object until
         # the next fit.
         if kept is None or kept.ratings is not ratings:
             kept = self._kept[population] = KeptMembers(ratings)
