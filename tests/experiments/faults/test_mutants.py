@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from experiments.faults.mutants.__main__ import FAULTS, PLANTED, main
+from experiments.faults.mutants.__main__ import FAULTS, PLANTED, faults, main
 from experiments.faults.mutants.mutations import Edit, mutants, of_file, shares
 
 ROOT = Path(__file__).parents[3]
@@ -165,3 +165,5 @@ def test_each_described_fault_says_how_it_is_noticed_and_planted() -> None:
     for fault in described.values():
         assert fault.keys() == {"area", "breaks", "notice", "question"}
         assert fault["question"].endswith("?")
+    for edit in faults(ROOT):
+        assert [test for test in edit.tests if not (ROOT / test.partition("::")[0]).exists()] == []
