@@ -35,7 +35,7 @@ from populations.controller.state.events import (
 )
 from populations.records.rows import AssignmentRow, EventRow, TallyRow
 from tests.populations.controller.facts import assert_facts_are_what_events_tell
-from tests.populations.controller.simulated import World, make_world
+from tests.populations.controller.simulated import World, fold, make_world
 from tests.populations.controller.test_properties import EAGER, PICK, Controller
 
 pytestmark = pytest.mark.timeout(300)
@@ -279,9 +279,12 @@ class Faulty(Controller):
                     assert (generation.parent or "").split("#")[0] == policy.parent
 
     def teardown(self) -> None:
-        """Records and payoffs are what the tallies add up to (I3), and facts what events tell."""
+        """What was committed is what there is; records and payoffs are what the tallies add up to
+        (I3), and facts what events tell.
+        """
         if not hasattr(self, "world"):
             return
+        assert fold(self.world.committed) == self.world.state.tables
         tallies = [row for row in self.world.committed if isinstance(row, TallyRow)]
         half_life = self.world.state.config.payoffs.half_life_matches
         folded = refold(tallies, seats=self.world.setup.seats, half_life_matches=half_life)

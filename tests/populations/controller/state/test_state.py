@@ -50,6 +50,12 @@ def test_a_run_trains_evaluates_snapshots_evolves_and_ends() -> None:
     assert set(world.linked) == set(world.state.tables.ghosts)
 
 
+def test_state_in_memory_equals_the_committed_rows() -> None:
+    world = make_world(joined=1)
+    world.run()
+    assert fold(world.committed) == world.state.tables
+
+
 def test_an_exploit_takes_the_donors_checkpoint_and_keeps_the_policys_own_counters() -> None:
     world = make_world(joined=1, learning=by_rate)
     before: dict[str, PolicyRow] = {}
