@@ -178,7 +178,7 @@ class PostponedRow(Row, frozen=True, kw_only=True):
 
     Attributes:
         policy: Policy's id.
-        reason: What it waits for, in words.
+        reason: Reason why it waits, in words.
     """
 
     policy: PolicyId

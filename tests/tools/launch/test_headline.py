@@ -78,7 +78,7 @@ def test_clock_and_counts_move_while_nothing_is_committed() -> None:
     assert world.state.tables.run == committed
     assert after.elapsed_s - before.elapsed_s == pytest.approx(30.0)
     assert after.agent_steps - before.agent_steps == 77
-    assert str(headline.counts(world.state, after)).startswith("30 s  77 agent steps")
+    assert str(headline.counts(world.state.tables, after)).startswith("30 s  77 agent steps")
 
 
 def test_a_resumed_run_counts_the_time_before() -> None:
@@ -289,7 +289,7 @@ def test_lines_fit_80_columns(steps: int) -> None:
     )
     world.now_s += 10**6 - 1
     texts = [said(world, speed=steps / 7), *lines(world)]
-    texts.append(headline.counts(world.state, moment(world, speed=steps / 7)))
+    texts.append(headline.counts(world.state.tables, moment(world, speed=steps / 7)))
     texts.append(headline.shares(world.state))
     assert [text for text in texts if len(text) > WIDTH] == []
 
