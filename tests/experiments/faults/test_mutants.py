@@ -166,4 +166,5 @@ def test_each_described_fault_says_how_it_is_noticed_and_planted() -> None:
         assert fault.keys() == {"area", "breaks", "notice", "question"}
         assert fault["question"].endswith("?")
     for edit in faults(ROOT):
+        assert edit.tests
         assert [test for test in edit.tests if not (ROOT / test.partition("::")[0]).exists()] == []
