@@ -381,6 +381,9 @@ _BY_TYPE: dict[type, SqlTable[Any]] = {
 
 TABLES: tuple[SqlTable[Any], ...] = tuple(_BY_TYPE.values())
 
+KEPT = tuple(table for table in TABLES if table not in (RUN, TALLIES, EVENTS, ARCHIVES))
+"""Tables whose rows are kept in memory; `Tables` has fields of these names."""
+
 ARCHIVED: tuple[SqlTable[EventRow] | SqlTable[AssignmentRow] | SqlTable[TallyRow], ...] = (
     EVENTS,
     ASSIGNMENTS,

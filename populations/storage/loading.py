@@ -16,18 +16,10 @@ from populations.gc_pause import collector_paused
 from populations.records.columns import Value
 from populations.records.rows import BEGINNING, ArchiveRow
 from populations.records.tables import (
-    ALERTS,
     ARCHIVES,
     ASSIGNMENTS,
-    CHECKPOINTS,
-    GAMES,
-    GENERATIONS,
-    GHOSTS,
+    KEPT,
     PAIRS,
-    POLICIES,
-    POSTPONED,
-    RATINGS,
-    RECORDS,
     RUN,
     TABLES,
     RowT,
@@ -71,20 +63,17 @@ def load_tables(
     archive = last_archive(connection, path)
     # Plus: sorting what an index finds takes longer than one pass.
     chosen = "" if pairs is None else f"WHERE +kind IN ({', '.join('?' * len(pairs))})"
+    conditions: dict[str, tuple[str, Sequence[Value]]] = {
+        # Closed ones are most of the table; the controller needs none of them.
+        ASSIGNMENTS.name: ("WHERE status = 'queued'", ()),
+        PAIRS.name: (chosen, pairs or ()),
+    }
+    kept: dict[str, Any] = {
+        table.name: Table(table, rows(table, *conditions.get(table.name, ()))) for table in KEPT
+    }
     return Tables(
         run=runs[0],
-        policies=Table(POLICIES, rows(POLICIES)),
-        postponed=Table(POSTPONED, rows(POSTPONED)),
-        checkpoints=Table(CHECKPOINTS, rows(CHECKPOINTS)),
-        ghosts=Table(GHOSTS, rows(GHOSTS)),
-        generations=Table(GENERATIONS, rows(GENERATIONS)),
-        # Closed ones are most of the table; the controller needs none of them.
-        assignments=Table(ASSIGNMENTS, rows(ASSIGNMENTS, "WHERE status = 'queued'")),
-        records=Table(RECORDS, rows(RECORDS)),
-        pairs=Table(PAIRS, rows(PAIRS, chosen, pairs or ())),
-        ratings=Table(RATINGS, rows(RATINGS)),
-        alerts=Table(ALERTS, rows(ALERTS)),
-        games=Table(GAMES, rows(GAMES)),
+        **kept,
         # All details may have left the journal.
         num_events=max(last("events"), archive.events),
         num_tallies=max(last("tallies"), archive.tallies),

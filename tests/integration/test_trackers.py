@@ -134,9 +134,8 @@ def of_wandb(run: Path, uuid: str) -> Kept:
     # One of each process, all of one run; the first may be killed before wandb has made its own, or
     # the file in it.
     assert len(folders) in (2, 3)
-    files = [path for folder in folders for path in folder.glob(f"run-{uuid}.wandb")]
-    assert len(files) in (len(folders) - 1, len(folders))
-    for file in files:
+    files = [folder / f"run-{uuid}.wandb" for folder in folders]
+    for file in files if files[0].exists() else files[1:]:
         for data in read_records(file):
             record = Record.FromString(data)
             if record.HasField("run"):
