@@ -62,6 +62,6 @@ def test_intervals_are_wide_enough_for_matches_of_many_comparisons(layout: str) 
 
 
 def test_intervals_hold_where_seats_have_a_worth_and_matches_are_drawn() -> None:
-    found = measure("seats", 20, leagues=10, seed=1)
+    found = measure("seats", 20, leagues=40, seed=1)
     for name, held in found.items():
-        assert held.mean() > 0.88, name
+        assert held.mean() > 0.9, name
