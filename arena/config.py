@@ -41,12 +41,16 @@ class RandomOpenings(Model):
     """Episodes that begin with uniformly random decisions, which are not trained on.
 
     Attributes:
-        share: Share of training episodes that have a random opening.
+        share: Share of episodes that have a random opening.
         max_decisions: The opening's length is uniform in 1..max_decisions.
     """
 
     share: float = Field(0.0, ge=0.0, le=1.0)
     max_decisions: int = Field(6, ge=1)
+
+
+NO_OPENINGS = RandomOpenings()
+"""Every episode begins with the players' own decisions."""
 
 
 class ThresholdOutcome(Model):
@@ -176,7 +180,7 @@ class EnvironmentConfig(Model):
     num_envs: Literal["auto"] | Annotated[int, Field(ge=1, le=65536)] = "auto"
     backend: Literal["auto", "pettingzoo", "batched"] = "auto"
     sides: dict[str, list[str]] | None = None
-    random_openings: RandomOpenings = RandomOpenings()
+    random_openings: RandomOpenings = NO_OPENINGS
     # The union is tried from left to right, because the last member takes any text.
     outcome: Annotated[Outcome, Field(union_mode="left_to_right")] = "return"
     reward_weights: dict[str, RewardWeight] = {}
@@ -341,6 +345,7 @@ class LearnerSetup(Model):
         agent_seats: Seats of training where teammates are mixed, one per agent; empty where they
             are the same.
         greedy_matches: Whether frozen policies play their likeliest actions in evaluation.
+        match_openings: Random decisions at the start of some evaluation matches.
         success_return: Return of an agent from which on its episode is a success; None: the
             environment says.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
@@ -359,6 +364,7 @@ class LearnerSetup(Model):
     bots: tuple[str, ...] = ()
     agent_seats: tuple[Seat, ...] = ()
     greedy_matches: bool = False
+    match_openings: RandomOpenings = NO_OPENINGS
     success_return: float | None = None
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -405,7 +411,7 @@ class LearnerSetup(Model):
     @property
     def repeats_games(self) -> bool:
         """True if players who draw nothing play the same game each time they meet."""
-        return self.greedy_matches and not self.spec.chance
+        return self.greedy_matches and not self.spec.chance and self.match_openings.share == 0.0
 
     @property
     def reads_state(self) -> bool:
@@ -426,7 +432,7 @@ class LearnerSetup(Model):
             "spec": {"chance"},
         }
         # A field that a run leaves out is no part of its digest.
-        for name in ("agent_seats", "greedy_matches", "success_return"):
-            if getattr(self, name) in ((), False, None):
+        for name in ("agent_seats", "greedy_matches", "match_openings", "success_return"):
+            if getattr(self, name) in ((), False, None, NO_OPENINGS):
                 excluded[name] = True
         return canonical_digest(self.model_dump(mode="json", exclude=excluded))

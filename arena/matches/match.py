@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 
+from arena.config import NO_OPENINGS, RandomOpenings
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Phase, Turn
 from arena.envs.batched.scoring import sides_beaten
@@ -32,6 +33,7 @@ from arena.matches.tally import (
     played_to_the_end,
 )
 from arena.matches.tally_sums import TallySums
+from arena.spaces import ActionLayout
 from arena.types import Entrant, Seat, Tally
 
 # An environment and the number of its episode are one int64: the number has these bits.
@@ -147,6 +149,8 @@ def play_matches(
     should_stop: Callable[[], bool] = lambda: False,
     radices: Mapping[str, tuple[int, ...] | None] = MappingProxyType({}),
     recorder: GameRecorder | None = None,
+    openings: RandomOpenings = NO_OPENINGS,
+    actions: Mapping[str, ActionLayout] = MappingProxyType({}),
 ) -> tuple[Tally, ...]:
     """Play every block's matches to their ends.
 
@@ -166,6 +170,9 @@ def play_matches(
         radices: Place values of choices in an action's index, by population, where first decisions
             are counted (`arena.matches.openings.radices`).
         recorder: Records games of some environments.
+        openings: Share of episodes that begin with random decisions, and how many. In cooperation
+            each team has its own.
+        actions: Layouts by population, from which these are drawn.
 
     Returns:
         One tally per distinct tuple of entrants.
@@ -203,6 +210,8 @@ def play_matches(
                     games=games,
                     # One that records nothing costs next to nothing.
                     recorder=recorder or GameRecorder(),
+                    openings=openings,
+                    actions=actions,
                 ).run(should_stop)
                 for own in plays_of(seats)
             ]
@@ -316,6 +325,8 @@ class _MatchPlay(Play[Actor]):
         progress: Counter of steps.
         games: Hashes of the games in these environments.
         recorder: Records games.
+        openings: Share of episodes that begin with random decisions, and how many.
+        actions: Layouts by population, from which these are drawn.
     """
 
     def __init__(
@@ -332,6 +343,8 @@ class _MatchPlay(Play[Actor]):
         progress: Progress | None,
         games: GameHashes,
         recorder: GameRecorder,
+        openings: RandomOpenings,
+        actions: Mapping[str, ActionLayout],
     ) -> None:
         own_seats = tuple(seats[index] for index in own)
         phases = [block.phase(seats, own) for block in blocks]
@@ -347,6 +360,8 @@ class _MatchPlay(Play[Actor]):
                 agents=env.agents,
             ),
             episodes=episodes,
+            openings=openings,
+            actions=actions,
         )
         self._is_compared = len(own) < len(seats)
         self._progress = progress

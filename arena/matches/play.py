@@ -1,21 +1,26 @@
 """The loop that plays: B environments, stepped by the players who have their seats.
 
 Matches (`arena.matches.match`) are this loop and a log of episodes; training
-(`arena.rollout.collector`) is this loop with recorders. Shapes: B environments, S decisions of a
-population at once.
+(`arena.rollout.collector`) is this loop with recorders. In both some episodes may begin with
+uniformly random decisions, which lead to positions that the players would not reach by themselves.
+Shapes: B environments, A agents, S decisions of a population at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Generic, Protocol
+from types import MappingProxyType
+from typing import ClassVar, Generic, Protocol
 
 import torch
 
+from arena.config import NO_OPENINGS, RandomOpenings
 from arena.envs.base import BatchedEnv, Group, Turn
-from arena.matches.seated import NOBODY, PlayerT, SeatedPlayers
+from arena.matches.actors import RandomActor
+from arena.matches.seated import NOBODY, PlayerT, SeatedPlayers, decide
 from arena.matches.tally import OpenEpisodes, played_to_the_end
+from arena.spaces import ActionLayout
 
 
 class Progress(Protocol):
@@ -23,6 +28,76 @@ class Progress(Protocol):
 
     def advance(self, agent_steps: int = 0) -> None:
         """Count one turn of the loop."""
+
+
+class Openings:
+    """The number of random decisions left in each environment's episode.
+
+    Args:
+        settings: Share of episodes with an opening, and its largest length.
+        num_envs: B.
+        num_agents: A.
+        device: Device of the environments.
+    """
+
+    def __init__(
+        self, settings: RandomOpenings, *, num_envs: int, num_agents: int, device: torch.device
+    ) -> None:
+        self._settings = settings
+        self._num_agents = num_agents
+        self._left = torch.zeros(num_envs, dtype=torch.int64, device=device)
+
+    def begin(self, environments: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
+        """Draw the openings of episodes that begin now.
+
+        Args:
+            environments: Environments in which an episode begins. bool [B].
+            generator: Source of the openings and their lengths.
+
+        Returns:
+            Environments whose episode begins with an opening. bool [B].
+        """
+        if self._settings.share == 0.0:
+            return torch.zeros_like(environments)
+        size, device = self._left.shape, self._left.device
+        # Draw for all environments: the number of draws does not depend on which of them begin.
+        draw = torch.rand(size, generator=generator, device=device)
+        length = torch.randint(
+            1, self._settings.max_decisions + 1, size, generator=generator, device=device
+        )
+        opened = environments & (draw < self._settings.share)
+        # 0 elsewhere: an episode may have ended within its opening and left a rest.
+        self._left = torch.where(environments, torch.where(opened, length, 0), self._left)
+        return opened
+
+    def claim(self, groups: Mapping[str, Group]) -> torch.Tensor | None:
+        """Take the decisions of this turn that are random, and count them.
+
+        Of agents that decide at once the first ones in the environment's order are random, as many
+        as are left.
+
+        Returns:
+            bool [B, A]; None if there are none.
+        """
+        if self._settings.share == 0.0 or not bool(self._left.any()):
+            return None
+        num_envs = len(self._left)
+        deciding = torch.zeros(
+            num_envs, self._num_agents, dtype=torch.int64, device=self._left.device
+        )
+        for group in groups.values():
+            asked = (group.agent_index >= 0).long()
+            # -1, no decision, adds 0 to agent 0.
+            deciding.scatter_add_(1, group.agent_index.clamp(min=0), asked)
+        # cumsum numbers the deciding agents of each environment from 1.
+        random = (deciding > 0) & (deciding.cumsum(dim=1) <= self._left[:, None])
+        self._left -= random.sum(dim=1)
+        return random
+
+
+def random_decisions(random: torch.Tensor, agent_index: torch.Tensor) -> torch.Tensor:
+    """Bring [B, A] into the shape of a group's decisions. bool [B, S]."""
+    return random.gather(1, agent_index.clamp(min=0)) & (agent_index >= 0)
 
 
 class Play(Generic[PlayerT]):
@@ -35,12 +110,17 @@ class Play(Generic[PlayerT]):
         seated: Players in their seats.
         episodes: Episodes that each environment plays to their ends before it stands still. Void
             ones do not count. int64 [B]. None: they go on.
+        openings: Share of episodes that begin with random decisions, and how many.
+        actions: Layouts by population, from which these are drawn.
 
     Attributes:
         turn: Turn that asks for the next decisions.
         seated: Players in their seats.
         open: Episodes that have not ended.
     """
+
+    _OPENINGS_ARE_VOID: ClassVar[bool] = False
+    """Whether an episode is no match where a player did not choose every action."""
 
     def __init__(
         self,
@@ -50,6 +130,8 @@ class Play(Generic[PlayerT]):
         generator: torch.Generator,
         seated: SeatedPlayers[PlayerT],
         episodes: torch.Tensor | None = None,
+        openings: RandomOpenings = NO_OPENINGS,
+        actions: Mapping[str, ActionLayout] = MappingProxyType({}),
     ) -> None:
         self._env = env
         self._generator = generator
@@ -61,6 +143,12 @@ class Play(Generic[PlayerT]):
         self._remaining = episodes
         if episodes is not None:
             self._halt(episodes <= 0)
+        self._openings = Openings(
+            openings, num_envs=env.num_envs, num_agents=len(env.agents), device=generator.device
+        )
+        self._random = {name: RandomActor(layout) for name, layout in actions.items()}
+        self._drawn: torch.Tensor | None = None
+        self._open(torch.ones(env.num_envs, dtype=torch.bool, device=generator.device))
 
     @property
     def is_done(self) -> bool:
@@ -69,6 +157,7 @@ class Play(Generic[PlayerT]):
 
     def step(self) -> None:
         """Let the players decide, and step all environments; call it under ``no_grad``."""
+        self._drawn = self._openings.claim(self.turn.groups)
         actions = {name: self._decide(name, group) for name, group in self.turn.groups.items()}
         self._decided(actions)
         turn = self.turn = self._env.step(actions)
@@ -83,7 +172,29 @@ class Play(Generic[PlayerT]):
 
     def _decide(self, population: str, group: Group) -> torch.Tensor:
         """Return the actions of one population. int64 [B, S] or float32 [B, S, K]."""
-        return self.seated.decide(population, group, generator=self._generator)
+        owner, action = self.seated.owners(group.agent_index), group.new_actions()
+        if self._drawn is not None:
+            # Random decisions have no owner, so neither policies nor recurrent states see them.
+            drawn = random_decisions(self._drawn, group.agent_index)
+            owner = owner.masked_fill(drawn, NOBODY)
+            decide(
+                self._random[population],
+                group,
+                where=drawn,
+                action=action,
+                agents=self._env.agents,
+                generator=self._generator,
+            )
+        self._learn(population, group, owner=owner, action=action)
+        self.seated.play_frozen(
+            population, group, owner=owner, action=action, generator=self._generator
+        )
+        return action
+
+    def _learn(
+        self, population: str, group: Group, *, owner: torch.Tensor, action: torch.Tensor
+    ) -> None:
+        """Let the policies that learn make their decisions and write them into ``action``."""
 
     def _decided(self, actions: Mapping[str, torch.Tensor]) -> None:
         """Take in the decisions that `turn` asked for, before they are carried out."""
@@ -99,10 +210,17 @@ class Play(Generic[PlayerT]):
 
     def _begin_next(self, turn: Turn) -> None:
         """Prepare the next episodes of environments whose episode is over."""
+        self._open(turn.episode_over)
         if self._remaining is not None:
             over = played_to_the_end(turn)
             self._remaining = self._remaining - over.long()
             self._halt(over & (self._remaining <= 0))
+
+    def _open(self, environments: torch.Tensor) -> None:
+        """Draw the openings of the episodes that begin in environments (bool [B])."""
+        opened = self._openings.begin(environments, generator=self._generator)
+        if self._OPENINGS_ARE_VOID:
+            self.open.void |= opened
 
     def _halt(self, environments: torch.Tensor) -> None:
         """Halt environments (bool [B]), and ask for no decisions there."""

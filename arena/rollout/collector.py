@@ -16,17 +16,15 @@ from arena.config import RandomOpenings
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.spaces.critic_input import CriticInput
 from arena.experience import Rollout
-from arena.matches.actors import RandomActor
 from arena.matches.play import Play, Progress
 from arena.matches.recurrent_state import RecurrentState
-from arena.matches.seated import NOBODY, SeatedPlayers, decide, equal_blocks
+from arena.matches.seated import SeatedPlayers, equal_blocks
 from arena.matches.seating import plays_of
 from arena.matches.tally import TallyBook
 from arena.rollout.buffer import RolloutBuffer
 from arena.rollout.calls import rollout_calls
 from arena.rollout.critic_rows import CriticRows
 from arena.rollout.measured import Measured, Measures, with_successes
-from arena.rollout.openings import Openings, random_decisions
 from arena.rollout.phases import Phases
 from arena.rollout.recorder import Learning, Recorder, SeatedPlayer, learning_in
 from arena.spaces import ActionLayout
@@ -84,6 +82,8 @@ class Collector(Play[SeatedPlayer]):
             critic without an input.
     """
 
+    _OPENINGS_ARE_VOID = True
+
     def __init__(
         self,
         env: BatchedEnv,
@@ -110,7 +110,6 @@ class Collector(Play[SeatedPlayer]):
         self._product_dtypes = product_dtypes
         self._success_return = success_return
         device = generator.device
-        self._random = {name: RandomActor(layout) for name, layout in actions.items()}
         learning = learning_in([block.players for block in blocks], seats=seats)
         self._block_of_env = equal_blocks(len(blocks), num_envs=env.num_envs, device=device)
         super().__init__(
@@ -119,6 +118,8 @@ class Collector(Play[SeatedPlayer]):
             generator=generator,
             seated=self._seat(env, blocks, recurrent_state=None),
             episodes=None if episodes is None else torch.full_like(self._block_of_env, episodes),
+            openings=openings,
+            actions=actions,
         )
         # The first turn shows whether agents decide in turn.
         self._agents_in_turn = _agents_in_turn(self.turn, num_agents=len(env.agents))
@@ -128,11 +129,6 @@ class Collector(Play[SeatedPlayer]):
             if any(player.population == name for player in learning)
         }
         self._begin(blocks, num_new=len(blocks))
-        self._openings = Openings(
-            openings, num_envs=env.num_envs, num_agents=len(env.agents), device=device
-        )
-        everywhere = torch.ones(env.num_envs, dtype=torch.bool, device=device)
-        self.open.void |= self._openings.begin(everywhere, generator=generator)
         for critic_rows in self._critics.values():
             # The first turn counts as shown: rows of its decisions are read before the first step.
             critic_rows.show(self.turn)
@@ -298,7 +294,6 @@ class Collector(Play[SeatedPlayer]):
                 if should_stop():
                     return ()
                 self._t = t
-                self._opening = self._openings.claim(self.turn.groups)
                 steps_before = sum(self.agent_steps.values())
                 self.step()
                 # The loop goes on even without a decision of a trainee, and so does its progress.
@@ -340,8 +335,6 @@ class Collector(Play[SeatedPlayer]):
 
     def _begin_next(self, turn: Turn) -> None:
         over = turn.episode_over
-        # A player did not choose every action of such an episode, so it is no match.
-        self.open.void |= self._openings.begin(over, generator=self._generator)
         if self._is_moving:
             self._move(over)
         super()._begin_next(turn)
@@ -364,30 +357,14 @@ class Collector(Play[SeatedPlayer]):
         if environments is not None:
             self._halt(environments)
 
-    def _decide(self, population: str, group: Group) -> torch.Tensor:
-        owner = self.seated.owners(group.agent_index)
-        action = group.new_actions()
-        if self._opening is not None:
-            # Random decisions have no owner, so neither policies nor recurrent states see them.
-            drawn = random_decisions(self._opening, group.agent_index)
-            owner = owner.masked_fill(drawn, NOBODY)
-            decide(
-                self._random[population],
-                group,
-                where=drawn,
-                action=action,
-                agents=self._env.agents,
-                generator=self._generator,
-            )
+    def _learn(
+        self, population: str, group: Group, *, owner: torch.Tensor, action: torch.Tensor
+    ) -> None:
         for recorder in self._recorders:
             if recorder.learning.population == population:
                 self.agent_steps[recorder.learning.policy] += recorder.decide(
                     self._t, group, where=owner == recorder.index, action=action
                 )
-        self.seated.play_frozen(
-            population, group, owner=owner, action=action, generator=self._generator
-        )
-        return action
 
 
 def _agents_in_turn(first: Turn, *, num_agents: int) -> int:

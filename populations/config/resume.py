@@ -184,6 +184,8 @@ def why_not(key: str, *, moves_players: bool = False) -> str | None:
         return _NOT_ANY_MORE["environment"]
     if is_under(key, "evaluation.greedy"):
         return "results of sampled and of greedy play are never in one fit"
+    if is_under(key, "evaluation.random_openings"):
+        return "results with and without random openings are never in one fit"
     if any(is_under(key, pattern) for pattern in MAY_CHANGE):
         return None
     return next(

@@ -302,6 +302,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
         ),
         agent_seats=seats_per_agent(seats) if config.matchmaking.teammates != "same" else (),
         greedy_matches=config.evaluation.greedy,
+        match_openings=config.evaluation.random_openings,
         success_return=config.stop.success_return,
         # The launcher tells each of its learners which one of several devices is its own.
         device=config.devices[0],

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
 
-from arena.config import Model, NetworkConfig, NormalizerWarmUp
+from arena.config import NO_OPENINGS, Model, NetworkConfig, NormalizerWarmUp, RandomOpenings
 from arena.learning.hyperparameters import REWARD_WEIGHT
 from arena.metrics.tracker import TRACKERS
 from arena.types import RANDOM_BOT, PlayerId, Value
@@ -226,7 +226,11 @@ class EvaluationConfig(Model):
 
     greedy: bool = False
     """Whether policies play their likeliest actions in matches, as exports do, instead of sampling.
-    In a game without chance two of them then have one game in each seating, which counts once."""
+    In a game without chance and without ``random_openings`` two of them then have one game in each
+    seating, which counts once."""
+
+    random_openings: RandomOpenings = NO_OPENINGS
+    """Random decisions at the start of some matches."""
 
     @field_validator("bots")
     @classmethod

@@ -114,12 +114,13 @@ def _crowd_line(config: RunConfig, population: str, *, duration_s: float) -> str
 
 def repeats_line(run_file: RunFile) -> str:
     """Say that greedy matches repeat one game; empty: they do not."""
-    if not run_file.config.evaluation.greedy or run_file.spec.chance:
+    matches = run_file.config.evaluation
+    if not matches.greedy or run_file.spec.chance or matches.random_openings.share:
         return ""
     return (
         "evaluation.greedy: true in a game without chance: two policies have one game in each "
-        "seating, which counts once, so ratings rest on few games; give the factory openings that "
-        "differ by its seed in matches (evaluation.kwargs), or leave evaluation.greedy false"
+        "seating, which counts once, so ratings rest on few games; let matches begin with random "
+        "decisions (evaluation.random_openings.share=1), or leave evaluation.greedy false"
     )
 
 

@@ -6,8 +6,8 @@ Tests: `tests/arena/learners/work/test_worker.py`.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
-from arena.config import LearnerSetup
 from arena.envs.random_play import action_layouts
 from arena.games.recording import GameRecorder
 from arena.learners.work.faults import AssignmentFault
@@ -17,6 +17,7 @@ from arena.matches.match import Block, Share, Stopped, play_matches, share_envs
 from arena.matches.seating import num_episodes, plays_of
 from arena.matches.seeds import environment_seeds, seed_everything
 from arena.matches.tally import merge_tallies
+from arena.spaces import ActionLayout
 from arena.types import Seat, Seating, Tally
 from arena.wire.messages import Evaluate, Finished
 
@@ -35,7 +36,10 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
     generator = seed_everything(message.seed, device=equipment.device)
     setup, env = equipment.setup, equipment.environments.matches()
     num_matches = [pairing.num_matches for pairing in message.pairings]
-    radices = _radices(setup)
+    agents = {seat.population: seat.agents for seat in setup.seats}
+    actions = action_layouts(setup.spec, populations=agents)
+    # A random decision does not show what a player opens with.
+    radices = {} if setup.match_openings.share else _radices(actions)
     tallies: list[Tally] = []
     recorder = GameRecorder(message.games)
     # More pairings than environments are played in waves.
@@ -59,6 +63,8 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
                 should_stop=equipment.should_stop,
                 radices=radices,
                 recorder=recorder,
+                openings=setup.match_openings,
+                actions=actions,
             )
         except Stopped as stopped:
             raise AssignmentFault("stopped", str(stopped)) from stopped
@@ -80,13 +86,11 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
     )
 
 
-def _radices(setup: LearnerSetup) -> dict[str, tuple[int, ...] | None]:
+def _radices(actions: Mapping[str, ActionLayout]) -> dict[str, tuple[int, ...] | None]:
     """Return what each choice of a population's actions counts in an index."""
-    agents = {seat.population: seat.agents for seat in setup.seats}
-    layouts = action_layouts(setup.spec, populations=agents)
     return {
         name: openings.radices(layout.branches, has_numbers=bool(layout.num_continuous))
-        for name, layout in layouts.items()
+        for name, layout in actions.items()
     }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from arena.config import RandomOpenings
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
@@ -191,6 +192,16 @@ def test_greedy_matches_part_learners_and_chance_does_not(
     assert config.inspection(launch_directory="").asks_chance
     with pytest.raises(ResumeRefused, match=r"evaluation.greedy is True .* never in one fit"):
         check_resume(greedy, config=None, overrides=["evaluation.greedy=false"])
+    share = "evaluation.random_openings.share"
+    with pytest.raises(ResumeRefused, match=rf"{share} is 0.0 .* never in one fit"):
+        check_resume(greedy, config=None, overrides=[f"{share}=1"])
+    evaluation = run_file.config.evaluation.model_copy(
+        update={"greedy": True, "random_openings": RandomOpenings(share=1.0)}
+    )
+    config = run_file.config.model_copy(update={"evaluation": evaluation})
+    setup = learner_setup(with_config(run_file, config), root=tmp_path)
+    assert not setup.repeats_games
+    assert setup.digest not in {one.digest for one in setups.values()}
 
 
 def test_device_does_not_part_learners(run_file: RunFile, tmp_path: Path) -> None:

@@ -80,8 +80,10 @@ def test_greedy_matches_without_chance_are_said(launch: Launch) -> None:
         assert ("two policies have one game in each seating, which counts once" in said) != chance
         with pytest.raises(ResumeRefused, match=r"evaluation.greedy"):
             check_resume(run_file, config=None, overrides=["evaluation.greedy=false"])
-    _, said = launch("{id: 'openspiel:tic_tac_toe'}")
-    assert "one game" not in said
+    opened = ("evaluation.greedy=true", "evaluation.random_openings.share=1")
+    for overrides in ((), opened):
+        _, said = launch("{id: 'openspiel:tic_tac_toe'}", *overrides)
+        assert "one game" not in said
 
 
 @pytest.mark.slow

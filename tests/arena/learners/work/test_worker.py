@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from arena.checkpoints.tensors import load_weights
-from arena.config import NetworkConfig
+from arena.config import NetworkConfig, RandomOpenings
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.networks.frozen import FrozenPolicy
 from arena.types import Entrant, Player, PlayerId, PolicyId, Seating
@@ -311,21 +311,27 @@ def test_evaluation_plays_exactly_its_matches_and_names_what_played(bench: Bench
 
 def test_greedy_matches_are_greedy_and_training_beside_them_samples(bench: Bench) -> None:
     sampling, greedy = bench.worker(), bench.worker(greedy_matches=True)
+    openings = RandomOpenings(share=1.0, max_decisions=2)
+    opened = bench.worker(greedy_matches=True, match_openings=openings)
     start = bench.start(sampling, seed=1)
     one = bench.frozen(start, "player/p000")
     other = bench.frozen(bench.start(sampling, seed=2), "player/p001@000000000000")
     message = bench.evaluate((one, other, 60))
-    distinct = []
-    for worker in (sampling, greedy):
+    distinct, first_decisions = [], []
+    for worker in (sampling, greedy, opened):
         (tally,) = bench.finished(worker.carry_out(message)).tallies
+        assert tally.matches == 60
         distinct.append(tally.distinct or 0)
-    # Games differ by their lengths, which have three values, and in nothing else.
-    assert distinct[1] <= 3 < distinct[0]
+        first_decisions.append(sum(sum(seat.matches) for seat in tally.openings))
+    # Games differ by their lengths, which have three values, and in nothing else; with openings by
+    # the one or two random decisions, too, which show nothing of what a player opens with.
+    assert distinct[1] <= 3 < min(distinct[0], distinct[2])
+    assert first_decisions[0] == first_decisions[1] > first_decisions[2] == 0
     # The ghost that played greedily is met again in training, where it is what it always was.
     seating = Seating(players=(bench.me(), other))
     first, second = (
         bench.published(worker.carry_out(bench.train(start, seating)))
-        for worker in (sampling, greedy)
+        for worker in (sampling, opened)
     )
     assert first == second
 
