@@ -389,6 +389,8 @@ def openings_document(run: Inspection, population: str | None) -> Document:
     rows: list[Row] = []
     summaries: list[Row] = []
     by_seats = is_by_seats(seats)
+    # Random decisions show nothing of what a player opens with.
+    are_own = run.run_file.config.evaluation.random_openings.share == 0.0
     said: set[str] = set()
     for index, seat in enumerate(seats):
         # No seat of many is counted by itself; one stands for its population.
@@ -397,7 +399,7 @@ def openings_document(run: Inspection, population: str | None) -> Document:
             continue
         said.add(seat.population)
         spec = specs[seat.agents[0]]
-        label, is_counted = of.label_of(spec), by_seats and of.is_countable(spec)
+        label, is_counted = of.label_of(spec), by_seats and are_own and of.is_countable(spec)
         leader = best.get(seat.population)
         # A ghost's id is its policy's and more.
         own = None if leader is None else PolicyId(leader.player.split("@")[0])

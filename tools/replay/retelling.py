@@ -112,6 +112,11 @@ def retold(
             played = Game.of_setup(setup, word=word)
             weights_of = partial(_weights_in_run, inspection, word)
             document = Retelling(played, row, weights_of, _onlookers(inspection, beside)).tell()
+            if (openings := setup.match_openings).share:
+                document["notes"].append(
+                    f"{openings.share:.0%} of the matches begin with up to {openings.max_decisions} "
+                    "random decisions, which no player chose (evaluation.random_openings)"
+                )
     draw(document, played)
     return Opened(document, tuple(played.populations))
 
