@@ -114,8 +114,8 @@ def retold(
             document = Retelling(played, row, weights_of, _onlookers(inspection, beside)).tell()
             if (openings := setup.match_openings).share:
                 document["notes"].append(
-                    f"{openings.share:.0%} of the matches begin with up to {openings.max_decisions} "
-                    "random decisions, which no player chose (evaluation.random_openings)"
+                    f"{openings.share:.0%} of the matches begin with random decisions, at most "
+                    f"{openings.max_decisions}, which no player chose (evaluation.random_openings)"
                 )
     draw(document, played)
     return Opened(document, tuple(played.populations))

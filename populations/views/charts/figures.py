@@ -234,8 +234,8 @@ def _extremes(policy: str, points: Sequence[Row]) -> Row:
 
 
 UNCOUNTABLE = (
-    "First decisions of this seat are not counted: some are random, or have numbers, or they or the "
-    "seats are too many."
+    "First decisions of this seat are not counted: some are random, or they have numbers, or they "
+    "or the seats are too many."
 )
 UNPLAYED = "No evaluation match of weights that are known has told its first decisions yet."
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from arena.config import NO_OPENINGS
 from arena.environment_spec import AgentSpec
 from arena.matches.openings import most_played
 from arena.matches.seating import make_seats
@@ -75,11 +76,13 @@ def document(rows: list[TallyRow]) -> dict[str, Any]:
         )
         for number in range(max(row.sequence for row in rows))
     }
+    config = SimpleNamespace(evaluation=SimpleNamespace(random_openings=NO_OPENINGS))
+    spec = SimpleNamespace(agent_specs={"a": SPEC, "b": SPEC})
     run = SimpleNamespace(
         reader=SimpleNamespace(all_tallies=lambda: iter(rows)),
         tables=SimpleNamespace(run=SimpleNamespace(run="r"), ratings={}),
         league=cast(League, SimpleNamespace(seats=SEATS, checkpoints=origins)),
-        run_file=SimpleNamespace(spec=SimpleNamespace(agent_specs={"a": SPEC, "b": SPEC})),
+        run_file=SimpleNamespace(spec=spec, config=config),
         champions=lambda population: {},
     )
     return dict(openings_document(cast(Inspection, run), None))
