@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from arena.errors import ConfigError
+from populations.storage.lock import RunLock
+
 from ..terminal.options import Code, OptionalConfiguration, Overrides, Trust
 from ..terminal.output import tell
-from .origin import Origin
+from .origin import Origin, replaying, with_hyperparameters
 from .serving import held_run, serve, tell_of_record
 
 if TYPE_CHECKING:
@@ -128,7 +132,6 @@ def _start(
     json_: bool,
 ) -> None:
     """Check everything that can be checked, and only then create anything."""
-    from arena.errors import ConfigError
     from populations.config.run_config import draft_config
     from populations.controller.server.run_directory import (
         clear_run,
@@ -137,7 +140,6 @@ def _start(
         make_run_directory,
     )
     from populations.controller.server.server import utc_now
-    from populations.storage.lock import RunLock
 
     from .imported_weights import find_arrivals, find_outsiders, played_lines
 
@@ -183,7 +185,6 @@ def _check_target(target: Path, *, force: bool) -> None:
     Raises:
         ConfigError: If it does.
     """
-    from arena.errors import ConfigError
     from populations.controller.server.run_directory import has_run
 
     if has_run(target):
@@ -209,7 +210,6 @@ def _new_run_file(
     Raises:
         ConfigError: Names every fault.
     """
-    from arena.errors import ConfigError
     from arena.metrics.sink import find_sinks
     from arena.resolve import code_directory
     from populations.config.run_file import new_run_file
@@ -217,7 +217,6 @@ def _new_run_file(
     from populations.hooks.make import check_config as check_hooks
 
     from .imported_weights import find_initial_weights, with_networks
-    from .origin import replaying, with_hyperparameters
     from .preflight import looked_over
     from .sizing import crowd_line, repeats_line, sizing_line, stakes_line
 
@@ -266,8 +265,6 @@ def _new_run_file(
 
 def default_run_dir(source: str) -> Path:
     """Return the run directory of a launch that names none: by its configuration and the time."""
-    from datetime import UTC, datetime
-
     return Path("runs") / f"{Path(source).stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
@@ -281,7 +278,6 @@ def _resume(
     trust: bool,
     json_: bool,
 ) -> None:
-    from arena.errors import ConfigError
     from populations.config.run_config import load_config
     from populations.config.run_file import check_resume, with_config
     from populations.config.trust import record_launch, trusted, with_own

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from arena.errors import ConfigError
 from populations.views.parts import Document
 from populations.views.views import VIEWS
 
@@ -124,8 +125,6 @@ def league(
     code: Code = None,
 ) -> None:
     """Show a run: its players, their results, its events and its state."""
-    from arena.errors import ConfigError
-
     if as_json and as_csv:
         raise ConfigError("--json and --csv exclude each other")
     values = {
@@ -204,8 +203,6 @@ def _check(view: str, operand: str | None, given: Sequence[str]) -> None:
     Raises:
         ConfigError: If there is one, or an argument is missing.
     """
-    from arena.errors import ConfigError
-
     needed = view_named(view).operand
     for option in given:
         views = [

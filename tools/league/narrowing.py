@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from arena.errors import ConfigError
 from populations.views.parts import Document, Row
 from populations.views.texts import moment, texts
 from populations.views.view import View
@@ -31,7 +32,6 @@ def checked_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: If there is no such kind; it names the nearest ones.
     """
-    from arena.errors import ConfigError
     from populations.records.event_kinds import EVENT_KINDS
 
     for kind in kinds:
@@ -47,8 +47,6 @@ def since_time(text: str, *, now: datetime | None = None) -> datetime:
     Raises:
         ConfigError: If it is neither.
     """
-    from arena.errors import ConfigError
-
     if ago := _AGO.fullmatch(text.strip()):
         seconds = float(ago[1]) * _SECONDS[ago[2]]
         try:

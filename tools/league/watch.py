@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arena.errors import ArenaError
 from populations.views.views import VIEWS
 
 from ..terminal.output import console
@@ -183,8 +184,6 @@ class _Watch:
     def _draw(self) -> None:
         from rich.console import Group
         from rich.text import Text
-
-        from arena.errors import ArenaError
 
         parts: list[RenderableType] = [self._head()]
         try:

@@ -11,8 +11,11 @@ from typing import Annotated
 
 import typer
 
+from arena.errors import ConfigError
+from populations.views.log import game
 from populations.views.parts import Document
 
+from ..league.keys import has_keys, read_keys
 from ..league.tables import fit_screen, room_of
 from ..show.text import drawn
 from ..terminal.options import AsJson, Code, Trust
@@ -76,8 +79,6 @@ def replay(
     It is played again from its seed and its actions, and each step is checked against what it
     showed then. In a terminal Enter goes on, b goes back, q ends.
     """
-    from arena.errors import ConfigError
-
     from .files import check_ending, write_file
 
     finds = {"--player": player, "--opponent": opponent, "--worst": worst}
@@ -105,10 +106,6 @@ def replay(
 
 def _show(document: Document, populations: tuple[str, ...]) -> None:
     """Show a game: all of it, or step by step to who can press keys."""
-    from populations.views.log import game
-
-    from ..league.keys import has_keys, read_keys
-
     screen = console()
     fit_screen(screen, is_wide=False)
     room = replace(room_of(screen, populations=populations), more="--json")

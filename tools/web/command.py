@@ -6,10 +6,14 @@ Tests: `tests/tools/web/`.
 from __future__ import annotations
 
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
+from urllib.parse import quote
 
 import typer
+
+from arena.errors import AddressInUse, ConfigError
 
 from ..terminal.output import say, tell
 
@@ -56,8 +60,6 @@ def web(
 
     With --export, the same pages become files that need no server; index.html is the first one.
     """
-    from arena.errors import ConfigError
-
     require_packages("arena web")
     from .app import make_app
     from .maker import WAIT_S, Makers
@@ -97,10 +99,6 @@ def require_packages(command: str) -> None:
     Raises:
         ConfigError: If one is missing.
     """
-    from importlib.util import find_spec
-
-    from arena.errors import ConfigError
-
     names = ("starlette", "uvicorn", "jinja2")
     missing = [name for name in names if find_spec(name) is None]
     if missing:
@@ -108,8 +106,6 @@ def require_packages(command: str) -> None:
 
 
 def _export(runs: dict[str, Run], target: Path, *, opens: bool) -> None:
-    from arena.errors import ConfigError
-
     from .export import write_export
 
     if target.exists() and not target.is_dir():
@@ -150,7 +146,6 @@ def serve(
     """
     import logging
     import sys
-    from urllib.parse import quote
 
     import uvicorn
 
@@ -202,8 +197,6 @@ def _listening(host: str, port: int) -> socket.socket:
     """
     import errno
     import socket
-
-    from arena.errors import AddressInUse, ConfigError
 
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
