@@ -17,7 +17,7 @@ import typer
 from arena.errors import ConfigError
 from populations.storage.lock import RunLock
 
-from ..terminal.options import Code, OptionalConfiguration, Overrides, Trust
+from ..terminal.options import Code, OptionalConfiguration, Overrides, Trust, optional
 from ..terminal.output import tell
 from .origin import Origin, replaying, with_hyperparameters
 from .serving import held_run, serve, tell_of_record
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from .imported_weights import Import
 
 
+RunDir = Annotated[Path | None, optional(None, "Run directory. Default: runs/<preset>-<UTC time>.")]
+NumLearners = Annotated[int | None, typer.Option(min=1, help="Number of learner processes.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")]
 InitFrom = Annotated[
     list[str] | None,
     typer.Option(
@@ -44,46 +47,38 @@ WithHyperparameters = Annotated[
         help="Take start values of hyperparameters from the players of --init-from, too.",
     ),
 ]
+ScheduleOf = Annotated[
+    str | None,
+    optional(
+        "RUN:POLICY",
+        "Policy whose hyperparameter schedule a single policy follows.",
+        *("--schedule-of", "--replay"),
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Throw away the run in --run-dir.")]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option(
+        "--accept-loss", help="Resume although acknowledged work is lost; it is said how much."
+    ),
+]
+FinalAsJson = Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")]
 
 
 def launch(
     config: OptionalConfiguration = None,
     overrides: Overrides = None,
-    run_dir: Annotated[
-        Path | None,
-        typer.Option(help="Run directory. Default: runs/<preset>-<UTC time>.", show_default=False),
-    ] = None,
-    learners: Annotated[
-        int | None, typer.Option(min=1, help="Number of learner processes.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --run-dir.")
-    ] = False,
+    run_dir: RunDir = None,
+    learners: NumLearners = None,
+    resume: Resume = False,
     init_from: InitFrom = None,
     with_hyperparameters: WithHyperparameters = False,
-    replay: Annotated[
-        str | None,
-        typer.Option(
-            "--schedule-of",
-            "--replay",
-            metavar="RUN:POLICY",
-            help="Policy whose hyperparameter schedule a single policy follows.",
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Throw away the run in --run-dir.")
-    ] = False,
-    accept_loss: Annotated[
-        bool,
-        typer.Option(
-            "--accept-loss", help="Resume although acknowledged work is lost; it is said how much."
-        ),
-    ] = False,
+    replay: ScheduleOf = None,
+    force: Force = False,
+    accept_loss: AcceptLoss = False,
     trust: Trust = False,
     code: Code = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the final status as JSON.")
-    ] = False,
+    as_json: FinalAsJson = False,
 ) -> None:
     """Start a run, or resume one."""
     # Must be set before NumPy is imported. Learners occupy the cores, and threads of BLAS that wait

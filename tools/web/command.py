@@ -15,6 +15,7 @@ import typer
 
 from arena.errors import AddressInUse, ConfigError
 
+from ..terminal.options import optional
 from ..terminal.output import say, tell
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def web(
     ] = "127.0.0.1",
     token: Annotated[
         str | None,
-        typer.Option(help="Secret of the address. Default: a new one.", show_default=False),
+        optional(None, "Secret of the address. Default: a new one."),
     ] = None,
     root_path: Annotated[
         str, typer.Option("--root-path", help="Path below which a proxy shows the page.")
@@ -47,10 +48,7 @@ def web(
         bool, typer.Option("--open", help="Open the page in a browser.")
     ] = False,
     export: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Directory to write the page to, as files.", show_default=False
-        ),
+        Path | None, optional("DIR", "Directory to write the page to, as files.")
     ] = None,
 ) -> None:
     """Show runs as a page in a browser: standings, payoff map, ratings, lineage, events.
