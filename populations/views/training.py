@@ -331,11 +331,6 @@ def _entrant(run: Inspection, entrant: str) -> str:
     return f"{origin.policy}@{origin.agent_steps:012d}"
 
 
-def newest(rows: Sequence[Row], document: Document) -> list[Row]:
-    """Return rows that are stored oldest first with the newest first."""
-    return list(reversed(rows))
-
-
 MATCHES = (
     Column("sequence", title="#", is_label=True),
     Column("assignment", drop=2, is_label=True),
@@ -463,7 +458,7 @@ VIEWS: dict[str, View] = {
         document=matches_document,
         sections=listed("matches: newest first, players in seats' order", MATCHES, match_rows),
         limits="tallies",
-        order=newest,
+        order=lambda rows, document: [*reversed(rows)],
         is_whole=False,
     ),
     "openings": View(

@@ -20,17 +20,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from arena.errors import ConfigError, ConfigFaults
+from arena.errors import AddressInUse, ArenaError, ConfigError, ConfigFaults
 from arena.processes.parent import Child
+from populations.errors import RunFailed, RunInUse, StorageError
+from populations.storage.lock import lock_holder
 
 from ..launch.command import default_run_dir
 from ..launch.serving import MAIN
 from .runs import Run
-
-if TYPE_CHECKING:
-    from arena.errors import ArenaError
 
 LOGGER = logging.getLogger("arena.launch")
 """Logger of the lines that runs print, level INFO."""
@@ -155,10 +154,6 @@ class LaunchedRun(Run):
 
     def _error(self, code: int) -> ArenaError:
         """Return the error that an exit code and the last lines tell of."""
-        from arena.errors import AddressInUse, ConfigError
-        from populations.errors import RunFailed, RunInUse, StorageError
-        from populations.storage.lock import lock_holder
-
         if code < 0:
             return RunFailed(
                 f"the process of {self.run_dir} was ended by signal {-code}; what was committed is "

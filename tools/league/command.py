@@ -142,7 +142,11 @@ def league(
     if plot is not None:
         _plot(run, view, plot, population, names=metric or None, as_json=as_json)
         return
-    own = {"by_seats": seats, "names": metric or None, "kinds": checked_kinds(kind)}
+    own: dict[str, object] = {
+        "by_seats": seats,
+        "names": metric or None,
+        "kinds": checked_kinds(kind),
+    }
     if (needed := VIEWS[view].operand) is not None:
         own[needed.option] = operand
     query = Query(

@@ -145,7 +145,7 @@ class _Watch:
         while True:
             self._draw()
             next_s = time.monotonic() + REFRESH_S
-            size = self._size()
+            size = self._screen.size
             while (left_s := next_s - time.monotonic()) > 0.0:
                 # Waits are short, so that a window that changes its size is drawn soon.
                 key = self._keys.wait(min(left_s, 0.25))
@@ -153,12 +153,8 @@ class _Watch:
                     return
                 if key and self._turn(key):
                     break
-                if self._size() != size:
+                if self._screen.size != size:
                     break
-
-    def _size(self) -> tuple[int, int]:
-        size = self._screen.size
-        return size.width, size.height
 
     def _turn(self, key: str) -> bool:
         """Do what a key asks for, and return whether anything changes."""
