@@ -160,20 +160,17 @@ class LaunchedRun(Run):
                 "saved, and resume=True goes on from there"
             )
         said = self._said()
+        text = "\n".join(said)
         if code == 2:
             faults = [line.strip() for line in said[1:] if line.strip()]
             is_list = bool(said) and said[0].endswith("things are wrong:")
-            return ConfigFaults(faults) if is_list else ConfigError("\n".join(said))
+            return ConfigFaults(faults) if is_list else ConfigError(text)
         if code == 4:
             holder = lock_holder(self.run_dir)
-            return (
-                AddressInUse("\n".join(said))
-                if holder is None
-                else RunInUse(str(self.run_dir), holder)
-            )
+            return AddressInUse(text) if holder is None else RunInUse(str(self.run_dir), holder)
         if code == 5:
-            return StorageError("\n".join(said))
-        return RunFailed("\n".join(said) or f"{self.run_dir} ended with exit code {code}")
+            return StorageError(text)
+        return RunFailed(text or f"{self.run_dir} ended with exit code {code}")
 
     def _said(self) -> list[str]:
         """Return the lines of the error without the command's name, else the last ones."""

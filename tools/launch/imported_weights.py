@@ -174,10 +174,14 @@ def find_arrivals(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
             for name, population in config.populations.items()
             if has_exploiters(population.roles)
         }
-    return {
-        key: _import(run_file, player, name, said=f"{where}: {player}").files
-        for key, (player, name, where) in wanted.items()
-    }
+    found: dict[str, Mapping[str, bytes]] = {}
+    for key, (player, name, where) in wanted.items():
+        said = f"{where}: {player}"
+        imports = _imports(run_file, player, said=said, only=[name])
+        if name not in imports:
+            raise ConfigError(f"{said}: it has no weights for population {name}")
+        found[key] = imports[name].files
+    return found
 
 
 def find_outsiders(run_file: RunFile) -> dict[str, Import]:
@@ -247,14 +251,6 @@ def played_lines(run_file: RunFile, outsiders: Mapping[str, Import]) -> Iterator
             one = outsiders.get(external_player_key(index, name))
             said = population.player if one is None else one.said
             yield f"{name} is played by {said}; nobody is trained for it"
-
-
-def _import(run_file: RunFile, player: str, population: str, *, said: str) -> Import:
-    """Return a player's weights for one population; arguments are those of `_imports`."""
-    found = _imports(run_file, player, said=said, only=[population])
-    if population not in found:
-        raise ConfigError(f"{said}: it has no weights for population {population}")
-    return found[population]
 
 
 def _imports(

@@ -16,10 +16,9 @@ from populations.views.parts import SIDES, Column, Document, Line, Row, Section,
 from ..show.html import Block, Cell, Hypertext, Links, failed, guarded, page_name, short, slug
 from .pages.asked import Asked, colours_of, names_of
 from .pages.league import OTHERS
-from .pages.log import FIELDS, differences, filters
+from .pages.log import FIELDS, differences, filters, parts_of_metrics
 from .pages.pages import PAGES
 from .pages.player import VIEWS_OF_PLAYER, find_player, player_document, player_page
-from .pages.training import parts_of_metrics
 from .render import Content, Frame, render
 from .runs import NotYet, Run
 
