@@ -30,7 +30,7 @@ WATCH_S = 2.0
 UNDRAWN = ("--csv", "--watch", "--seats", "--exploitability", "--optuna")
 """Options that a plot excludes."""
 
-OF_ALL = ("--csv", "--watch", "--plot", "--trust", "--code")
+OF_ALL = ("--json", "--csv", "--watch", "--plot", "--trust", "--code")
 """Options that belong to no view."""
 
 
@@ -116,9 +116,8 @@ def league(
     code: Code = None,
 ) -> None:
     """Show a run: its players, their results, its events and its state."""
-    if as_json and as_csv:
-        raise ConfigError("--json and --csv exclude each other")
     values = {
+        "--json": as_json,
         "--csv": as_csv,
         "--watch": watch,
         "--seats": seats,
@@ -133,28 +132,21 @@ def league(
         "--trust": trust,
         "--code": code,
     }
-    given = [name for name, value in values.items() if value not in (None, False, [])]
     # An option that would change nothing is refused, not ignored.
-    _check(view, operand, given)
+    _check(view, operand, [name for name, one in values.items() if one not in (None, False, [])])
     if optuna is not None:
         _write_studies(run, optuna, population, as_json=as_json)
         return
     if plot is not None:
         _plot(run, view, plot, population, names=metric or None, as_json=as_json)
         return
-    own: dict[str, object] = {
-        "by_seats": seats,
-        "names": metric or None,
-        "kinds": checked_kinds(kind),
-    }
-    if (needed := VIEWS[view].operand) is not None:
-        own[needed.option] = operand
     query = Query(
         run=run,
         population=population,
         player=None if player is None else full_name(run, player, population=population),
         since=None if since is None else since_time(since),
-        given=own,
+        operand=operand,
+        given={"by_seats": seats, "names": metric or None, "kinds": checked_kinds(kind)},
         measures=exploitability,
         trust=trust,
     )
@@ -192,6 +184,8 @@ def _check(view: str, operand: str | None, given: Sequence[str]) -> None:
     Raises:
         ConfigError: If there is one, or an argument is missing.
     """
+    if "--json" in given and "--csv" in given:
+        raise ConfigError("--json and --csv exclude each other")
     for name in UNDRAWN:
         if "--plot" in given and name in given:
             raise ConfigError(f"--plot and {name} exclude each other")

@@ -38,6 +38,7 @@ class Query:
         population: Single population. None: all.
         player: Policy that rows must name. None: any.
         since: Time of the first event. None: the run's first.
+        operand: Last argument, of the view that needs one. None: there is none.
         given: Arguments of the views' functions: each view takes its own.
         measures: Whether exploitability is measured first.
         trust: Whether code that run.yaml names may be imported for that, wherever it is from.
@@ -47,6 +48,7 @@ class Query:
     population: str | None = None
     player: str | None = None
     since: datetime | None = None
+    operand: str | None = None
     given: Mapping[str, object] = field(default_factory=dict)
     measures: bool = False
     trust: bool = False
@@ -62,7 +64,7 @@ class Query:
             # Each round measures: players appear while the run goes on, and only new ones are
             # measured.
             self._measure()
-        own = VIEWS[view].arguments(self.given)
+        own = VIEWS[view].arguments(self.given, self.operand)
         (opened,) = opened_views(self.run, [view], self.population, **own)
         document = opened.document
         if view == "payoff":
