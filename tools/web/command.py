@@ -5,8 +5,8 @@ Tests: `tests/tools/web/`.
 
 from __future__ import annotations
 
+import importlib.util
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 from urllib.parse import quote
@@ -98,7 +98,7 @@ def require_packages(command: str) -> None:
         ConfigError: If one is missing.
     """
     names = ("starlette", "uvicorn", "jinja2")
-    missing = [name for name in names if find_spec(name) is None]
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"{command} needs {', '.join(missing)}: pip install {' '.join(missing)}")
 
