@@ -12,48 +12,46 @@ from typing import Annotated
 
 import typer
 
-from .terminal.options import Code
+from .terminal.options import Code, optional
+
+RunFilePath = Annotated[
+    Path, typer.Argument(metavar="RUN.yaml", help="Path of the run's run.yaml.")
+]
+Connect = Annotated[
+    str,
+    typer.Option(
+        metavar="ENDPOINT", help="Address of the controller: see `arena league RUN status`."
+    ),
+]
+Keys = Annotated[
+    Path | None,
+    optional(
+        "FILE", "Key of this learner (keys/remote-0.key of the run); required by tcp endpoints."
+    ),
+]
+Populations = Annotated[
+    str, typer.Option(metavar="NAMES", help="Populations to train, as a,b. Default: all.")
+]
+Store = Annotated[
+    str | None,
+    optional("ENDPOINT", "Address of checkpoints. Default: the controller's, with the next port."),
+]
+Cache = Annotated[
+    Path | None,
+    optional("DIR", "Directory for copies of checkpoints. Default: ~/.cache/arena."),
+]
+CacheMb = Annotated[int, typer.Option("--cache-mb", min=1, help="Bound of these copies, in MB.")]
 
 
 def learner(
-    run: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="Path of the run's run.yaml.")],
-    connect: Annotated[
-        str,
-        typer.Option(
-            metavar="ENDPOINT", help="Address of the controller: see `arena league RUN status`."
-        ),
-    ],
-    keys: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Key of this learner (keys/remote-0.key of the run); required by tcp endpoints.",
-        ),
-    ] = None,
+    run: RunFilePath,
+    connect: Connect,
+    keys: Keys = None,
     code: Code = None,
-    populations: Annotated[
-        str,
-        typer.Option(metavar="NAMES", help="Populations to train, as a,b. Default: all."),
-    ] = "",
-    store: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ENDPOINT",
-            help="Address of checkpoints. Default: the controller's, with the next port.",
-            show_default=False,
-        ),
-    ] = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Directory for copies of checkpoints. Default: ~/.cache/arena.",
-            show_default=False,
-        ),
-    ] = None,
-    cache_mb: Annotated[
-        int, typer.Option("--cache-mb", min=1, help="Bound of these copies, in MB.")
-    ] = 2048,
+    populations: Populations = "",
+    store: Store = None,
+    cache: Cache = None,
+    cache_mb: CacheMb = 2048,
 ) -> None:
     """Join a run as one more learner; its environment and configuration must match.
 

@@ -8,7 +8,7 @@ Tests: `tests/arena/drawings/test_games.py`, `tests/arena/drawings/test_moves.py
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from string import ascii_lowercase
 from textwrap import wrap
@@ -53,6 +53,9 @@ GO_COLUMNS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
 
 MOST_OF_A_POINT, BAR = 5, 6
 """Most pieces of a point that are drawn one by one, and the column of the bar."""
+
+WAYS = ((0, 1), (1, 0), (1, 1), (1, -1))
+"""Rows and columns from a cell of a line to the next one, for each way that a line can go."""
 
 STICK = tag("path", d="M50 14V86", **line(INK, 14))
 
@@ -182,6 +185,28 @@ def draw_stones(moment: Moment, **look: Any) -> Picture:  # noqa: ANN401
     return draw_board(moment, cells_of(moment.env), STONES, last=moment.last, **look)
 
 
+def in_line(cells: Sequence[Sequence[str]], last: list[Cell], *, length: int) -> list[Cell]:
+    """Return the cells of lines of equal pieces that the last piece has completed, else its own.
+
+    Args:
+        cells: Pieces.
+        last: Cell of the last piece; empty: there is none.
+        length: Pieces of a line.
+    """
+    pieces = {
+        (row, column): one for row, line in enumerate(cells) for column, one in enumerate(line)
+    }
+    found: list[Cell] = []
+    for row, column in last:
+        for down, right in WAYS:
+            for begin in range(1 - length, 1):
+                steps = range(begin, begin + length)
+                line = [(row + down * step, column + right * step) for step in steps]
+                if all(pieces.get(cell) == pieces[row, column] for cell in line):
+                    found += line
+    return found or last
+
+
 def draw_tictactoe(moment: Moment) -> Picture:
     """Draw the marks of tic-tac-toe: an action is a cell."""
     cells = [["."] * 3 for _ in range(3)]
@@ -191,16 +216,18 @@ def draw_tictactoe(moment: Moment) -> Picture:
         row, column = divmod(action, 3)[::order]
         cells[row][column] = "xo"[agent]
     move = "".join(f"row {row + 1}, column {column + 1}" for row, column in moment.last)
-    return draw_board(moment, cells, {"x": CROSS, "o": RING}, move=move, last=moment.last)
+    last = in_line(cells, moment.last, length=3)
+    return draw_board(moment, cells, {"x": CROSS, "o": RING}, move=move, last=last)
 
 
 def draw_connect_four(moment: Moment) -> Picture:
     """Draw the discs of Connect Four that fell: an action is a column."""
-    cells = [["."] * 7 for _ in range(6)]
+    cells, length = [["."] * 7 for _ in range(6)], 4
     if is_openspiel(moment.environment_id):
-        # It may have another size.
+        # It may have another size, and lines of another length.
         cells = [["."] * len(row) for row in cells_of(moment.env)]
-    last: list[tuple[int, int]] = []
+        length = moment.env.get_game().get_parameters().get("x_in_row", length)
+    last: list[Cell] = []
     for agent, column in moment.moves:
         last = [max((row, column) for row in range(len(cells)) if cells[row][column] == ".")]
         cells[last[0][0]][column] = "xo"[agent]
@@ -209,7 +236,7 @@ def draw_connect_four(moment: Moment) -> Picture:
         cells,
         DISCS,
         ground="holes",
-        last=last,
+        last=in_line(cells, last, length=length),
         columns=[str(column + 1) for column in range(len(cells[0]))],
     )
 

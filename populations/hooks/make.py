@@ -48,49 +48,27 @@ def make_hook_processes(
     Raises:
         StorageError: If the disk refuses.
     """
-    path = run_dir.resolve()
-    hooks, exports = config.hooks, config.checkpoints.export_every_agent_steps
-    # The launch was the user's word, and these import nothing else.
-    export = (
-        *(*command, "export", "--trust"),
-        *("{run}", "--player", "{player}", "--to", f"{{run}}/{EXPORTS}/{{to}}"),
-        # The card has the league's rating; a record would take most of an export's time.
-        *("--matches", "0", "--force"),
-    )
-    after = 0 if is_new else num_events
+    path, hooks = run_dir.resolve(), config.hooks
+    exports = config.checkpoints.export_every_agent_steps
     processes = []
     if hooks.by_kind:
         settings = hook_settings(config, path, launch_directory=launch_directory)
-        end_s = (1 + len(hooks.on_end)) * hooks.time_limit_s
-        log = path / "logs" / "hooks.log"
         num_ends = len(hooks.on_end)
-        processes.append(HookProcess(settings=settings, log=log, end_s=end_s, num_ends=num_ends))
-        begin_place(path / PLACE, after=after)
+        end_s = (1 + num_ends) * hooks.time_limit_s
+        processes.append(HookProcess(settings=settings, end_s=end_s, num_ends=num_ends))
     if exports:
-        settings = HookSettings(
-            run_dir=str(path),
-            launch_directory=launch_directory,
-            hooks={EXPORT: (export,)},
-            place=EXPORTS_PLACE,
-            time_limit_s=EXPORT_S,
-            limit=hooks.queue,
-            keep_exports=config.checkpoints.keep_exports,
-        )
-        log = path / "logs" / "exports.log"
+        settings = _export_settings(config, path, launch_directory, command)
         processes.append(
             HookProcess(
-                settings=settings,
-                log=log,
-                name="exports",
-                alert="export_failed",
-                end_s=EXPORTS_END_S,
+                settings=settings, name="exports", alert="export_failed", end_s=EXPORTS_END_S
             )
         )
-        begin_place(path / EXPORTS_PLACE, after=after)
-    # Hooks that come back at a later resume begin there, not where the last ones ended.
-    for name, is_asked in ((PLACE, hooks.by_kind), (EXPORTS_PLACE, exports)):
-        if not is_asked:
-            (path / name).unlink(missing_ok=True)
+    for place, is_asked in ((PLACE, hooks.by_kind), (EXPORTS_PLACE, exports)):
+        if is_asked:
+            begin_place(path / place, after=0 if is_new else num_events)
+        else:
+            # Those that come back at a later resume begin there, not where the last ones ended.
+            (path / place).unlink(missing_ok=True)
     return processes + [
         HookProcess(
             settings=TrackerSettings(
@@ -100,7 +78,6 @@ def make_hook_processes(
                 tracker=sink,
                 replay_command=(command[-1], "replay", "--trust"),
             ),
-            log=path / "logs" / f"{sink}.log",
             module="populations.tracking",
             name=sink,
             alert="sink_failed",
@@ -110,6 +87,27 @@ def make_hook_processes(
         for sink in config.metrics.sinks
         if sink in TRACKERS
     ]
+
+
+def _export_settings(
+    config: RunConfig, run_dir: Path, launch_directory: str, command: Sequence[str]
+) -> HookSettings:
+    # The launch was the user's word, and these import nothing else.
+    export = (
+        *(*command, "export", "--trust"),
+        *("{run}", "--player", "{player}", "--to", f"{{run}}/{EXPORTS}/{{to}}"),
+        # The card has the league's rating; a record would take most of an export's time.
+        *("--matches", "0", "--force"),
+    )
+    return HookSettings(
+        run_dir=str(run_dir),
+        launch_directory=launch_directory,
+        hooks={EXPORT: (export,)},
+        place=EXPORTS_PLACE,
+        time_limit_s=EXPORT_S,
+        limit=config.hooks.queue,
+        keep_exports=config.checkpoints.keep_exports,
+    )
 
 
 def check_config(config: RunConfig, *, launch_directory: str) -> None:

@@ -63,9 +63,8 @@ class HookProcess:
 
     Attributes:
         settings: Settings of the process.
-        log: File of its output.
         module: Module that it runs.
-        name: Name of its calls, for people.
+        name: Name of its calls, for people, and of the file of its output in the run's logs.
         alert: Kind of the alert about hooks that fail.
         subject: Subject of that alert where the process itself fails; empty: all hooks.
         end_s: Longest time that the end of a run waits for it.
@@ -74,7 +73,6 @@ class HookProcess:
     """
 
     settings: ProcessSettings
-    log: Path
     module: str = MODULE
     name: str = "hooks"
     alert: AlertKind = "hook_failed"
@@ -155,7 +153,8 @@ class HookProcess:
     def _start(self) -> None:
         try:
             settings = self.settings.model_copy(update={"skip": self._skip})
-            child = _started(self.module, settings, log=self.log)
+            log = Path(settings.run_dir) / "logs" / f"{self.name}.log"
+            child = _started(self.module, settings, log=log)
         except OSError as error:
             self._fail("", f"the process of {self.name} could not be started: {error}")
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,6 @@ from populations.views.questions.exploitability import read_exploitability
 from populations.views.view import View, listed
 
 if TYPE_CHECKING:
-    from populations.league.mixture import Mixture
-    from populations.league.standings import Standing
     from populations.views.questions.inspection import Inspection
 
 CURVE = 48
@@ -53,7 +51,12 @@ def standings_document(run: Inspection, population: str | None) -> Document:
     measured = read_exploitability(run.run_dir)
     return {
         "populations": {
-            name: [_standing_json(line, measured) for line in lines]
+            name: [
+                # Without the path within the run: documents name weights by digest.
+                {key: value for key, value in line._asdict().items() if key != "key"}
+                | {"exploitability": measured.get(line.weights or "")}
+                for line in lines
+            ]
             for name, lines in run.standings(population).items()
         },
         "cyclicity": run.cyclicity(population),
@@ -61,14 +64,6 @@ def standings_document(run: Inspection, population: str | None) -> Document:
         "anchor": anchor_scores(run, population),
         "unproven": unproven_champions(run, population),
     }
-
-
-def _standing_json(line: Standing, measured: Mapping[str, float]) -> Document:
-    document = line._asdict()
-    # A path within the run, for commands that play; documents name weights by digest.
-    del document["key"]
-    document["exploitability"] = measured.get(line.weights or "")
-    return document
 
 
 STANDINGS = (
@@ -135,17 +130,19 @@ def standings(document: Document, room: Room) -> Iterator[Section]:
         )
 
 
-def rank_of(document: Document) -> dict[Key, int]:
-    """Return the places of players by rating, by population and name."""
+def _ratings(document: Document) -> dict[Key, object]:
+    """Return the ratings of the players, the best of each population first."""
     players = document.get("players", ())
-    return {
-        (str(one["population"]), str(one["player"])): place for place, one in enumerate(players)
-    }
+    return {(str(one["population"]), str(one["player"])): one.get("rating") for one in players}
+
+
+def _places(document: Document) -> dict[Key, int]:
+    return {one: place for place, one in enumerate(_ratings(document))}
 
 
 def worst_first(rows: Sequence[Row], document: Document) -> list[Row]:
     """Return cells by the player's rating, for one player the worst score first."""
-    ranks = rank_of(document)
+    ranks = _places(document)
 
     def key(row: Row) -> tuple[int, float]:
         score = row["score"]
@@ -161,7 +158,7 @@ def is_map(document: Document, room: Room) -> bool:
     if room.limit is not None or room.is_wide or any("seat" in row for row in rows):
         return False
     # The players decide, of which a limit cuts off none.
-    return room.width >= MAP_WIDTH and 1 < len(_living(rank_of(document))) <= MAP_PLAYERS
+    return room.width >= MAP_WIDTH and 1 < len(_living(_ratings(document))) <= MAP_PLAYERS
 
 
 def _living(players: Iterable[Key]) -> list[Key]:
@@ -250,11 +247,6 @@ def payoff(document: Document, room: Room) -> Iterator[Section]:
     yield Section(title=title if rows else None, body=Table(PAYOFF, shown))
 
 
-def _ratings(document: Document) -> dict[Key, object]:
-    players = document.get("players", ())
-    return {(str(one["population"]), str(one["player"])): one.get("rating") for one in players}
-
-
 def _name(population: object, name: object, room: Room) -> object:
     """Return a player's name, with its population where several have a bot of this name."""
     if len(room.populations) > 1 and is_external(str(name)):
@@ -263,7 +255,7 @@ def _name(population: object, name: object, room: Room) -> object:
 
 
 def _map(document: Document, room: Room) -> Section:
-    ranks = rank_of(document)
+    ranks = _places(document)
 
     def rank(one: Key) -> int:
         return ranks.get(one, len(ranks))
@@ -413,38 +405,35 @@ def mixture_document(run: Inspection, population: str | None) -> Document:
     against the strongest of the weighed opponents. Where there is no mixture, ``reason`` says why,
     and the two are null.
     """
+    from populations.league.standings import RATING
+
     try:
         found, reason = run.mixtures(), None
     except ConfigError as error:
         found, reason = {}, str(error)
     shown = run.populations(population)
     members: list[Document] = [
-        line for name in shown if name in found for line in _members(found[name])
-    ]
-    return {
-        "populations": {name: _summary(run, name, found.get(name)) for name in shown},
-        "mixture": members,
-        "reason": reason,
-    }
-
-
-def _summary(run: Inspection, population: str, mixture: Mixture | None) -> Document:
-    cyclicity = picked(run.tables.ratings.get(population), "cyclicity")
-    return {**cyclicity, **picked(mixture, "num_players", "worst_score")}
-
-
-def _members(mixture: Mixture) -> list[Document]:
-    from populations.league.standings import RATING
-
-    return [
         {
-            "population": mixture.population,
+            "population": name,
             **picked(line, "player", "kind"),
             "probability": probability,
             **picked(line, *RATING, "agent_steps", "weights"),
         }
-        for line, probability in mixture.members
+        for name in shown
+        if name in found
+        for line, probability in found[name].members
     ]
+    return {
+        "populations": {
+            name: {
+                **picked(run.tables.ratings.get(name), "cyclicity"),
+                **picked(found.get(name), "num_players", "worst_score"),
+            }
+            for name in shown
+        },
+        "mixture": members,
+        "reason": reason,
+    }
 
 
 MIXTURE = (

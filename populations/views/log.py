@@ -111,8 +111,7 @@ def checkpoint_rows(document: Document) -> list[Row]:
 
 def newest_checkpoints(rows: Sequence[Row], document: Document) -> list[Row]:
     """Return checkpoints in the order in which they are shown."""
-    newest = sorted(rows, key=lambda row: -row["assignment_id"])
-    return sorted(newest, key=lambda row: row["state"] != "present")
+    return sorted(rows, key=lambda row: (row["state"] != "present", -row["assignment_id"]))
 
 
 def games_document(run: Inspection, population: str | None) -> Document:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from arena.files import read_lines
 from arena.matches.seating import num_episodes
-from arena.metrics.jsonl import KEYS
+from arena.metrics.jsonl import KEYS, files_of, point_of
+from arena.metrics.sink import METRICS_FILE
 from arena.types import Digest, PolicyId, population_of
 from populations.views.charts import figures
 from populations.views.charts.figures import Figure
@@ -257,11 +260,9 @@ def metrics_document(
         population: Population of the policies; the run as a whole is left out. None: all.
         names: Metrics that are asked for; lines without any of them are left out. None: all.
     """
-    from populations.views.questions.metrics import LEFT_OUT, metric_lines
-
     lines: list[Row] = []
     num_bad = 0
-    for line in metric_lines(run.run_dir):
+    for line in _metric_lines(run.run_dir):
         if line is None:
             num_bad += 1
             continue
@@ -274,8 +275,24 @@ def metrics_document(
     return {
         "names": None if names is None else list(names),
         "metrics": lines,
-        **({LEFT_OUT: num_bad} if num_bad else {}),
+        **({"left_out": num_bad} if num_bad else {}),
     }
+
+
+def _metric_lines(run_dir: Path) -> Iterator[Document | None]:
+    """Yield the lines of a run, oldest first; None: a damaged one."""
+    for part in files_of(run_dir / METRICS_FILE):
+        try:
+            for text in read_lines(part):
+                # The last line of a run that goes on, or was killed, may be torn.
+                if text is None or text.endswith(b"\n"):
+                    yield None if text is None else point_of(text)
+        except FileNotFoundError:
+            # There is no such sink, or the file was set aside just now.
+            continue
+        except OSError:
+            # What is in the place of a file counts as a line of it.
+            yield None
 
 
 METRICS = (
@@ -329,11 +346,6 @@ def _entrant(run: Inspection, entrant: str) -> str:
     if origin is None:
         return entrant
     return f"{origin.policy}@{origin.agent_steps:012d}"
-
-
-def newest(rows: Sequence[Row], document: Document) -> list[Row]:
-    """Return rows that are stored oldest first with the newest first."""
-    return list(reversed(rows))
 
 
 MATCHES = (
@@ -465,7 +477,7 @@ VIEWS: dict[str, View] = {
         document=matches_document,
         sections=listed("matches: newest first, players in seats' order", MATCHES, match_rows),
         limits="tallies",
-        order=newest,
+        order=lambda rows, document: [*reversed(rows)],
         is_whole=False,
     ),
     "openings": View(

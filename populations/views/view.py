@@ -87,7 +87,11 @@ class View:
         """Return the flat rows of the view's document, as CSV and Python have them."""
         return list(document[self.limits]) if self.flat is None else self.flat(document)
 
-    def arguments(self, given: Mapping[str, object]) -> dict[str, object]:
-        """Return those that the document's function takes."""
+    def arguments(
+        self, given: Mapping[str, object], operand: str | None = None
+    ) -> dict[str, object]:
+        """Return those that the document's function takes, the operand among them."""
         own = {*self.takes.values(), *(self.operand or ())[:1]}
+        if self.operand is not None and operand is not None:
+            given = {**given, self.operand.option: operand}
         return {name: value for name, value in given.items() if name in own}

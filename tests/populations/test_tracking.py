@@ -116,7 +116,6 @@ def process(
     sink.close()
     made = HookProcess(
         settings=settings_of(tmp_path),
-        log=tmp_path / "logs" / "wandb.log",
         module="populations.tracking",
         name="wandb",
         alert="sink_failed",

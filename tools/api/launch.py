@@ -20,17 +20,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-from arena.errors import ConfigError, ConfigFaults
+from arena.errors import AddressInUse, ArenaError, ConfigError, ConfigFaults
 from arena.processes.parent import Child
+from populations.errors import RunFailed, RunInUse, StorageError
+from populations.storage.lock import lock_holder
 
 from ..launch.command import default_run_dir
 from ..launch.serving import MAIN
 from .runs import Run
-
-if TYPE_CHECKING:
-    from arena.errors import ArenaError
 
 LOGGER = logging.getLogger("arena.launch")
 """Logger of the lines that runs print, level INFO."""
@@ -155,30 +154,23 @@ class LaunchedRun(Run):
 
     def _error(self, code: int) -> ArenaError:
         """Return the error that an exit code and the last lines tell of."""
-        from arena.errors import AddressInUse, ConfigError
-        from populations.errors import RunFailed, RunInUse, StorageError
-        from populations.storage.lock import lock_holder
-
         if code < 0:
             return RunFailed(
                 f"the process of {self.run_dir} was ended by signal {-code}; what was committed is "
                 "saved, and resume=True goes on from there"
             )
         said = self._said()
+        text = "\n".join(said)
         if code == 2:
             faults = [line.strip() for line in said[1:] if line.strip()]
             is_list = bool(said) and said[0].endswith("things are wrong:")
-            return ConfigFaults(faults) if is_list else ConfigError("\n".join(said))
+            return ConfigFaults(faults) if is_list else ConfigError(text)
         if code == 4:
             holder = lock_holder(self.run_dir)
-            return (
-                AddressInUse("\n".join(said))
-                if holder is None
-                else RunInUse(str(self.run_dir), holder)
-            )
+            return AddressInUse(text) if holder is None else RunInUse(str(self.run_dir), holder)
         if code == 5:
-            return StorageError("\n".join(said))
-        return RunFailed("\n".join(said) or f"{self.run_dir} ended with exit code {code}")
+            return StorageError(text)
+        return RunFailed(text or f"{self.run_dir} ended with exit code {code}")
 
     def _said(self) -> list[str]:
         """Return the lines of the error without the command's name, else the last ones."""

@@ -14,7 +14,7 @@ from populations.views.league import RECORD
 from populations.views.parts import Column, Table
 
 from ..show.text import print_framed
-from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
+from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust, optional
 from ..terminal.output import console, log_console, print_json
 
 if TYPE_CHECKING:
@@ -44,58 +44,57 @@ SHOWN = {
 """Keys of cards, of a policy or of a mixture, that documents have."""
 
 
+To = Annotated[Path | None, optional("DIR", "Directory to write. Default: RUN/champion.")]
+Exported = Annotated[
+    str | None, optional("ID", "Policy, kept checkpoint or ghost. Default: the champion.")
+]
+AsMixture = Annotated[
+    bool,
+    typer.Option("--mixture", help="Export the Nash mixture of frozen players, for cyclic games."),
+]
+Levels = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=99,
+        metavar="N",
+        help="Levels of play, each of which beats the one below in 64 to 81% of their matches.",
+    ),
+]
+ForEngine = Annotated[
+    Literal["unity", "godot"] | None,
+    optional(
+        "ENGINE",
+        "Game engine that gets a graph: unity (ML-Agents), godot (Godot RL Agents).",
+        "--for",
+    ),
+]
+Html = Annotated[
+    bool, typer.Option("--html", help="Page to play against it, in a browser and offline, too.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing export.")]
+NumMatches = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Matches of the record, per opponent and seat; 0: neither record nor exploitability.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the record's matches.")]
+
+
 def export(
     run: RunDirectory,
-    to: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Directory to write. Default: RUN/champion.")
-    ] = None,
+    to: To = None,
     population: OnlyPopulation = None,
-    player: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="Policy, kept checkpoint or ghost. Default: the champion.",
-        ),
-    ] = None,
-    mixture: Annotated[
-        bool,
-        typer.Option(
-            "--mixture", help="Export the Nash mixture of frozen players, for cyclic games."
-        ),
-    ] = False,
-    levels: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            max=99,
-            metavar="N",
-            help="Levels of play, each of which beats the one below in 64 to 81% of their matches.",
-            show_default=False,
-        ),
-    ] = None,
-    engine: Annotated[
-        Literal["unity", "godot"] | None,
-        typer.Option(
-            "--for",
-            metavar="ENGINE",
-            help="Game engine that gets a graph: unity (ML-Agents), godot (Godot RL Agents).",
-            show_default=False,
-        ),
-    ] = None,
-    html: Annotated[
-        bool,
-        typer.Option("--html", help="Page to play against it, in a browser and offline, too."),
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing export.")] = False,
-    matches: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Matches of the record, per opponent and seat; 0: neither record nor "
-            "exploitability.",
-        ),
-    ] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the record's matches.")] = 1,
+    player: Exported = None,
+    mixture: AsMixture = False,
+    levels: Levels = None,
+    engine: ForEngine = None,
+    html: Html = False,
+    force: Force = False,
+    matches: NumMatches = 200,
+    seed: Seed = 1,
     trust: Trust = False,
     code: Code = None,
     as_json: AsJson = False,

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..terminal.options import Code, OptionalConfiguration, Overrides, Trust
+from arena.errors import ConfigError
+from populations.storage.lock import RunLock
+
+from ..terminal.options import Code, OptionalConfiguration, Overrides, Trust, optional
 from ..terminal.output import tell
-from .origin import Origin
+from .origin import Origin, replaying, with_hyperparameters
 from .serving import held_run, serve, tell_of_record
 
 if TYPE_CHECKING:
@@ -26,6 +30,9 @@ if TYPE_CHECKING:
     from .imported_weights import Import
 
 
+RunDir = Annotated[Path | None, optional(None, "Run directory. Default: runs/<preset>-<UTC time>.")]
+NumLearners = Annotated[int | None, typer.Option(min=1, help="Number of learner processes.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run in --run-dir.")]
 InitFrom = Annotated[
     list[str] | None,
     typer.Option(
@@ -40,46 +47,38 @@ WithHyperparameters = Annotated[
         help="Take start values of hyperparameters from the players of --init-from, too.",
     ),
 ]
+ScheduleOf = Annotated[
+    str | None,
+    optional(
+        "RUN:POLICY",
+        "Policy whose hyperparameter schedule a single policy follows.",
+        *("--schedule-of", "--replay"),
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Throw away the run in --run-dir.")]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option(
+        "--accept-loss", help="Resume although acknowledged work is lost; it is said how much."
+    ),
+]
+FinalAsJson = Annotated[bool, typer.Option("--json", help="Print the final status as JSON.")]
 
 
 def launch(
     config: OptionalConfiguration = None,
     overrides: Overrides = None,
-    run_dir: Annotated[
-        Path | None,
-        typer.Option(help="Run directory. Default: runs/<preset>-<UTC time>.", show_default=False),
-    ] = None,
-    learners: Annotated[
-        int | None, typer.Option(min=1, help="Number of learner processes.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the run in --run-dir.")
-    ] = False,
+    run_dir: RunDir = None,
+    learners: NumLearners = None,
+    resume: Resume = False,
     init_from: InitFrom = None,
     with_hyperparameters: WithHyperparameters = False,
-    replay: Annotated[
-        str | None,
-        typer.Option(
-            "--schedule-of",
-            "--replay",
-            metavar="RUN:POLICY",
-            help="Policy whose hyperparameter schedule a single policy follows.",
-        ),
-    ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Throw away the run in --run-dir.")
-    ] = False,
-    accept_loss: Annotated[
-        bool,
-        typer.Option(
-            "--accept-loss", help="Resume although acknowledged work is lost; it is said how much."
-        ),
-    ] = False,
+    replay: ScheduleOf = None,
+    force: Force = False,
+    accept_loss: AcceptLoss = False,
     trust: Trust = False,
     code: Code = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the final status as JSON.")
-    ] = False,
+    as_json: FinalAsJson = False,
 ) -> None:
     """Start a run, or resume one."""
     # Must be set before NumPy is imported. Learners occupy the cores, and threads of BLAS that wait
@@ -128,7 +127,6 @@ def _start(
     json_: bool,
 ) -> None:
     """Check everything that can be checked, and only then create anything."""
-    from arena.errors import ConfigError
     from populations.config.run_config import draft_config
     from populations.controller.server.run_directory import (
         clear_run,
@@ -137,7 +135,6 @@ def _start(
         make_run_directory,
     )
     from populations.controller.server.server import utc_now
-    from populations.storage.lock import RunLock
 
     from .imported_weights import find_arrivals, find_outsiders, played_lines
 
@@ -183,7 +180,6 @@ def _check_target(target: Path, *, force: bool) -> None:
     Raises:
         ConfigError: If it does.
     """
-    from arena.errors import ConfigError
     from populations.controller.server.run_directory import has_run
 
     if has_run(target):
@@ -209,7 +205,6 @@ def _new_run_file(
     Raises:
         ConfigError: Names every fault.
     """
-    from arena.errors import ConfigError
     from arena.metrics.sink import find_sinks
     from arena.resolve import code_directory
     from populations.config.run_file import new_run_file
@@ -217,7 +212,6 @@ def _new_run_file(
     from populations.hooks.make import check_config as check_hooks
 
     from .imported_weights import find_initial_weights, with_networks
-    from .origin import replaying, with_hyperparameters
     from .preflight import looked_over
     from .sizing import crowd_line, repeats_line, sizing_line, stakes_line
 
@@ -266,8 +260,6 @@ def _new_run_file(
 
 def default_run_dir(source: str) -> Path:
     """Return the run directory of a launch that names none: by its configuration and the time."""
-    from datetime import UTC, datetime
-
     return Path("runs") / f"{Path(source).stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
 
 
@@ -281,7 +273,6 @@ def _resume(
     trust: bool,
     json_: bool,
 ) -> None:
-    from arena.errors import ConfigError
     from populations.config.run_config import load_config
     from populations.config.run_file import check_resume, with_config
     from populations.config.trust import record_launch, trusted, with_own

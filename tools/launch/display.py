@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena.types import population_of
+from arena.wire.messages import Train
 from populations.league.names import short_name
+from populations.records.rows import CheckpointRow, EventRow, Json
 from populations.records.tables import Tables
 from populations.views.notices import alert_lines, alerts_of
 from populations.views.parts import Column, Table
+from populations.views.sentences import sentence
 from populations.views.texts import one_line, plain
 
 from ..show.text import framed
@@ -33,7 +36,6 @@ if TYPE_CHECKING:
     from populations.league.ratings import Ratings
     from populations.league.standings import Standing
     from populations.records.aggregates import Row
-    from populations.records.rows import EventRow, Json
 
     from ..terminal.screen import Screen
 
@@ -195,8 +197,6 @@ def learner_lines(state: ControllerState, moment: Moment) -> Iterator[str]:
 
 
 def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
-    from arena.wire.messages import Train
-
     # The first that it holds is the one it works at; the next one is queued.
     row = state.tables.assignments.get(learner.held[0].assignment_id) if learner.held else None
     if row is None:
@@ -317,7 +317,6 @@ class PlainDisplay:
     def _sizes(self, rows: Sequence[Row]) -> Iterator[str]:
         """Yield the size of the networks of each population of which this is the first."""
         from arena.checkpoints.shapes import num_parameters
-        from populations.records.rows import CheckpointRow
 
         for row in rows:
             if isinstance(row, CheckpointRow) and population_of(row.policy) not in self._sized:
@@ -480,8 +479,6 @@ def waiting(name: str, most_s: float) -> str:
 
 def told(rows: Sequence[Row]) -> Iterator[EventRow]:
     """Yield the committed events that a person wants to see as they happen."""
-    from populations.records.rows import EventRow
-
     for row in rows:
         if isinstance(row, EventRow) and row.kind in TOLD:
             yield row
@@ -494,8 +491,6 @@ def explain(row: EventRow, *, name: Callable[[str], str] = str) -> str:
         row: Event.
         name: Function that shortens players' names.
     """
-    from populations.views.sentences import sentence
-
     if row.kind in ("alert", "alert_cleared"):
         return alert_event(row)
     # Lines below the first one are tracebacks.

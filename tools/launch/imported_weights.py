@@ -9,6 +9,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from arena import __version__
+from arena.errors import ConfigError
+from arena.rules import shown
+from arena.types import is_bot
+
 from ..players.resolve import resolve_player
 from ..players.weights import MixtureWeights, PolicyWeights
 
@@ -89,8 +94,6 @@ def find_initial_weights(
     Raises:
         ConfigError: If a player has no weights that fit: other spaces, agents or architecture.
     """
-    from arena.errors import ConfigError
-
     found: dict[str, Import] = {}
     populations = run_file.config.learning
     players = players_by_population(init_from, populations)
@@ -121,7 +124,6 @@ def players_by_population(
     Raises:
         ConfigError: If two players are for the same population, or there is no such population.
     """
-    from arena.errors import ConfigError
     from populations.fields import POPULATION_NAME
 
     found: dict[str | None, str] = {}
@@ -172,10 +174,14 @@ def find_arrivals(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
             for name, population in config.populations.items()
             if has_exploiters(population.roles)
         }
-    return {
-        key: _import(run_file, player, name, said=f"{where}: {player}").files
-        for key, (player, name, where) in wanted.items()
-    }
+    found: dict[str, Mapping[str, bytes]] = {}
+    for key, (player, name, where) in wanted.items():
+        said = f"{where}: {player}"
+        imports = _imports(run_file, player, said=said, only=[name])
+        if name not in imports:
+            raise ConfigError(f"{said}: it has no weights for population {name}")
+        found[key] = imports[name].files
+    return found
 
 
 def find_outsiders(run_file: RunFile) -> dict[str, Import]:
@@ -188,7 +194,6 @@ def find_outsiders(run_file: RunFile) -> dict[str, Import]:
     Raises:
         ConfigError: If one has no weights that fit.
     """
-    from arena.errors import ConfigError
     from populations.config.run_file import imported_players
     from populations.matchmaking.external_players import external_player_key
 
@@ -215,9 +220,6 @@ def with_networks(config: RunConfig) -> RunConfig:
     Raises:
         ConfigError: If there is no such player.
     """
-    from arena.errors import ConfigError
-    from arena.types import is_bot
-
     populations = dict(config.populations)
     for name, population in populations.items():
         player = population.player
@@ -251,16 +253,6 @@ def played_lines(run_file: RunFile, outsiders: Mapping[str, Import]) -> Iterator
             yield f"{name} is played by {said}; nobody is trained for it"
 
 
-def _import(run_file: RunFile, player: str, population: str, *, said: str) -> Import:
-    """Return a player's weights for one population; arguments are those of `_imports`."""
-    from arena.errors import ConfigError
-
-    found = _imports(run_file, player, said=said, only=[population])
-    if population not in found:
-        raise ConfigError(f"{said}: it has no weights for population {population}")
-    return found[population]
-
-
 def _imports(
     run_file: RunFile, player: str, *, said: str, only: Collection[str] | None = None
 ) -> dict[str, Import]:
@@ -272,8 +264,6 @@ def _imports(
         said: Beginning of error messages.
         only: Look at these populations alone.
     """
-    from arena.errors import ConfigError
-    from arena.rules import shown
     from populations.config.resume import compare
 
     try:
@@ -324,7 +314,6 @@ def _facts(one: PolicyWeights | PopulationConfig) -> dict[str, Json]:
 
 
 def _files(run_file: RunFile, policy: PolicyWeights) -> dict[str, bytes]:
-    from arena import __version__
     from arena.checkpoints.files import encode_manifest, file_records
     from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
     from arena.checkpoints.tensors import serialize

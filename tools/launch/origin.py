@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arena.errors import ConfigError
 from arena.rules import shown
 
 if TYPE_CHECKING:
@@ -54,8 +55,6 @@ class Origin:
         Raises:
             ConfigError: Names them.
         """
-        from arena.errors import ConfigError
-
         if not self.with_hyperparameters:
             return
         if not self.init_from:
@@ -123,8 +122,6 @@ def _started(
     given: Collection[str],
     notify: Notify,
 ) -> PopulationConfig:
-    from arena.errors import ConfigError
-
     trained = start.trained_with
     # Hyperparameters of another algorithm have other names and meanings.
     if trained.algorithm not in (None, population.algorithm):
@@ -180,7 +177,6 @@ def replaying(
     Raises:
         ConfigError: If there is no such policy, or it is of another environment or population.
     """
-    from arena.errors import ConfigError
     from arena.learning.hyperparameters import changeable_settings
     from populations.config.resolve import assign_agents
     from populations.league.lineage import schedule_of

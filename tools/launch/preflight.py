@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arena.errors import ConfigError, ConfigFaults, EnvironmentFault
+from populations.errors import ResumeRefused
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,7 +38,6 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> Inspected:
     Raises:
         ConfigError: Names every fault.
     """
-    from arena.errors import ConfigFaults
     from populations.faults import Faults
 
     from .sizing import inspect_for
@@ -61,7 +63,6 @@ def _look_at_the_rest(
 ) -> None:
     """Collect faults of the environment, and of the configuration in it, beside known ones."""
     from arena.envs.inspect import inspect_environment, inspect_lessons
-    from arena.errors import ConfigError, EnvironmentFault
     from populations.config.resolve import resolve_config
 
     if any(path[0] == "environment" and path[1] in _ENVIRONMENT for path in draft.removed):
@@ -126,8 +127,6 @@ def check_devices(devices: Sequence[str]) -> None:
     Raises:
         ConfigError: Names the device and the GPUs that there are.
     """
-    from arena.errors import ConfigError
-
     asked = [device for device in devices if device.startswith("cuda")]
     if not asked:
         return
@@ -196,11 +195,9 @@ def look_at_world(run_file: RunFile, config: RunConfig, *, run_dir: Path) -> Wor
             environment cannot be made.
         ResumeRefused: If the environment has other agents, spaces or masks than the run's.
     """
-    from arena.errors import ConfigError, EnvironmentFault
     from arena.learners.versions import pip_command, told
     from arena.metrics.sink import find_sinks
     from populations.config.resume import other_code, other_facts, other_versions
-    from populations.errors import ResumeRefused
     from populations.hooks.make import check_config as check_hooks
 
     from .sizing import inspect_for

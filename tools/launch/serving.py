@@ -17,9 +17,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
-from populations.views.notices import anchor_text, unproven_lines
+from arena.errors import ConfigError
+from arena.rules import shown
+from populations.storage.lock import RunLock
+from populations.views.notices import anchor_text, cyclic_warnings, misfit_warnings, unproven_lines
+from populations.views.views import document
 
-from ..terminal.output import print_json, tell
+from ..terminal.output import duration, print_json, tell
+from ..terminal.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from populations.config.resume import Change
@@ -113,9 +118,7 @@ def say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
         run_dir: The run's directory; the run is closed.
         holds: The limit for which a finished run was not gone on with.
     """
-    from populations.views.notices import cyclic_warnings, misfit_warnings
     from populations.views.questions.inspection import Inspection
-    from populations.views.views import document
 
     with closing(Inspection.open(run_dir)) as inspection:
         status = document(inspection, "status")
@@ -146,10 +149,8 @@ def held_run(run_dir: Path, *, accept_loss: bool = False) -> Iterator[RunFile]:
         ConfigError: If there is none.
         RunInUse: If it is going on.
     """
-    from arena.errors import ConfigError
     from populations.config.run_file import RUN_FILE, RunFile
     from populations.controller.server.reconfiguration import current_file
-    from populations.storage.lock import RunLock
     from populations.storage.loss import accepted_loss
 
     if not (run_dir / RUN_FILE).exists():
@@ -257,8 +258,6 @@ def overwritten_lines(events: Iterable[EventRow]) -> Iterator[str]:
     Args:
         events: Events of the resume.
     """
-    from arena.rules import shown
-
     before: defaultdict[tuple[str, str], list[Json]] = defaultdict(list)
     after: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for event in events:
@@ -299,7 +298,6 @@ def control(run: OpenRun) -> None:
     from populations.hooks.make import make_hook_processes
     from populations.launchers.make import make_launcher
 
-    from ..terminal.signals import stop_on_signals
     from .display import make_display
 
     # A log that the disk refuses is no reason to print a traceback for each line of it.
@@ -350,8 +348,6 @@ def _require_evaluable(run: OpenRun) -> None:
     Raises:
         ConfigError: Names the reason.
     """
-    from arena.errors import ConfigError
-
     tables = run.state.tables
     if tables.run.state == "failed":
         raise ConfigError(f"{run.run_dir} has failed and is not evaluated: {tables.run.reason}")
@@ -366,7 +362,6 @@ def _require_evaluable(run: OpenRun) -> None:
 
 def _plan_line(run: OpenRun) -> str:
     """Say what happens until the end of the run."""
-    from ..terminal.output import duration
     from .display import finals_line
 
     only = run.state.evaluation_only

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..terminal.output import duration, log_console
@@ -30,8 +31,6 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> Inspected:
         ConfigError: If there is no such environment.
         EnvironmentFault: If it cannot even be reset.
     """
-    from dataclasses import replace
-
     from arena.envs.inspect import inspect_and_play, inspect_lessons
     from populations.config.resume import named_code
     from populations.config.sizing import needs_pace

@@ -13,10 +13,11 @@ from typing import Annotated
 
 import typer
 
+from arena.errors import ConfigError
 from populations.views.parts import Document
 from populations.views.views import VIEWS
 
-from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust
+from ..terminal.options import AsJson, Code, OnlyPopulation, RunDirectory, Trust, optional
 from ..terminal.output import print_json, say
 from .documents import full_name, inspected, opened_views, view_named
 from .keys import has_keys
@@ -29,144 +30,123 @@ WATCH_S = 2.0
 UNDRAWN = ("--csv", "--watch", "--seats", "--exploitability", "--optuna")
 """Options that a plot excludes."""
 
+OF_ALL = ("--json", "--csv", "--watch", "--plot", "--trust", "--code")
+"""Options that belong to no view."""
+
+
+ViewName = Annotated[str, typer.Argument(metavar="VIEW", help=f"View to show: {', '.join(VIEWS)}.")]
+Operand = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="PLAYER|RUN2",
+        help="Player of the view why, or second run of the view diff.",
+        show_default=False,
+    ),
+]
+Watch = Annotated[
+    bool, typer.Option("--watch", help="Refresh every two seconds; keys change the view, q ends.")
+]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")]
+Plot = Annotated[
+    Path | None,
+    optional("FILE.png|svg|pdf", "File to draw the view into, for a paper; needs vl-convert."),
+]
+Metrics = Annotated[
+    list[str] | None,
+    optional("NAME", "Metric to show, with metrics; may be repeated. Default: all."),
+]
+Wide = Annotated[bool, typer.Option("--wide", help="Show all columns, full names and long texts.")]
+Limit = Annotated[
+    int | None,
+    optional(
+        "N",
+        "Most rows of a table. Default: what the terminal's height takes, else all.",
+        least=1,
+    ),
+]
+Kinds = Annotated[
+    list[str] | None,
+    optional("KIND", "Kind of events to show, with events; may be repeated. Default: decisions."),
+]
+OnlyPlayer = Annotated[
+    str | None,
+    optional("PLAYER", "Player that rows must name (p003, p003@4.628M), with events and payoff."),
+]
+Since = Annotated[
+    str | None,
+    optional(
+        "TIME", "Time of the first event (UTC), or a time ago such as 10m or 2h, with events."
+    ),
+]
+Seats = Annotated[
+    bool, typer.Option("--seats", help="Show each pair of seats by itself, with payoff.")
+]
+Measures = Annotated[
+    bool,
+    typer.Option(
+        "--exploitability",
+        help="Measure exploitability in small two-player zero-sum games, with standings.",
+    ),
+]
+Studies = Annotated[
+    Path | None,
+    optional("FILE.db", "Optuna study of all generations to write, with hyperparameters."),
+]
+
 
 def league(
     run: RunDirectory,
-    view: Annotated[
-        str, typer.Argument(metavar="VIEW", help=f"View to show: {', '.join(VIEWS)}.")
-    ] = "standings",
-    operand: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PLAYER|RUN2",
-            help="Player of the view why, or second run of the view diff.",
-            show_default=False,
-        ),
-    ] = None,
+    view: ViewName = "standings",
+    operand: Operand = None,
     population: OnlyPopulation = None,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", help="Refresh every two seconds; keys change the view, q ends."),
-    ] = False,
+    watch: Watch = False,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.png|svg|pdf",
-            help="File to draw the view into, for a paper; needs vl-convert.",
-            show_default=False,
-        ),
-    ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Metric to show, with metrics; may be repeated. Default: all.",
-            show_default=False,
-        ),
-    ] = None,
-    wide: Annotated[
-        bool, typer.Option("--wide", help="Show all columns, full names and long texts.")
-    ] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Most rows of a table. Default: what the terminal's height takes, else all.",
-            show_default=False,
-        ),
-    ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KIND",
-            help="Kind of events to show, with events; may be repeated. Default: decisions.",
-            show_default=False,
-        ),
-    ] = None,
-    player: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PLAYER",
-            help="Player that rows must name (p003, p003@4.628M), with events and payoff.",
-            show_default=False,
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Time of the first event (UTC), or a time ago such as 10m or 2h, with events.",
-            show_default=False,
-        ),
-    ] = None,
-    seats: Annotated[
-        bool, typer.Option("--seats", help="Show each pair of seats by itself, with payoff.")
-    ] = False,
-    exploitability: Annotated[
-        bool,
-        typer.Option(
-            "--exploitability",
-            help="Measure exploitability in small two-player zero-sum games, with standings.",
-        ),
-    ] = False,
-    optuna: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.db",
-            help="Optuna study of all generations to write, with hyperparameters.",
-            show_default=False,
-        ),
-    ] = None,
+    as_csv: AsCsv = False,
+    plot: Plot = None,
+    metric: Metrics = None,
+    wide: Wide = False,
+    limit: Limit = None,
+    kind: Kinds = None,
+    player: OnlyPlayer = None,
+    since: Since = None,
+    seats: Seats = False,
+    exploitability: Measures = False,
+    optuna: Studies = None,
     trust: Trust = False,
     code: Code = None,
 ) -> None:
     """Show a run: its players, their results, its events and its state."""
-    from arena.errors import ConfigError
-
-    if as_json and as_csv:
-        raise ConfigError("--json and --csv exclude each other")
     values = {
+        "--json": as_json,
         "--csv": as_csv,
         "--watch": watch,
         "--seats": seats,
         "--exploitability": exploitability,
         "--optuna": optuna,
-        "--metric": metric or None,
-        "--kind": kind or None,
+        "--metric": metric,
+        "--kind": kind,
         "--since": since,
         "--player": player,
         "--limit": limit,
+        "--plot": plot,
+        "--trust": trust,
+        "--code": code,
     }
-    given = [name for name, value in values.items() if value not in (None, False)]
-    for name in UNDRAWN:
-        if plot is not None and name in given:
-            raise ConfigError(f"--plot and {name} exclude each other")
-    for name, is_given in (("--trust", trust), ("--code", code is not None)):
-        if is_given and not exploitability:
-            raise ConfigError(f"{name} belongs to --exploitability: no view imports code")
     # An option that would change nothing is refused, not ignored.
-    _check(view, operand, [name for name in given if name not in ("--csv", "--watch")])
+    _check(view, operand, [name for name, one in values.items() if one not in (None, False, [])])
     if optuna is not None:
         _write_studies(run, optuna, population, as_json=as_json)
         return
     if plot is not None:
         _plot(run, view, plot, population, names=metric or None, as_json=as_json)
         return
-    needed = VIEWS[view].operand
     query = Query(
         run=run,
         population=population,
         player=None if player is None else full_name(run, player, population=population),
         since=None if since is None else since_time(since),
-        given={
-            "by_seats": seats,
-            "names": metric or None,
-            "kinds": checked_kinds(kind) if kind else None,
-            **({} if needed is None else {needed.option: operand}),
-        },
+        operand=operand,
+        given={"by_seats": seats, "names": metric or None, "kinds": checked_kinds(kind)},
         measures=exploitability,
         trust=trust,
     )
@@ -204,10 +184,16 @@ def _check(view: str, operand: str | None, given: Sequence[str]) -> None:
     Raises:
         ConfigError: If there is one, or an argument is missing.
     """
-    from arena.errors import ConfigError
-
+    if "--json" in given and "--csv" in given:
+        raise ConfigError("--json and --csv exclude each other")
+    for name in UNDRAWN:
+        if "--plot" in given and name in given:
+            raise ConfigError(f"--plot and {name} exclude each other")
+    for name in ("--trust", "--code"):
+        if name in given and "--exploitability" not in given:
+            raise ConfigError(f"{name} belongs to --exploitability: no view imports code")
     needed = view_named(view).operand
-    for option in given:
+    for option in (name for name in given if name not in OF_ALL):
         views = [
             name
             for name, one in VIEWS.items()

@@ -10,6 +10,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from arena.errors import ConfigError
+from populations.league.names import find_player
+from populations.views.views import VIEWS, document
+
 if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
     from populations.views.view import View
@@ -21,8 +25,6 @@ def require_run(run: Path) -> None:
     Raises:
         ConfigError: If there is no run.
     """
-    from arena.errors import ConfigError
-
     if not (run / "run.yaml").is_file():
         raise ConfigError(f"{run} is no run directory: it has no run.yaml")
 
@@ -34,7 +36,6 @@ def inspected(run: Path, population: str | None) -> Iterator[Inspection]:
     Raises:
         ConfigError: If there is no run, or it has no such population.
     """
-    from arena.errors import ConfigError
     from populations.views.questions.inspection import Inspection
 
     require_run(run)
@@ -65,8 +66,6 @@ def view_named(name: str) -> View:
     Raises:
         ConfigError: If there is none.
     """
-    from arena.errors import ConfigError
-    from populations.views.views import VIEWS
     from populations.yaml_documents import nearest
 
     if name not in VIEWS:
@@ -99,7 +98,6 @@ def opened_views(
         StorageError: If its journal cannot be read.
     """
     from populations.gc_pause import collector_paused
-    from populations.views.views import document
 
     # The inspection is opened anew each time, because it is one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:
@@ -117,7 +115,5 @@ def full_name(run: Path, player: str, *, population: str | None) -> str:
         ConfigError: If there is no run, or it has no such player.
         StorageError: If its journal cannot be read.
     """
-    from populations.league.names import find_player
-
     with inspected(run, population) as inspection:
         return find_player(player, inspection.tables, population=population).player

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from arena.errors import ConfigError
 from populations.views.parts import Document, Row
 from populations.views.texts import moment, texts
 from populations.views.view import View
@@ -25,20 +26,19 @@ _AGO = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|min|h|d)(?:\s+ago)?")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
-def checked_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
-    """Return the kinds of events that were asked for.
+def checked_kinds(kinds: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the kinds of events that were asked for; None: all.
 
     Raises:
         ConfigError: If there is no such kind; it names the nearest ones.
     """
-    from arena.errors import ConfigError
     from populations.records.event_kinds import EVENT_KINDS
 
-    for kind in kinds:
+    for kind in kinds or ():
         if kind not in EVENT_KINDS:
             near = difflib.get_close_matches(kind, EVENT_KINDS, n=3) or sorted(EVENT_KINDS)
             raise ConfigError(f"there is no kind of event {kind!r}; nearest: {', '.join(near[:3])}")
-    return tuple(kinds)
+    return tuple(kinds or ()) or None
 
 
 def since_time(text: str, *, now: datetime | None = None) -> datetime:
@@ -47,8 +47,6 @@ def since_time(text: str, *, now: datetime | None = None) -> datetime:
     Raises:
         ConfigError: If it is neither.
     """
-    from arena.errors import ConfigError
-
     if ago := _AGO.fullmatch(text.strip()):
         seconds = float(ago[1]) * _SECONDS[ago[2]]
         try:

@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from populations.views import notices
 from populations.views.parts import Document, Room, Row
 from populations.views.texts import plain
 from populations.views.view import View
 from populations.views.views import VIEWS
 
 from ..show.text import drawn
+from ..terminal.output import console
 from .documents import Opened
 from .narrowing import limited, lists_of, without_quiet
 
@@ -126,8 +128,6 @@ def room(shown: Shown, screen: Screen) -> int:
 
 def print_view(shown: Shown, opened: Opened, *, warnings: Sequence[str] = ()) -> None:
     """Print a view, and warnings below it."""
-    from ..terminal.output import console
-
     screen = console()
     fit_screen(screen, is_wide=shown.is_wide)
     for part in rendered(shown, opened, screen):
@@ -138,8 +138,6 @@ def print_view(shown: Shown, opened: Opened, *, warnings: Sequence[str] = ()) ->
 
 def warning_lines(run: Path, view: str, document: Document) -> list[str]:
     """Return lines about champions, and ratings that mislead: documents have them as figures."""
-    from populations.views import notices
-
     if not VIEWS[view].warns:
         return []
     # The view calibration has a fit, but neither cyclicity nor champions.

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arena.errors import ArenaError
 from populations.views.views import VIEWS
 
 from ..terminal.output import console
@@ -37,6 +38,7 @@ class Query:
         population: Single population. None: all.
         player: Policy that rows must name. None: any.
         since: Time of the first event. None: the run's first.
+        operand: Last argument, of the view that needs one. None: there is none.
         given: Arguments of the views' functions: each view takes its own.
         measures: Whether exploitability is measured first.
         trust: Whether code that run.yaml names may be imported for that, wherever it is from.
@@ -46,6 +48,7 @@ class Query:
     population: str | None = None
     player: str | None = None
     since: datetime | None = None
+    operand: str | None = None
     given: Mapping[str, object] = field(default_factory=dict)
     measures: bool = False
     trust: bool = False
@@ -61,7 +64,7 @@ class Query:
             # Each round measures: players appear while the run goes on, and only new ones are
             # measured.
             self._measure()
-        own = VIEWS[view].arguments(self.given)
+        own = VIEWS[view].arguments(self.given, self.operand)
         (opened,) = opened_views(self.run, [view], self.population, **own)
         document = opened.document
         if view == "payoff":
@@ -144,7 +147,7 @@ class _Watch:
         while True:
             self._draw()
             next_s = time.monotonic() + REFRESH_S
-            size = self._size()
+            size = self._screen.size
             while (left_s := next_s - time.monotonic()) > 0.0:
                 # Waits are short, so that a window that changes its size is drawn soon.
                 key = self._keys.wait(min(left_s, 0.25))
@@ -152,12 +155,8 @@ class _Watch:
                     return
                 if key and self._turn(key):
                     break
-                if self._size() != size:
+                if self._screen.size != size:
                     break
-
-    def _size(self) -> tuple[int, int]:
-        size = self._screen.size
-        return size.width, size.height
 
     def _turn(self, key: str) -> bool:
         """Do what a key asks for, and return whether anything changes."""
@@ -183,8 +182,6 @@ class _Watch:
     def _draw(self) -> None:
         from rich.console import Group
         from rich.text import Text
-
-        from arena.errors import ArenaError
 
         parts: list[RenderableType] = [self._head()]
         try:

@@ -11,62 +11,60 @@ from typing import Annotated
 
 import typer
 
+from arena.errors import ConfigError
+from populations.views.log import game
 from populations.views.parts import Document
 
+from ..league.keys import has_keys, read_keys
 from ..league.tables import fit_screen, room_of
 from ..show.text import drawn
-from ..terminal.options import AsJson, Code, Trust
+from ..terminal.options import AsJson, Code, Trust, optional
 from ..terminal.output import console, print_json, say
 
 KEY_WAIT_S = 1.0
 BACK, ENDING = ("b", "B", "\x7f", "left", "up"), ("q", "Q", "\x04", "escape")
 
 
-def _option(metavar: str, text: str, *names: str, least: int | None = None) -> object:
-    return typer.Option(*names, metavar=metavar, help=text, show_default=False, min=least)
+Played = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="Run directory, or a game that arena play has saved."),
+]
+OfPlayer = Annotated[
+    str | None,
+    optional(
+        "PLAYER", "Player of the game (p003, p003@4.628M, bot:random). Default: the champion."
+    ),
+]
+Opponent = Annotated[str | None, optional("PLAYER", "Another player of the game. Default: any.")]
+Worst = Annotated[
+    int | None,
+    optional(
+        "N", "Number of the player's game, its worst being 1. Default: its newest game.", least=1
+    ),
+]
+GameId = Annotated[str | None, optional("ID", "Game, as arena league RUN games names it.", "--id")]
+Beside = Annotated[
+    str | None,
+    optional("PLAYER", "Player of whom is shown what it would have done. Default: the champion."),
+]
+To = Annotated[
+    Path | None,
+    optional(
+        "FILE",
+        "File for the game, by its ending a page (.html), a film (.gif, .mp4), text (.txt), or an "
+        "episode of Kaggle's (.json). Default: the terminal.",
+    ),
+]
 
 
 def replay(
-    run: Annotated[
-        Path,
-        typer.Argument(metavar="RUN", help="Run directory, or a game that arena play has saved."),
-    ],
-    player: Annotated[
-        str | None,
-        _option(
-            "PLAYER",
-            "Player of the game (p003, p003@4.628M, bot:random). Default: the champion.",
-        ),
-    ] = None,
-    opponent: Annotated[
-        str | None, _option("PLAYER", "Another player of the game. Default: any.")
-    ] = None,
-    worst: Annotated[
-        int | None,
-        _option(
-            "N",
-            "Number of the player's game, its worst being 1. Default: its newest game.",
-            least=1,
-        ),
-    ] = None,
-    game: Annotated[
-        str | None, _option("ID", "Game, as arena league RUN games names it.", "--id")
-    ] = None,
-    beside: Annotated[
-        str | None,
-        _option(
-            "PLAYER",
-            "Player of whom is shown what it would have done. Default: the champion.",
-        ),
-    ] = None,
-    to: Annotated[
-        Path | None,
-        _option(
-            "FILE",
-            "File for the game, by its ending a page (.html), a film (.gif, .mp4), text (.txt), or "
-            "an episode of Kaggle's (.json). Default: the terminal.",
-        ),
-    ] = None,
+    run: Played,
+    player: OfPlayer = None,
+    opponent: Opponent = None,
+    worst: Worst = None,
+    game: GameId = None,
+    beside: Beside = None,
+    to: To = None,
     trust: Trust = False,
     code: Code = None,
     as_json: AsJson = False,
@@ -76,8 +74,6 @@ def replay(
     It is played again from its seed and its actions, and each step is checked against what it
     showed then. In a terminal Enter goes on, b goes back, q ends.
     """
-    from arena.errors import ConfigError
-
     from .files import check_ending, write_file
 
     finds = {"--player": player, "--opponent": opponent, "--worst": worst}
@@ -105,10 +101,6 @@ def replay(
 
 def _show(document: Document, populations: tuple[str, ...]) -> None:
     """Show a game: all of it, or step by step to who can press keys."""
-    from populations.views.log import game
-
-    from ..league.keys import has_keys, read_keys
-
     screen = console()
     fit_screen(screen, is_wide=False)
     room = replace(room_of(screen, populations=populations), more="--json")

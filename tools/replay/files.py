@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +22,12 @@ from populations.league.names import short_name
 from populations.views.log import game
 from populations.views.parts import Room, Row
 
+from ..league.documents import Opened
 from ..show.html import Hypertext, Links
 from ..show.text import drawn
 from ..terminal.screen import Screen
 from ..web.render import Content, render_alone
 from .kaggle import episode
-
-if TYPE_CHECKING:
-    from ..league.documents import Opened
 
 TEXT_WIDTH = 120
 """Characters of a line of a file of text."""

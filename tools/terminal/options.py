@@ -12,6 +12,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+
+def optional(metavar: str | None, text: str, *names: str, least: int | None = None) -> object:
+    """Return an option that has no value where it is left out.
+
+    Args:
+        metavar: Word for its value. None: that of its type.
+        text: Help.
+        names: Its names; without any the argument's.
+        least: Least value of a number.
+    """
+    return typer.Option(*names, metavar=metavar, help=text, show_default=False, min=least)
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Configuration = Annotated[
     str, typer.Argument(metavar="CONFIG", help="Name of a preset (connect_four), or a YAML file.")

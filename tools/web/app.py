@@ -50,20 +50,16 @@ def make_app(site: Site, access: Access) -> ASGIApp:
         Route("/{run}/{name}.csv", answers.csv),
         Route("/{run}/{name}.json", answers.json),
     ]
-    app = Starlette(routes=routes, exception_handlers={NotYet: _put_off, ArenaError: _explain})
+    app = Starlette(routes=routes, exception_handlers={ArenaError: _explain})
     return Guard(GZipMiddleware(app, minimum_size=1000), access=access)
 
 
 def _explain(_request: Request, error: Exception) -> Response:
-    """Answer that a run cannot be read, and why."""
+    """Answer that a run cannot be read, and why, or that data are still being made."""
     text = one_line(without_directories(str(error)), max_chars=1000)
-    return PlainTextResponse(f"{text}\n", status_code=503, headers={"cache-control": "no-store"})
-
-
-def _put_off(_request: Request, error: Exception) -> Response:
-    """Answer that data are still being made."""
-    headers = {"cache-control": "no-store", "retry-after": "5"}
-    return PlainTextResponse(f"{error}\n", status_code=503, headers=headers)
+    later = {"retry-after": "5"} if isinstance(error, NotYet) else {}
+    headers = {"cache-control": "no-store", **later}
+    return PlainTextResponse(f"{text}\n", status_code=503, headers=headers)
 
 
 def static(request: Request) -> Response:
@@ -136,8 +132,7 @@ class Answers:
             document = run.documents([name])[name]
         if document is None:
             return _missing()
-        text = document_text(document)
-        return _data(text, "application/json")
+        return _data(document_text(document), "application/json")
 
     def metrics(self, request: Request) -> Response:
         """Send figures of all runs, for Prometheus."""
@@ -155,7 +150,8 @@ class Answers:
         page = self._pages.page(address, tag, make)
         if page is None:
             return _missing()
-        return _unless_known(request, page.tag) or _html(page.html, page.tag)
+        sent = Response(page.html, media_type="text/html", headers=_headers(page.tag))
+        return _unless_known(request, page.tag) or sent
 
     def _run(self, request: Request) -> Run | None:
         return self._site.runs.get(request.path_params["run"])
@@ -182,10 +178,6 @@ def _quoted(tag: str) -> str:
 
 def _headers(tag: str) -> dict[str, str]:
     return {"etag": f"W/{_quoted(tag)}", "cache-control": REVALIDATED}
-
-
-def _html(text: str, tag: str) -> Response:
-    return Response(text, media_type="text/html", headers=_headers(tag))
 
 
 def _passing(text: str) -> Response:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.codec import plain
+from arena.errors import CheckpointError
 
 from ..export.card import Cards
 from ..players.game import Game
@@ -45,7 +46,6 @@ def cards_document(run: Inspection) -> dict[str, object]:
 
 def _records(run_dir: Path) -> dict[str, list[dict[str, object]]]:
     """Return the records of the exports in a run's directory, by the digests of their weights."""
-    from arena.errors import CheckpointError
     from arena.export.card import Card, read_any_card
 
     found: dict[str, list[dict[str, object]]] = {}
@@ -63,7 +63,6 @@ def _records(run_dir: Path) -> dict[str, list[dict[str, object]]]:
 def _card(cards: Cards, line: Standing, population: str) -> Iterator[Card]:
     """Yield a player's card, if its weights are there."""
     from arena.checkpoints.files import read_manifest
-    from arena.errors import CheckpointError
 
     # Those of removed checkpoints are not looked for.
     if line.key is None or not cards.inspection.is_kept(line):

@@ -5,12 +5,17 @@ Tests: `tests/tools/web/`.
 
 from __future__ import annotations
 
+import importlib.util
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
+from urllib.parse import quote
 
 import typer
 
+from arena.errors import AddressInUse, ConfigError
+
+from ..terminal.options import optional
 from ..terminal.output import say, tell
 
 if TYPE_CHECKING:
@@ -34,7 +39,7 @@ def web(
     ] = "127.0.0.1",
     token: Annotated[
         str | None,
-        typer.Option(help="Secret of the address. Default: a new one.", show_default=False),
+        optional(None, "Secret of the address. Default: a new one."),
     ] = None,
     root_path: Annotated[
         str, typer.Option("--root-path", help="Path below which a proxy shows the page.")
@@ -43,10 +48,7 @@ def web(
         bool, typer.Option("--open", help="Open the page in a browser.")
     ] = False,
     export: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Directory to write the page to, as files.", show_default=False
-        ),
+        Path | None, optional("DIR", "Directory to write the page to, as files.")
     ] = None,
 ) -> None:
     """Show runs as a page in a browser: standings, payoff map, ratings, lineage, events.
@@ -56,8 +58,6 @@ def web(
 
     With --export, the same pages become files that need no server; index.html is the first one.
     """
-    from arena.errors import ConfigError
-
     require_packages("arena web")
     from .app import make_app
     from .maker import WAIT_S, Makers
@@ -97,19 +97,13 @@ def require_packages(command: str) -> None:
     Raises:
         ConfigError: If one is missing.
     """
-    from importlib.util import find_spec
-
-    from arena.errors import ConfigError
-
     names = ("starlette", "uvicorn", "jinja2")
-    missing = [name for name in names if find_spec(name) is None]
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(f"{command} needs {', '.join(missing)}: pip install {' '.join(missing)}")
 
 
 def _export(runs: dict[str, Run], target: Path, *, opens: bool) -> None:
-    from arena.errors import ConfigError
-
     from .export import write_export
 
     if target.exists() and not target.is_dir():
@@ -150,7 +144,6 @@ def serve(
     """
     import logging
     import sys
-    from urllib.parse import quote
 
     import uvicorn
 
@@ -202,8 +195,6 @@ def _listening(host: str, port: int) -> socket.socket:
     """
     import errno
     import socket
-
-    from arena.errors import AddressInUse, ConfigError
 
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(

@@ -11,13 +11,11 @@ Tests: `tests/tools/web/test_connections.py`, `tests/faults/test_strangers.py`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 WAIT_S = 10.0
 """Time within which a request has to arrive, from the connection or the last answer on."""

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Self
 
 from arena.processes.parent import Child
+from populations.errors import StorageError
 
 from .making import FITTED, GAME, Made, own_variables
 
@@ -47,8 +48,6 @@ class Maker:
             RuntimeError: If the process ended; its messages are on standard error.
         """
         import msgpack
-
-        from populations.errors import StorageError
 
         with self._lock:
             process = self._started()

@@ -17,6 +17,7 @@ import time
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,10 @@ from arena.errors import ArenaError
 from arena.processes.child import serve
 from arena.processes.paced_log import OneASecond
 from arena.processes.parent import Child
-from populations.views.views import VIEWS
+from populations.views import questions
+from populations.views.views import VIEWS, document
 
+from ..league.documents import inspected
 from ..show.html import in_words
 
 if TYPE_CHECKING:
@@ -91,13 +94,9 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
         ConfigError: If there is no run.
         StorageError: If its journal cannot be read.
     """
-    from importlib import import_module
     from pkgutil import iter_modules
 
     from populations.gc_pause import collector_paused
-    from populations.views import questions
-
-    from ..league.documents import inspected
 
     for module in iter_modules(questions.__path__, f"{questions.__name__}."):
         # Modules are imported before the clock starts, as imports are no part of the time.
@@ -110,8 +109,6 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
 
 def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
     """Return the document of a view, or one that only pages show."""
-    from populations.views.views import document
-
     from .cards import cards_document
     from .pages.configuration import configuration_document
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from threading import Lock, Thread
 
 from arena.errors import ArenaError
+from populations.storage.lock import lock_holder
 from populations.views.parts import Document
 from populations.views.views import VIEWS
 
@@ -325,8 +326,6 @@ class Run:
 
     def _version(self) -> Version:
         """Return what changes with every commit, without opening the journal."""
-        from populations.storage.lock import lock_holder
-
         # A controller that died changes nothing but the lock.
         return (*map(_stamp, (self.path / name for name in FILES)), lock_holder(self.path))
 

@@ -5,7 +5,7 @@ Tests: `tests/tools/web/test_pages.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,10 +16,9 @@ from populations.views.parts import SIDES, Column, Document, Line, Row, Section,
 from ..show.html import Block, Cell, Hypertext, Links, failed, guarded, page_name, short, slug
 from .pages.asked import Asked, colours_of, names_of
 from .pages.league import OTHERS
-from .pages.log import FIELDS, differences, filters
+from .pages.log import FIELDS, differences, filters, parts_of_metrics
 from .pages.pages import PAGES
 from .pages.player import VIEWS_OF_PLAYER, find_player, player_document, player_page
-from .pages.training import parts_of_metrics
 from .render import Content, Frame, render
 from .runs import NotYet, Run
 
@@ -206,7 +205,9 @@ class Site:
         page = PAGES.get(address.name)
         if page is not None:
             blocks = guarded(page.title, lambda: page.make(asked))
-            divided = {} if _fails(blocks) else self._divided(asked)
+            # A page that could not be made is one block that says so.
+            fails = len(blocks) == 1 and blocks[0].is_alert
+            divided = {} if fails else self._divided(asked)
             return Content(title=page.title, blocks=blocks, **divided)
         player = find_player(address.name, names)
         if player is None:
@@ -284,8 +285,3 @@ def _policies(differences: Document, side: str) -> dict[str, str]:
     ]
     players = [str(entry["player"]) for entry in entries]
     return {one: name for one in players if (name := page_name(one, None))}
-
-
-def _fails(blocks: Sequence[Block]) -> bool:
-    """Return whether a page could not be made."""
-    return len(blocks) == 1 and blocks[0].is_alert

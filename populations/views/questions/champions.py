@@ -21,13 +21,12 @@ from populations.league.lineage import lineage
 from populations.league.ratings import Interval, Ratings
 from populations.league.standings import Standing
 from populations.ratings.model import Z95
-from populations.records.rows import Json
+from populations.records.rows import Document, Json
 from populations.views.parts import picked
-from populations.views.questions.inspection import CheckpointFit, champion_spans
+from populations.views.questions.inspection import CheckpointFit
 from populations.views.questions.results import payoff_cells
 
 if TYPE_CHECKING:
-    from populations.records.rows import Document
     from populations.views.questions.inspection import Inspection
 
 LEAD = ("lead", "lead_low", "lead_high")
@@ -39,7 +38,15 @@ EQUAL = 1e-9
 
 def champions_of(run: Inspection, population: str | None) -> list[Document]:
     """Return since when and until when each champion has led its population, oldest first."""
-    spans = champion_spans(run.reader.events(kinds=(CHAMPION,)))
+    spans: list[Document] = []
+    current: dict[str, Document] = {}
+    for event in run.reader.events(kinds=(CHAMPION,)):
+        name = str(event.data["population"])
+        if name in current:
+            current[name]["until"] = event.time
+        led = {"population": name, "player": event.subject, "since": event.time}
+        current[name] = {**led, "until": None}
+        spans.append(current[name])
     return [span for span in spans if population in (None, span["population"])]
 
 

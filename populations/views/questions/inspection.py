@@ -135,24 +135,6 @@ def rating_points(
     }
 
 
-def champion_spans(events: Iterable[EventRow]) -> list[Document]:
-    """Return since when and until when each champion has led its population.
-
-    Args:
-        events: Events of kind ``champion``, oldest first.
-    """
-    spans: list[Document] = []
-    current: dict[str, Document] = {}
-    for event in events:
-        population = str(event.data["population"])
-        if population in current:
-            current[population]["until"] = event.time
-        led = {"population": population, "player": event.subject, "since": event.time}
-        current[population] = {**led, "until": None}
-        spans.append(current[population])
-    return spans
-
-
 @dataclass(frozen=True)
 class Inspection:
     """Run directory at one moment."""

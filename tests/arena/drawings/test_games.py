@@ -47,6 +47,19 @@ def test_discs_fall_on_each_other() -> None:
     assert picture.text.splitlines()[4] == " . . .[x]. . ."
 
 
+def test_a_line_that_wins_is_marked() -> None:
+    picture = drawn(moment("classic/connect_four-v3", *in_turn(3, 0, 4, 0, 6, 0, 5)))
+    assert picture.text.splitlines()[6] == " o . .[x[x[x[x]"
+    assert picture.svg.count('stroke="#ffffff"') == 4
+    picture = drawn(moment("classic/connect_four-v3", *in_turn(0, 1, 1, 2, 2, 3, 2, 3, 3, 6, 3)))
+    assert [line.count("[x") for line in picture.text.splitlines()[3:7]] == [1, 1, 1, 1]
+    # Three are none there, but in tic-tac-toe.
+    picture = drawn(moment("classic/connect_four-v3", *in_turn(3, 0, 4, 0, 5)))
+    assert picture.text.splitlines()[6] == " o . . x x[x]."
+    picture = drawn(moment("classic/tictactoe-v3", *in_turn(2, 0, 4, 1, 6)))
+    assert picture.text.splitlines()[1:4] == [" o .[x]", " o[x].", "[x]. ."]
+
+
 def test_tic_tac_toe_counts_cells_column_by_column() -> None:
     # 0 3 6
     # 1 4 7

@@ -75,9 +75,10 @@ USERS = {
     ),
     "populations.hooks.process": (
         "from populations.hooks.supervisor import HookProcess, ProcessSettings\n"
-        "settings = ProcessSettings(run_dir='.', launch_directory='.', time_limit_s=1.0)\n"
-        "log = Path(sys.argv[1]).with_name('hooks.log')\n"
-        "held = HookProcess(settings=settings, log=log); held.poll()"
+        "place = Path(sys.argv[1]).parent\n"
+        "(place / 'logs').mkdir()\n"
+        "settings = ProcessSettings(run_dir=str(place), launch_directory='.', time_limit_s=1.0)\n"
+        "held = HookProcess(settings=settings); held.poll()"
     ),
     "tools.web.making": "from tools.web.maker import Maker; held = Maker(); held._started()",
     "tools.play.child": (

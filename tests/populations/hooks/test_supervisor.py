@@ -40,7 +40,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
     def make(*hooks: Hook, time_limit_s: float = 20.0, limit: int = 1000) -> HookProcess:
         settings = settings_of(tmp_path, *hooks, time_limit_s=time_limit_s, limit=limit)
         (tmp_path / "logs").mkdir(exist_ok=True)
-        process = HookProcess(settings=settings, log=tmp_path / "logs" / "hooks.log", end_s=20.0)
+        process = HookProcess(settings=settings, end_s=20.0)
         begin_place(tmp_path / settings.place, after=0)
         made.append(process)
         return process

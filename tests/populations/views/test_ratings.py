@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from populations.ratings.model import Z95, Result
 from populations.ratings.results import over_seats, result_columns
 from populations.records.rows import CheckpointRow, EventRow, PolicyRow, TallyRow
 from populations.records.tables import Tables
-from populations.views.questions.inspection import CheckpointFit, champion_spans, rating_points
+from populations.views.questions.champions import champions_of
+from populations.views.questions.inspection import CheckpointFit, rating_points
 from tests.populations.rows import (
     make_checkpoint,
     make_generation,
@@ -206,7 +208,9 @@ def test_a_champion_leads_until_the_next_of_its_population() -> None:
         )
         for at, (name, player) in enumerate(changes)
     ]
-    spans = [(span["player"], span["since"], span["until"]) for span in champion_spans(events)]
+    run: Any = SimpleNamespace(reader=SimpleNamespace(events=lambda kinds: events))
+    found = champions_of(run, None)
+    spans = [(span["player"], span["since"], span["until"]) for span in found]
     assert spans == [
         ("red/p000", "t0", "t2"),
         ("blue/p001", "t1", None),

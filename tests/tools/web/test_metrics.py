@@ -9,7 +9,7 @@ from typing import Any
 from tests.tools.web.conftest import Client, asked_for, standing, words
 from tools.show.html import MAX_ROWS
 from tools.web.export import files_of
-from tools.web.pages.training import groups_of, metrics, parts_of_metrics
+from tools.web.pages.log import groups_of, metrics, parts_of_metrics
 from tools.web.runs import named_runs
 from tools.web.site import Site
 

@@ -1,14 +1,17 @@
-"""Pages of what happened: events, learners, the differences to another run.
+"""Pages of what happened: events, games, metrics, learners, the differences to another run.
 
-Tests: `tests/tools/web/test_pages.py`, `tests/tools/web/test_diff.py`.
+Tests: `tests/tools/web/test_pages.py`, `tests/tools/web/test_metrics.py`,
+`tests/tools/web/test_diff.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
+from populations.views.charts import curves
 from populations.views.charts import results as charts
 from populations.views.charts.parts import upper_ends
 from populations.views.log import EVENTS
@@ -21,6 +24,15 @@ from .asked import Asked
 
 MAX_WHISKERS = 10
 """Places of a chart of two runs."""
+
+
+FIRST = "training"
+"""Title of the first part of metrics: what tells how training goes."""
+
+NONE = (
+    "There are no metrics: they are read from metrics.jsonl, which is written where metrics.sinks "
+    "names jsonl."
+)
 
 
 class Filter(NamedTuple):
@@ -92,6 +104,39 @@ def events(asked: Asked) -> Iterator[Block]:
         body=event_table(chosen),
     )
     yield from asked.part("Events", lambda: [section], csv="events")
+
+
+def groups_of(lines: Sequence[Row]) -> dict[str, list[str]]:
+    """Return the names of metrics by their groups, sorted; before them what is telling."""
+    found = {name for line in lines for name in line} - {"policy", "agent_steps"}
+    telling = [name for name in curves.DEFAULT_METRICS if name in found]
+    groups = {FIRST: telling} if telling else {}
+    for group, names in groupby(sorted(found), key=lambda name: name.split("/")[0]):
+        groups.setdefault(f"{group}/", []).extend(names)
+    return groups
+
+
+def parts_of_metrics(asked: Asked) -> dict[str, int]:
+    """Return the numbers of the parts by their titles."""
+    groups = groups_of(asked.rows("metrics", "metrics"))
+    return {short(title): number for number, title in enumerate(groups, 1)}
+
+
+def metrics(asked: Asked) -> Iterator[Block]:
+    """Yield the charts of a group of metrics; each policy's last and extreme figures below."""
+    lines = asked.rows("metrics", "metrics")
+    if num_bad := asked.documents["metrics"].get("left_out"):
+        note = f"Lines of metrics.jsonl that cannot be read: {num_bad}."
+        yield Block(heading="Left out", about=note)
+    groups = groups_of(lines)
+    if not groups:
+        yield Block(heading="Metrics", about=NONE)
+        return
+    names = [*groups.values()][min(asked.medium.number, len(groups)) - 1]
+    # The number is that of the group: its tables have one part.
+    asked = replace(asked, medium=replace(asked.medium, number=1))
+    chosen = {**asked.documents["metrics"], "names": names}
+    yield from asked.part("Metrics", lambda: asked.charts("metrics", metrics=chosen), csv="metrics")
 
 
 def learners(asked: Asked) -> Iterator[Block]:

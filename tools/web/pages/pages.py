@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from populations.views.views import VIEWS
 
 from ...show.html import Block
-from . import configuration, league, log, training
+from . import configuration, league, log
 from .asked import Asked
 
 
@@ -45,7 +45,7 @@ MAKES: Mapping[str, Callable[[Asked], Iterator[Block]]] = {
     "payoff": league.payoff,
     "mixture": league.mixture,
     "ratings": lambda asked: itertools.chain(view_page(asked), league.champions(asked)),
-    "metrics": training.metrics,
+    "metrics": log.metrics,
     "games": log.games,
     "learners": log.learners,
     "events": log.events,
