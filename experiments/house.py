@@ -10,10 +10,8 @@ statements that are only a string, no comments, no blank lines. ``types`` are da
 models, Structs, NamedTuples and TypedDicts. ``module`` and ``function`` are the longest, in such
 lines.
 
-``unread docstrings`` begin with What, Who, Whose or Where, ``unread arguments`` are lines about an
-argument, an attribute or a result that begin with Of, Who or Whose: the reader has to rebuild the
-missing noun. A ring is a set of children of one package, modules or packages, of which each
-reaches all others by imports, those under ``TYPE_CHECKING`` too.
+A ring is a set of children of one package, modules or packages, of which each reaches all others by
+imports, those under ``TYPE_CHECKING`` too.
 """
 
 from __future__ import annotations
@@ -43,14 +41,6 @@ NO_CODE = {
     tokenize.DEDENT,
     tokenize.ENDMARKER,
 }
-
-RULES = re.compile(
-    r"populations/(controller/.+|matchmaking|pbt|ratings|league|evaluation)/[a-z_]+\.py"
-)
-"""Modules that decide something, each of which has a test file of its own."""
-
-UNREAD = re.compile(r"(What|Who|Whose|Where)\b")
-UNREAD_ARGUMENT = re.compile(r"\s+[a-z_]+: (Of|Who|Whose)\b")
 
 Module = tuple[str, ...]
 
@@ -86,12 +76,7 @@ class Reading:
     most_modules_in_a_folder: int
     largest_folder: str
     rings: int
-    docstrings: int
-    unread_docstrings: int
-    unread_arguments: int
     comment_share: float
-    rules: int
-    rules_with_a_test_file: int
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -298,15 +283,7 @@ def reading(root: Path) -> Reading:
     texts = {path: (root / path).read_text(encoding="utf8") for path in trees}
     folders = Counter(path.parent.as_posix() for path in trees if path.name != "__init__.py")
     largest, most = folders.most_common(1)[0]
-    docstrings = [
-        str(statement.value.value)
-        for tree in trees.values()
-        for statement in lone_strings(tree)
-        if isinstance(statement.value, ast.Constant)
-    ]
     comments = sum(num_comments(text) for text in texts.values())
-    rules = [path for path in trees if RULES.fullmatch(path.as_posix())]
-    rules = [path for path in rules if path.name != "__init__.py"]
     code = {path: code_lines(texts[path], tree) for path, tree in trees.items()}
     return Reading(
         functions_over_60_lines=sum(
@@ -317,14 +294,7 @@ def reading(root: Path) -> Reading:
         most_modules_in_a_folder=most,
         largest_folder=largest,
         rings=sum(len(rings(graph)) for graph in children(trees).values()),
-        docstrings=len(docstrings),
-        unread_docstrings=sum(bool(UNREAD.match(text)) for text in docstrings),
-        unread_arguments=sum(
-            bool(UNREAD_ARGUMENT.match(line)) for text in docstrings for line in text.split("\n")
-        ),
         comment_share=round(comments / sum(text.count("\n") for text in texts.values()), 4),
-        rules=len(rules),
-        rules_with_a_test_file=sum(has_test(root, path) for path in rules),
     )
 
 
@@ -344,11 +314,6 @@ def num_comments(text: str) -> int:
         token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# type:"))
         for token in tokens
     )
-
-
-def has_test(root: Path, path: Path) -> bool:
-    """Return whether the tests mirror a module."""
-    return (root / "tests" / path.parent / f"test_{path.name}").is_file()
 
 
 def children(trees: Mapping[Path, ast.Module]) -> dict[Module, dict[str, set[str]]]:

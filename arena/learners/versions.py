@@ -2,7 +2,7 @@
 
 A run records them, and a learner that joins tells its own.
 
-Tests: `tests/arena/learners/test_versions.py`.
+Tests: `tests/arena/learners/test_proof.py`.
 """
 
 from __future__ import annotations

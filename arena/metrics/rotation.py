@@ -1,6 +1,6 @@
 """Bounds of a sink's files: when new ones begin, and how many of the old ones stay.
 
-Tests: `tests/arena/metrics/test_rotation.py`.
+Tests: `tests/arena/metrics/test_sinks.py`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import dataclasses
 import hashlib
 import os
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from msgspec import structs
 
 from arena.processes.guard import die_with_parent
 from arena.wire.keys import KEYS, make_keys
-from arena.wire.messages import Hello
 from arena.wire.zeromq import ZmqControllerTransport
 from experiments.harness import parser_of, say
 from populations.controller.server.run_directory import OpenRun
@@ -29,37 +28,10 @@ from populations.controller.server.server import Server
 from populations.controller.state.state import ControllerState
 from populations.records.rows import Json
 from populations.storage.lock import RunLock
+from tests.populations.controller.server.test_server import NoLauncher
 
 HEALTHY = "learner-0"
 HOSTILE = ("remote-0", "remote-1")
-
-
-class NoLauncher:
-    """Launcher that starts nothing: learners join by themselves."""
-
-    def start(self, slot: int, populations: tuple[str, ...]) -> None:
-        """Do nothing."""
-        del slot, populations
-
-    def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
-        """Do nothing."""
-        del slot, dump_stacks
-
-    def slot_of(self, hello: Hello) -> int | None:
-        """Return no slot."""
-        del hello
-        return None
-
-    def waiting(self) -> Collection[int]:
-        """Return no slot."""
-        return ()
-
-    def exited(self) -> list[tuple[int, int | None]]:
-        """Return no learner."""
-        return []
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def state_digest(state: ControllerState) -> str:

@@ -3,8 +3,9 @@
 One policy trains against itself alone (``latest``), or half against itself and half against its
 ghosts (``pfsp``). Of what it leaves (ghosts and the last checkpoint) there are the last policy, the
 uniform mixture, and the Nash mixture of the game in which players choose one of them. Kuhn and
-Leduc poker, tic-tac-toe: exact exploitability, half of NashConv, of policies that sample. Connect
-Four is too large for that.
+Leduc poker, tic-tac-toe: exact exploitability, half of NashConv, of policies that sample, in
+tic-tac-toe of the last policy alone: a mixture has none where agents do not see all that they did.
+Connect Four is too large for that.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import torch
 from arena.checkpoints.tensors import load_weights
 from arena.envs.batched.kuhn_poker import KuhnPoker
 from arena.envs.batched.leduc_poker import LeducPoker
+from arena.envs.batched.tictactoe import TicTacToe
 from arena.game_theory.exploitability import exploitability, mixture, sampling, values
 from arena.game_theory.game_tree import grow_tree
 from arena.networks.frozen import FrozenPolicy
 from arena.spaces import ActionLayout, ObservationLayout
 from experiments.commands import arena
-from experiments.leagues import mixed_tictactoe
 from populations.config.overrides import apply_overrides
 from populations.ratings.nash import max_entropy_nash
 from populations.views.questions.inspection import Inspection
@@ -132,7 +133,8 @@ def facts(game: str, run: Path, *, max_players: int | None = None) -> dict[str, 
         policies = [policies[index] for index in kept]
     found["players"] = len(policies)
     if game == "tictactoe":
-        return found | _tictactoe(policies)
+        tree = grow_tree(TicTacToe)
+        return found | {"last": round(exploitability(tree, sampling(policies[-1])), 4)}
     if game in POKER_GAMES:
         return found | _poker(game, policies)
     return found
@@ -151,23 +153,6 @@ def _poker(game: str, policies: Sequence[FrozenPolicy]) -> dict[str, object]:
         "nash": round(exploitability(tree, mixture(tree, plays, shares=nash)), 4),
         "nash_support": sum(share > 1e-3 for share in nash),
     }
-
-
-def _tictactoe(policies: Sequence[FrozenPolicy]) -> dict[str, object]:
-    """Return the exploitability of the last policy and of the mixtures, over whole histories."""
-    boards = torch.from_numpy(mixed_tictactoe.observations()).flatten(1).float()
-    legal = torch.from_numpy(mixed_tictactoe.legal())
-    plays = np.stack([p.logits(boards, legal).double().softmax(dim=1).numpy() for p in policies])
-    won = mixed_tictactoe.values(plays)
-    nash = max_entropy_nash((won - won.T) / 2)
-    uniform = np.full(len(plays), 1.0 / len(plays))
-    last = np.eye(len(plays))[-1]
-    shares = {"last": last, "uniform": uniform, "nash": nash}
-    found: dict[str, object] = {
-        name: round(mixed_tictactoe.exploitability(plays, shares=share), 4)
-        for name, share in shares.items()
-    }
-    return found | {"nash_support": int((nash > 1e-3).sum())}
 
 
 def left_behind(inspection: Inspection) -> list[FrozenPolicy]:

@@ -5,10 +5,10 @@
 Not a test that passes or fails: it prints a table (one JSON line per seed) to be compared with the
 one in arena/learning/README.md. Two-player games: the champion's greedy wins against uniformly
 random play, in each seat. Connect Four: also its score against a player that looks one move ahead.
-Tic-tac-toe: also what a perfect opponent gets out of it in each of its seats, 0 where it cannot be
-beaten, 1 where there is a forced win. Others: the mean return of checkpoints from the last quarter
-of training against the random bot's in the same company, with the standard error of the difference;
-in cooperation also how much the return rises over the training.
+Tic-tac-toe: also its exploitability, the mean of what a perfect opponent gets in both seats: 0
+where it cannot be beaten, 1 where there is a forced win in each. Others: the mean return of
+checkpoints from the last quarter of training against the random bot's in the same company, with the
+standard error of the difference; in cooperation also how much the return rises over the training.
 """
 
 from __future__ import annotations
@@ -16,11 +16,18 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import torch
+from torch.nn.functional import one_hot
+
+from arena.core import ActorInput
+from arena.envs.batched.tictactoe import TicTacToe
+from arena.export.actor import ExportedActor
+from arena.game_theory.exploitability import exploitability
+from arena.game_theory.game_tree import grow_tree
 from arena.types import RANDOM_BOT
 from experiments.commands import TACTICAL, arena, launch, match_counts
 from experiments.harness import parser_of, say
 from experiments.learning.returns import late_returns, returns_trend
-from experiments.learning.tictactoe import best_response, greedy_export
 from populations.views.questions.inspection import Inspection
 
 TACTICAL_MATCHES = 500
@@ -79,7 +86,7 @@ def _strength(inspection: Inspection, matches: int) -> dict[str, object]:
     if environment.startswith("classic/connect_four"):
         found["tactical_score"] = tactical_score(run)
     if environment.startswith("classic/tictactoe"):
-        found |= _best_responses(run)
+        found["exploitability"] = _exploitability(run)
     return found
 
 
@@ -108,12 +115,19 @@ def tactical_score(run: Path, matches: int = TACTICAL_MATCHES) -> float:
     return sum(wins + draws / 2 for wins, draws, _ in counts.values()) / (2 * matches)
 
 
-def _best_responses(run: Path) -> dict[str, object]:
+def _exploitability(run: Path) -> float:
+    """Return the exploitability of a champion of tic-tac-toe that plays its likeliest actions."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch) / "champion"
         arena("export", run, "--to", directory)
-        value = best_response(greedy_export(directory))
-    return {"best_response_first": value.first, "best_response_second": value.second}
+        actor = ExportedActor(directory, greedy=True)
+
+        def play(observation: torch.Tensor, legal: torch.Tensor, agent: str) -> torch.Tensor:
+            inputs = ActorInput(observation=observation.flatten(1).float(), action_mask=legal)
+            action = actor.act(inputs, agent=agent, generator=torch.Generator()).action
+            return one_hot(action, legal.shape[1]).double()
+
+        return exploitability(grow_tree(TicTacToe), play)
 
 
 if __name__ == "__main__":

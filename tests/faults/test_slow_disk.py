@@ -30,8 +30,7 @@ from populations.records.aggregates import Row
 from populations.records.rows import EventRow
 from tests.arena.checkpoints.conftest import MakePublishable
 from tests.arena.checkpoints.conftest import make_publishable as make_publishable
-from tests.arena.learners.stub import StubWork, assignment, setup
-from tests.arena.learners.test_loop import TIMEOUT_S, Controller
+from tests.arena.learners.stub import TIMEOUT_S, ControllerEnd, StubWork, assignment, setup
 from tests.arena.wire.examples import RUN
 from tests.populations.controller.server.test_server import (
     LEARNER,
@@ -60,8 +59,9 @@ def test_heartbeats_go_on_while_a_checkpoint_is_synced(
     ) -> StubWork:
         return Publishing(setup, progress=progress, should_stop=should_stop)
 
-    controller = Controller(InMemoryHub(run=RUN, epoch=1))
-    learner = start_inline_learner(setup(), controller.hub, ("player",), make_work=make_work)
+    hub = InMemoryHub(run=RUN, epoch=1)
+    controller = ControllerEnd(hub.controller)
+    learner = start_inline_learner(setup(), hub, ("player",), make_work=make_work)
     with armed(f"publish.synced=sleep:{LEARNER_FSYNC_MS}") as plan:
         controller.welcome(heartbeat_s=0.02)
         controller.send(assignment(0, number=7))

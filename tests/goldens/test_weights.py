@@ -254,30 +254,6 @@ def test_a_run_without_what_it_is_for_fails(
         own.make("run")
 
 
-def test_wrong_checkouts_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own, other = checkout(tmp_path / "own"), checkout(tmp_path / "other")
-    (other.root / ".venv" / "bin" / "python").write_text(f"#!/bin/sh\necho {own.root}/a\n")
-    for root, words in {
-        tmp_path / "nothing": "a checkout must have .venv/bin/arena",
-        other.root: "the .venv of a checkout must have its code",
-    }.items():
-        with pytest.raises(SystemExit) as ended:
-            main([str(own.root), str(root)])
-        assert ended.value.code == 2
-        assert words in capsys.readouterr().err
-
-
-def test_a_command_that_fails_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own = checkout(tmp_path / "own")
-    (own.root / ".venv" / "bin" / "arena").write_text("#!/bin/sh\necho no disk >&2\nexit 5\n")
-    with pytest.raises(SystemExit) as ended:
-        main([str(own.root), str(own.root), "--runs", "memory"])
-    assert ended.value.code == 1
-    said = capsys.readouterr().out
-    assert said.startswith("memory: parted (failed)")
-    assert "exit code 5\n  no disk" in said
-
-
 def test_observations_are_legal_and_the_same_each_time() -> None:
     found = observed(connect_four, ["player_0"])
     assert {name: len(rows) for name, rows in found.items()} == dict.fromkeys(

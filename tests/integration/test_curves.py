@@ -20,9 +20,6 @@ from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server, utc_now
 from populations.launchers.make import make_launcher
 from populations.storage.lock import RunLock
-from populations.views.questions.inspection import Inspection
-from populations.views.run import status_document
-from tests.integration.conftest import Command
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
@@ -134,23 +131,3 @@ def test_every_sink_is_told_the_same(run: Path) -> None:
     assert [json.loads(line) for line in kept] == told
     assert last == "closed"
     assert {policy for policy, _, _ in told} == {"player/p000", "player/p001", "run"}
-
-
-def test_alerts_of_a_finished_run_are_in_its_status_and_events(run: Path, arena: Command) -> None:
-    inspection = Inspection.open(run)
-    try:
-        status = status_document(inspection, None)
-    finally:
-        inspection.close()
-    assert status["state"] == "finished"
-    alerts = {alert["name"]: alert for alert in status["alerts"]}
-    assert set(alerts) == {"reward_constant", "sink_failed"}
-    broken = alerts["sink_failed"]
-    assert broken["subject"] == "sinks:Broken"
-    assert "ConnectionError: nobody is there" in broken["what"]
-    events = json.loads(arena("league", run, "events", "--json").stdout)["events"]
-    raised = [event for event in events if event["kind"] == "alert"]
-    assert sorted(event["name"] for event in raised) == ["reward_constant", "sink_failed"]
-    shown = arena("league", run, "status").stdout
-    assert "alert: reward_constant: player/p00" in shown
-    assert "metrics.sinks" in shown

@@ -7,13 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import optuna
 import pytest
 
-from arena.wire.messages import Train
-from populations.league.lineage import schedule_of
-from populations.records.rows import AssignmentRow
-from populations.storage.journal import JournalReader
 from tests.integration.conftest import ARENA, Command
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
@@ -60,37 +55,6 @@ def evolved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def training(run: Path) -> list[AssignmentRow]:
-    with JournalReader(run / "journal.db") as reader:
-        return reader.assignments(statuses=("finished",), kind="train")
-
-
-@pytest.mark.slow
-def test_a_fresh_immigrant_is_trained_on_with_the_policys_counters(
-    arena: Command, arena_json: Callable[..., dict[str, Any]], evolved: Path
-) -> None:
-    arena("verify", evolved)
-    lineage = arena_json("league", evolved, "lineage")
-    immigrated = lineage["immigrants"]
-    assert immigrated
-    assert {event["from"] for event in immigrated} == {"fresh"}
-    starts = [row.message for row in training(evolved) if not row.agent_steps]
-    anew = {
-        (trainee.policy, trainee.generation): trainee
-        for message in starts
-        if isinstance(message, Train)
-        for trainee in message.trainees
-        if trainee.agent_steps
-    }
-    assert set(anew) <= {(event["subject"], event["generation"]) for event in immigrated}
-    assert anew
-    assert all(trainee.checkpoint is None and trainee.learner_updates for trainee in anew.values())
-    for policy in lineage["policies"]:
-        assert policy["agent_steps"] >= 8000
-        own = [row for row in lineage["generations"] if row["policy"] == policy["policy"]]
-        assert [row["generation"] for row in own] == list(range(policy["generation"] + 1))
-
-
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_foreign_immigrant_brings_another_runs_weights(
@@ -116,38 +80,6 @@ def test_a_foreign_immigrant_brings_another_runs_weights(
     }
 
 
-@pytest.mark.slow
-def test_a_replay_changes_hyperparameters_at_the_marks_of_the_lineage(
-    arena: Command, arena_json: Callable[..., dict[str, Any]], evolved: Path, tmp_path: Path
-) -> None:
-    with JournalReader(evolved / "journal.db") as reader:
-        tables = reader.load()
-    schedules = {name: schedule_of(tables, name) for name in tables.policies}
-    policy = max(schedules, key=lambda name: len(schedules[name]))
-    expected = [entry.agent_steps for entry in schedules[policy]]
-    assert len(expected) >= 2
-    run = tmp_path / "run"
-    launch(run, "stop.agent_steps_per_policy=8000", "--schedule-of", f"{evolved}:{policy}")
-    arena("verify", run)
-    rows = arena_json("league", run, "lineage")["generations"]
-    replayed = arena_json("league", run, "hyperparameters")["changes"]
-    marks = [event["mark"] for event in replayed if event["kind"] == "replayed"]
-    assert [0, *marks] == expected
-    reached = [row["agent_steps_begin"] for row in rows[1:]]
-    assert {row["cause"] for row in rows} == {"start", "replay"}
-    # A rollout has 16 x 8 decisions or fewer: so far beyond a mark it may end.
-    assert all(0 <= begin - mark < 128 for mark, begin in zip(marks, reached, strict=True))
-    wanted = {row["agent_steps_begin"]: row["hyperparameters"] for row in rows}
-    for assignment in training(run):
-        assert isinstance(assignment.message, Train)
-        (trainee,) = assignment.message.trainees
-        begin = max(mark for mark in wanted if mark <= trainee.agent_steps)
-        assert trainee.hyperparameters == wanted[begin]
-        if assignment.agent_steps:
-            rate = assignment.metrics["optimizer/learning_rate"]
-            assert rate == pytest.approx(wanted[begin]["learning_rate"], rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -169,23 +101,3 @@ def test_what_cannot_be_replayed_or_imported_is_refused(
     assert said in refused.stderr
     assert "Traceback" not in refused.stderr
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_generations_are_written_as_an_optuna_study(
-    arena: Command, arena_json: Callable[..., dict[str, Any]], evolved: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "study.db"
-    document = arena_json("league", evolved, "hyperparameters", "--optuna", file)
-    ((name, num_trials),) = document["studies"].items()
-    storage = optuna.storages.RDBStorage(f"sqlite:///{file}")
-    try:
-        study = optuna.load_study(study_name=name, storage=storage)
-        assert len(study.trials) == num_trials
-    finally:
-        storage.remove_session()
-        storage.engine.dispose()
-    generations = arena_json("league", evolved, "hyperparameters")["generations"]
-    assert len(generations) == num_trials
-    refused = arena("league", evolved, "standings", "--optuna", tmp_path / "other.db", code=2)
-    assert "belongs to the view hyperparameters" in refused.stderr

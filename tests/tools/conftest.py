@@ -20,14 +20,10 @@ from arena.networks.actor_critic import make_actor_critic
 from arena.spaces import ActionLayout
 from arena.types import (
     RANDOM_BOT,
-    AssignmentId,
     CheckpointRef,
     Digest,
     Entrant,
-    PairScore,
     PolicyId,
-    Tally,
-    ghost_id,
     population_of,
 )
 from populations.audit.tally_checks import refold
@@ -37,13 +33,18 @@ from populations.config.trust import record_launch
 from populations.records.aggregates import Row
 from populations.records.rows import (
     CheckpointRow,
-    GhostRow,
-    PolicyRow,
-    RatingsRow,
     RunRow,
     TallyRow,
 )
 from populations.storage.journal import Journal
+from tests.populations.rows import (
+    make_checkpoint,
+    make_ghost,
+    make_policy,
+    make_ratings,
+    make_tally,
+    make_tally_row,
+)
 from tests.support import exit_code
 
 CODE = Path(__file__).parents[2]
@@ -117,8 +118,8 @@ class RunBuilder:
             weights=network.state_dict(),
             optimizer_state={},
         )
-        row = CheckpointRow(
-            key=reference.key,
+        row = make_checkpoint(
+            reference.key,
             digest=reference.digest,
             weights_digest=read_manifest(self.run_dir / reference.key).weights_digest,
             policy=PolicyId(policy),
@@ -126,16 +127,14 @@ class RunBuilder:
             agent_steps=agent_steps,
             learner_updates=agent_steps // 100,
             parent=None if parent is None else parent.weights_digest,
-            assignment_id=AssignmentId(1),
         )
         self.rows.append(row)
         return row
 
     def policy(self, policy: str, *, index: int, latest: CheckpointRow | None) -> None:
         self.rows.append(
-            PolicyRow(
-                policy=PolicyId(policy),
-                population=population_of(policy),
+            make_policy(
+                policy,
                 index=index,
                 agent_steps=0 if latest is None else latest.agent_steps,
                 checkpoint=None if latest is None else latest.key,
@@ -147,11 +146,9 @@ class RunBuilder:
         key = ghost_key(source.policy, agent_steps=source.agent_steps, digest=source.digest)
         link_ghost(self.run_dir, checkpoint_key=source.key, ghost_key=key)
         self.rows.append(
-            GhostRow(
-                player=ghost_id(source.policy, agent_steps=source.agent_steps),
-                policy=source.policy,
-                population=population_of(source.policy),
-                agent_steps=source.agent_steps,
+            make_ghost(
+                source.policy,
+                source.agent_steps,
                 generation=source.generation,
                 weights_digest=source.weights_digest,
                 key=key,
@@ -166,7 +163,7 @@ class RunBuilder:
         ratings = (0.0, *rated.values())
         places = tuple(1 + sum(other > rating for other in ratings) for rating in ratings)
         self.rows.append(
-            RatingsRow(
+            make_ratings(
                 population=population,
                 entrants=entrants,
                 ratings=ratings,
@@ -174,28 +171,20 @@ class RunBuilder:
                 rank_lows=places,
                 rank_highs=tuple(min(place + 1, len(places)) for place in places),
                 cyclicity=cyclicity,
-                num_tallies=0,
             )
         )
 
     def met(self, *entrants: str, wins: int = 1) -> None:
         """Record evaluation matches between these, seat by seat, that the first one won."""
         sequence = 1 + sum(isinstance(row, TallyRow) for row in self.rows)
-        self.rows.append(
-            TallyRow(
-                sequence=sequence,
-                assignment_id=AssignmentId(sequence),
-                kind="evaluate",
-                tally=Tally(
-                    entrants=tuple(Entrant(entrant) for entrant in entrants),
-                    matches=wins,
-                    pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=0),),
-                    return_sum=(1.0 * wins, -1.0 * wins),
-                    return_sum_of_squares=(1.0 * wins, 1.0 * wins),
-                    length_sum=9 * wins,
-                ),
-            )
+        tally = make_tally(
+            entrants,
+            (0, 1, wins, 0, 0),
+            return_sum=(1.0 * wins, -1.0 * wins),
+            return_sum_of_squares=(1.0 * wins, 1.0 * wins),
+            length_sum=9 * wins,
         )
+        self.rows.append(make_tally_row(tally, sequence))
 
     def write(self) -> Path:
         folded = refold(

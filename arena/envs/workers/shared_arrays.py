@@ -2,7 +2,7 @@
 
 Shapes: B environments.
 
-Tests: `tests/arena/envs/workers/test_shared_arrays.py`.
+Tests: `tests/arena/envs/workers/test_worker_envs.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shutil
 from pathlib import Path
 
@@ -119,20 +118,6 @@ def test_people_read_who_is_in_it_with_which_probability(written: Written[Mixtur
     assert "| cyclicity of the league | 0.800 |" in text
     assert "| bot:random | greedy | player_0 | 10 | 9 | 7 | 1 | 2 | 0.750 | 0.500 |" in text
     assert "members/01/policy.onnx" in text
-
-
-@pytest.mark.slow
-def test_reset_draws_who_plays_the_episode_by_its_probability(
-    written: Written[MixtureCard],
-) -> None:
-    champion = Champion(written.directory, seed=3)
-    num_episodes = 2000
-    drawn = []
-    for _ in range(num_episodes):
-        champion.reset()
-        drawn.append(champion.member)
-    deviation = math.sqrt(num_episodes * 0.25 * 0.75)
-    assert abs(drawn.count(1) - 0.25 * num_episodes) < 5 * deviation
 
 
 @pytest.mark.slow

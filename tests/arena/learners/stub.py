@@ -1,4 +1,7 @@
-"""A learner whose work does what an assignment's seed says. Also a program that tests start."""
+"""A learner whose work does what an assignment's seed says, and the controller's end of its wire.
+
+Also a program that tests start.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -17,11 +22,27 @@ from arena.learners import process
 from arena.learners.loop import Progress
 from arena.learners.spawn import spawn_learner
 from arena.processes.parent import Child
-from arena.types import AssignmentId
-from arena.wire.messages import Assignment, Evaluate, Failed, Finished
+from arena.types import AssignmentId, LearnerId
+from arena.wire.messages import (
+    Acknowledge,
+    Assignment,
+    Evaluate,
+    Failed,
+    Finished,
+    FromController,
+    Hello,
+    Message,
+    Welcome,
+)
+from arena.wire.transport import ControllerTransport
 from tests.arena.wire.examples import RUN
+from tests.support import wait_until
 
 FINISH, UNTIL_STOPPED, RAISE, EXIT, HANG, NON_FINITE = range(6)
+TIMEOUT_S = 30.0
+NOBODY = LearnerId("nobody")
+M = TypeVar("M", bound=Message)
+
 RELEASE = threading.Event()
 """Lets work that hangs in this process go on."""
 
@@ -50,6 +71,47 @@ def assignment(what: int, *, number: int = 1, attempt: int = 1) -> Evaluate:
         pairings=(),
         seed=what,
     )
+
+
+@dataclass
+class ControllerEnd:
+    """The controller's end, in the hands of a test.
+
+    Attributes:
+        transport: Its transport.
+        learner: Who has spoken last.
+        heard: What was said and is not looked at yet.
+    """
+
+    transport: ControllerTransport
+    learner: LearnerId = NOBODY
+    heard: list[tuple[LearnerId, Message]] = field(default_factory=list)
+
+    def wait_for(self, kind: type[M], condition: Callable[[M], bool] | None = None) -> M:
+        """The next message of a kind, for which a condition holds; others before it are dropped."""
+        found: list[M] = []
+
+        def is_there() -> bool:
+            self.heard += self.transport.receive(0.02)
+            while self.heard and not found:
+                self.learner, message = self.heard.pop(0)
+                if isinstance(message, kind) and (condition is None or condition(message)):
+                    found.append(message)
+            return bool(found)
+
+        wait_until(is_there, timeout_s=TIMEOUT_S)
+        return found[0]
+
+    def send(self, message: FromController) -> None:
+        assert self.transport.send(self.learner, message)
+
+    def welcome(self, *, heartbeat_s: float = 0.02) -> Hello:
+        hello = self.wait_for(Hello)
+        self.send(Welcome(heartbeat_s=heartbeat_s))
+        return hello
+
+    def acknowledge(self, result: Finished | Failed) -> None:
+        self.send(Acknowledge(assignment_id=result.assignment_id, attempt=result.attempt))
 
 
 class StubWork:

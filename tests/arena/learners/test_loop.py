@@ -4,8 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import TypeVar
 
 import pytest
 
@@ -14,19 +12,14 @@ from arena.errors import ConfigError
 from arena.learners.inline import InlineLearner, start_inline_learner
 from arena.learners.loop import LearnerLoop, Progress, new_learner_id
 from arena.learners.state import Patience
-from arena.types import LearnerId
 from arena.wire.in_memory import InMemoryHub
 from arena.wire.messages import (
-    Acknowledge,
     Failed,
     Finished,
-    FromController,
     Goodbye,
     Heartbeat,
     Hello,
-    Message,
     Stop,
-    Welcome,
 )
 from tests.arena.learners.stub import (
     EXIT,
@@ -35,7 +28,9 @@ from tests.arena.learners.stub import (
     NON_FINITE,
     RAISE,
     RELEASE,
+    TIMEOUT_S,
     UNTIL_STOPPED,
+    ControllerEnd,
     StubWork,
     assignment,
     setup,
@@ -43,57 +38,21 @@ from tests.arena.learners.stub import (
 from tests.arena.wire.examples import RUN
 from tests.support import wait_until
 
-TIMEOUT_S = 10.0
-NOBODY = LearnerId("nobody")
-M = TypeVar("M", bound=Message)
 
-
-@dataclass
-class Controller:
-    """The controller's end, in the hands of a test."""
-
-    hub: InMemoryHub
-    learner: LearnerId = NOBODY
-    heard: list[Message] = field(default_factory=list)
-
-    def wait_for(self, kind: type[M], condition: Callable[[M], bool] | None = None) -> M:
-        """The next message of a kind, for which a condition holds; others before it are dropped."""
-        found: list[M] = []
-
-        def is_there() -> bool:
-            for who, message in self.hub.controller.receive(0.02):
-                self.learner = who
-                self.heard.append(message)
-            while self.heard and not found:
-                message = self.heard.pop(0)
-                if isinstance(message, kind) and (condition is None or condition(message)):
-                    found.append(message)
-            return bool(found)
-
-        wait_until(is_there, timeout_s=TIMEOUT_S)
-        return found[0]
-
-    def send(self, message: FromController) -> None:
-        assert self.hub.controller.send(self.learner, message)
-
-    def welcome(self, *, heartbeat_s: float = 0.02) -> Hello:
-        hello = self.wait_for(Hello)
-        self.send(Welcome(heartbeat_s=heartbeat_s))
-        return hello
-
-    def acknowledge(self, result: Finished | Failed) -> None:
-        self.send(Acknowledge(assignment_id=result.assignment_id, attempt=result.attempt))
+@pytest.fixture
+def hub() -> InMemoryHub:
+    return InMemoryHub(run=RUN, epoch=1)
 
 
 @pytest.fixture
-def controller() -> Controller:
-    return Controller(InMemoryHub(run=RUN, epoch=1))
+def controller(hub: InMemoryHub) -> ControllerEnd:
+    return ControllerEnd(hub.controller)
 
 
 @pytest.fixture
-def learner(controller: Controller) -> Iterator[InlineLearner]:
+def learner(hub: InMemoryHub) -> Iterator[InlineLearner]:
     RELEASE.clear()
-    thread = start_inline_learner(setup(), controller.hub, ("player",), make_work=StubWork)
+    thread = start_inline_learner(setup(), hub, ("player",), make_work=StubWork)
     yield thread
     RELEASE.set()
     thread.stop()
@@ -107,7 +66,7 @@ def names_of_threads() -> set[str]:
     return {thread.name for thread in threading.enumerate()}
 
 
-def test_hello_says_who_it_is(controller: Controller, learner: InlineLearner) -> None:
+def test_hello_says_who_it_is(controller: ControllerEnd, learner: InlineLearner) -> None:
     hello = controller.wait_for(Hello)
     assert hello.environment_digest == setup().spec.digest
     assert hello.config_digest == setup().digest
@@ -116,7 +75,7 @@ def test_hello_says_who_it_is(controller: Controller, learner: InlineLearner) ->
 
 
 def test_heartbeats_show_how_far_the_work_is(
-    controller: Controller, learner: InlineLearner
+    controller: ControllerEnd, learner: InlineLearner
 ) -> None:
     controller.welcome()
     assert controller.wait_for(Heartbeat).assignment_id is None
@@ -128,7 +87,7 @@ def test_heartbeats_show_how_far_the_work_is(
 
 
 def test_agent_steps_are_those_of_the_assignment(
-    controller: Controller, learner: InlineLearner
+    controller: ControllerEnd, learner: InlineLearner
 ) -> None:
     controller.welcome()
     controller.send(assignment(FINISH, number=1))
@@ -141,7 +100,7 @@ def test_agent_steps_are_those_of_the_assignment(
 
 
 def test_stuck_work_does_not_stop_heartbeats_but_progress(
-    controller: Controller, learner: InlineLearner
+    controller: ControllerEnd, learner: InlineLearner
 ) -> None:
     controller.welcome()
     controller.send(assignment(HANG))
@@ -150,7 +109,7 @@ def test_stuck_work_does_not_stop_heartbeats_but_progress(
 
 
 def test_the_result_is_sent_as_soon_as_it_is_there(
-    controller: Controller, learner: InlineLearner
+    controller: ControllerEnd, learner: InlineLearner
 ) -> None:
     controller.welcome(heartbeat_s=60.0)
     controller.wait_for(Heartbeat)
@@ -174,7 +133,7 @@ def test_the_result_is_sent_as_soon_as_it_is_there(
     ],
 )
 def test_whatever_goes_wrong_in_the_work_is_a_failed_and_the_learner_goes_on(
-    controller: Controller,
+    controller: ControllerEnd,
     learner: InlineLearner,
     caplog: pytest.LogCaptureFixture,
     what: int,
@@ -195,7 +154,7 @@ def test_whatever_goes_wrong_in_the_work_is_a_failed_and_the_learner_goes_on(
 
 
 def test_a_stop_does_not_end_the_next_assignment_of_a_new_attempt(
-    controller: Controller, learner: InlineLearner
+    controller: ControllerEnd, learner: InlineLearner
 ) -> None:
     controller.welcome()
     controller.send(assignment(UNTIL_STOPPED, attempt=1))
@@ -219,12 +178,12 @@ def loop_with(hub: InMemoryHub, cut_off: Callable[[int], object] | None = None) 
 
 
 def test_work_that_does_not_end_is_cut_off(
-    controller: Controller, monkeypatch: pytest.MonkeyPatch
+    hub: InMemoryHub, controller: ControllerEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("arena.learners.loop.ABANDON_S", 0.05)
     RELEASE.clear()
     codes: list[int] = []
-    loop = loop_with(controller.hub, codes.append)
+    loop = loop_with(hub, codes.append)
     thread = threading.Thread(target=loop.run)
     thread.start()
     controller.welcome()
@@ -237,27 +196,22 @@ def test_work_that_does_not_end_is_cut_off(
     thread.join(TIMEOUT_S)
 
 
-def test_a_worker_that_cannot_be_made_ends_the_learner_before_its_hello(
-    controller: Controller,
-) -> None:
+def test_a_worker_that_cannot_be_made_ends_the_learner_before_its_hello(hub: InMemoryHub) -> None:
     def broken(
         setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
     ) -> StubWork:
         raise ConfigError("no such device")
 
     learner = new_learner_id()
-    loop = LearnerLoop(
-        setup(), controller.hub.learner(learner), (), learner=learner, make_work=broken
-    )
+    loop = LearnerLoop(setup(), hub.learner(learner), (), learner=learner, make_work=broken)
     with pytest.raises(ConfigError, match="no such device"):
         loop.run()
-    assert controller.hub.controller.receive(0.0) == []
-    assert not controller.hub.controller.send(learner, Stop(grace_s=0.0))
+    assert hub.controller.receive(0.0) == []
+    assert not hub.controller.send(learner, Stop(grace_s=0.0))
 
 
-def test_ids_are_new_each_time_and_fit_the_wire() -> None:
+def test_ids_are_new_each_time_and_fit_the_wire(hub: InMemoryHub) -> None:
     ids = {new_learner_id() for _ in range(100)}
     assert len(ids) == 100
-    hub = InMemoryHub(run=RUN, epoch=1)
     transport = hub.learner(ids.pop())
     assert transport.send(Goodbye(reason=""), epoch=1)

@@ -6,10 +6,9 @@ import errno
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 import psutil
 import pytest
@@ -18,23 +17,20 @@ from arena.config import EnvironmentConfig
 from arena.learners.spawn import spawn_learner
 from arena.processes import child
 from arena.processes.parent import Child
-from arena.types import LearnerId
 from arena.wire.messages import (
-    Acknowledge,
     Finished,
-    FromController,
     Goodbye,
     Heartbeat,
     Hello,
-    Message,
     Refuse,
-    Welcome,
 )
 from arena.wire.zeromq import ZmqControllerTransport
 from tests.arena.learners.stub import (
     FINISH,
     HANG,
+    TIMEOUT_S,
     UNTIL_STOPPED,
+    ControllerEnd,
     assignment,
     setup,
     spawn_stub,
@@ -44,20 +40,15 @@ from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
-TIMEOUT_S = 30.0
 ROOT = Path(__file__).parents[3]
-M = TypeVar("M", bound=Message)
 
 
 @dataclass
-class Bench:
-    """A controller's end and the processes that a test starts."""
+class Bench(ControllerEnd):
+    """A controller's end over a real socket, and the processes that a test starts."""
 
-    directory: Path
-    transport: ZmqControllerTransport
+    directory: Path = Path()
     processes: list[Child] = field(default_factory=list)
-    heard: list[tuple[LearnerId, Message]] = field(default_factory=list)
-    learner: LearnerId | None = None
 
     def spawn(self, *, device: str | None = None) -> Child:
         process = spawn_stub(
@@ -65,29 +56,6 @@ class Bench:
         )
         self.processes.append(process)
         return process
-
-    def wait_for(self, kind: type[M], condition: Callable[[M], bool] | None = None) -> M:
-        found: list[M] = []
-
-        def is_there() -> bool:
-            self.heard += self.transport.receive(0.02)
-            while self.heard and not found:
-                self.learner, message = self.heard.pop(0)
-                if isinstance(message, kind) and (condition is None or condition(message)):
-                    found.append(message)
-            return bool(found)
-
-        wait_until(is_there, timeout_s=TIMEOUT_S)
-        return found[0]
-
-    def send(self, message: FromController) -> None:
-        assert self.learner is not None
-        assert self.transport.send(self.learner, message)
-
-    def join(self) -> Hello:
-        hello = self.wait_for(Hello)
-        self.send(Welcome(heartbeat_s=0.02))
-        return hello
 
     def log(self) -> str:
         return (self.directory / "logs" / "learner.log").read_text()
@@ -98,7 +66,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for ``-m tests.arena.learners.stub``
     with tempfile.TemporaryDirectory(prefix="l-", dir="/tmp") as directory:
         transport = ZmqControllerTransport(f"ipc://{directory}/s", run=RUN, epoch=1)
-        bench = Bench(Path(directory), transport)
+        bench = Bench(transport, directory=Path(directory))
         yield bench
         for process in bench.processes:
             process.kill_group()
@@ -107,13 +75,13 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 
 def test_a_process_works_and_ends_on_sigterm_with_a_goodbye(bench: Bench) -> None:
     process = bench.spawn()
-    hello = bench.join()
+    hello = bench.welcome()
     assert (hello.pid, hello.populations) == (process.pid, ("a", "b"))
     assert hello.device == "cpu"
     bench.send(assignment(FINISH))
     finished = bench.wait_for(Finished)
     assert finished.metrics == {"stub/threads": 1.0}
-    bench.send(Acknowledge(assignment_id=finished.assignment_id, attempt=finished.attempt))
+    bench.acknowledge(finished)
     assert process.poll() is None
     process.terminate()
     assert bench.wait_for(Goodbye).reason == "SIGTERM"
@@ -127,26 +95,26 @@ def test_a_process_works_and_ends_on_sigterm_with_a_goodbye(bench: Bench) -> Non
 
 def test_a_learner_has_the_device_that_it_was_started_with(bench: Bench) -> None:
     bench.spawn(device="cuda:1")
-    assert bench.join().device == "cuda:1"
+    assert bench.welcome().device == "cuda:1"
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
 def test_a_signal_lets_the_result_be_delivered_first(bench: Bench, number: int) -> None:
     process = bench.spawn()
-    bench.join()
+    bench.welcome()
     bench.send(assignment(UNTIL_STOPPED))
     bench.wait_for(Heartbeat, lambda beat: beat.progress > 0)
     os.kill(process.pid, number)
     finished = bench.wait_for(Finished)
     assert process.poll() is None
-    bench.send(Acknowledge(assignment_id=finished.assignment_id, attempt=finished.attempt))
+    bench.acknowledge(finished)
     bench.wait_for(Goodbye)
     wait_until(lambda: process.poll() == 128 + number, timeout_s=TIMEOUT_S)
 
 
 def test_it_writes_its_stacks_when_asked(bench: Bench) -> None:
     process = bench.spawn()
-    bench.join()
+    bench.welcome()
     bench.send(assignment(HANG))
     bench.wait_for(Heartbeat, lambda beat: beat.progress == 1)
     process.dump_stacks()
@@ -184,7 +152,7 @@ def test_a_learner_of_another_run_exits_with_2(bench: Bench) -> None:
 
 def test_a_learner_is_fenced_by_the_next_controller_of_its_run(bench: Bench) -> None:
     process = bench.spawn()
-    bench.join()
+    bench.welcome()
     bench.send(assignment(UNTIL_STOPPED))
     bench.wait_for(Heartbeat, lambda beat: beat.progress > 0)
     bench.transport.close(linger_s=0.0)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from arena.learning.advantages import (
     with_vtrace_targets,
 )
 from arena.learning.hyperparameters import PpoHyperparameters
-from arena.networks.distributions import Categorical
 from tests.arena.samples import make_rollout
 
 ROWS, COLUMN = torch.ones(4), torch.ones(4, 1)
@@ -62,36 +60,6 @@ def test_a_loss_refuses_a_column_beside_rows(
             tensors[place] = torch.ones(1)
             with pytest.raises(ValueError, match=r"\[1\]"):
                 function(*tensors, **settings)
-
-
-@pytest.mark.parametrize("name", ["log_prob", "advantage", "target", "value"])
-def test_the_whole_loss_refuses_a_column_beside_rows(name: str) -> None:
-    batch = ppo_loss.Batch(
-        normalized=torch.zeros(4, 3),
-        action_mask=None,
-        action=torch.zeros(4, dtype=torch.int64),
-        log_prob=ROWS,
-        advantage=ROWS,
-        target=ROWS,
-        value=ROWS,
-    )
-    distribution = Categorical(torch.zeros(4, 2))
-
-    def loss(batch: ppo_loss.Batch, value: torch.Tensor = ROWS) -> ppo_loss.PpoLoss:
-        return ppo_loss.ppo_loss(
-            distribution,
-            value,
-            batch,
-            magnet=None,
-            hyperparameters=PpoHyperparameters(value_clip=0.2),
-        )
-
-    assert loss(batch).total.shape == ()
-    wrong: Any = {name: COLUMN}
-    with pytest.raises(ValueError, match=r"\[4, 1\]"):
-        loss(replace(batch, **wrong))
-    with pytest.raises(ValueError, match=r"value \[4, 1\]"):
-        loss(batch, COLUMN)
 
 
 def transitions(**changes: torch.Tensor) -> Transitions:

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from arena.errors import VersionMismatch
 from arena.types import LearnerId
 from arena.wire.codec import decode, encode
 from arena.wire.messages import (
@@ -13,7 +12,6 @@ from arena.wire.messages import (
     FromController,
     FromLearner,
     Goodbye,
-    Header,
     Message,
     Refuse,
     Stop,
@@ -78,15 +76,6 @@ def test_a_message_of_this_run_and_epoch_is_delivered_once(
     assert controller.open(IDENTITY, again, now_s=0.0) == HEARTBEAT
 
 
-def test_messages_may_overtake_each_other(
-    controller: ControllerSession, learner: LearnerSession
-) -> None:
-    first, second = (learner.seal(HEARTBEAT, epoch=EPOCH) for _ in range(2))
-    assert controller.open(IDENTITY, second, now_s=0.0) == HEARTBEAT
-    assert controller.open(IDENTITY, first, now_s=0.0) == HEARTBEAT
-    assert controller.open(IDENTITY, first, now_s=0.0) is None
-
-
 @pytest.mark.parametrize("epoch", [0, 1, 3])
 def test_another_epoch_is_fenced_but_may_say_hello(
     controller: ControllerSession, learner: LearnerSession, epoch: int
@@ -126,19 +115,6 @@ def test_a_learner_cannot_speak_as_the_controller(
 ) -> None:
     opened = controller.open(IDENTITY, encode(HEADER, message), now_s=0.0)
     assert "is a controller's message" in refusal(opened)
-
-
-def test_a_learner_cannot_speak_for_another(controller: ControllerSession) -> None:
-    other = LearnerId("other")
-    claims: list[tuple[Header, Message]] = [
-        (replace(HEADER, learner=other), HEARTBEAT),
-        (HEADER, replace(HELLO, learner=other)),
-    ]
-    for header, message in claims:
-        opened = controller.open(IDENTITY, encode(header, message), now_s=0.0)
-        assert not isinstance(opened, Message)
-    reasons = {bad.reason for bad in controller.take_bad_messages()}
-    assert reasons == {"a learner must speak for itself"}
 
 
 def test_a_bad_peer_is_told_once_a_second_and_then_ignored(
@@ -287,13 +263,3 @@ def test_a_learner_takes_each_message_once_and_ignores_nonsense(learner: Learner
     assert learner.open(encode(replace(HEADER, epoch=1), Goodbye(reason=""))) is None
     other_run = ControllerSession(run="another", epoch=1)
     assert learner.open(other_run.seal(LEARNER, Stop(grace_s=0.0))) is None
-
-
-def test_a_learner_says_so_when_the_controller_speaks_another_version(
-    learner: LearnerSession,
-) -> None:
-    frames = ControllerSession(run=RUN, epoch=1).seal(LEARNER, Welcome(heartbeat_s=1.0))
-    frames[1] = bytes([4, frames[1][1]])
-    upgrade = "version 3, the controller 4: upgrade arena-league where the learner runs"
-    with pytest.raises(VersionMismatch, match=upgrade):
-        learner.open(frames)

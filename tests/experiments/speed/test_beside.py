@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from experiments.harness import read_results
 from experiments.speed.beside import Checkout, Figures, compared, main, measure, table, turns
 
 PYTHON = """#!/bin/sh
@@ -75,10 +74,6 @@ def test_the_side_that_begins_changes_from_round_to_round() -> None:
     ]
 
 
-def test_work_is_counted_once() -> None:
-    assert list(turns(["work"], rounds=3)) == [("work", 0, "before"), ("work", 0, "after")]
-
-
 def result(side: str, number: int, **figures: float) -> dict[str, Any]:
     return {"part": "bench", "side": side, "round": number, "figures": figures}
 
@@ -130,17 +125,6 @@ def test_a_comparison_that_was_ended_goes_on(
     part = {"bench": recording(third)}
     assert measure(checkouts, parts=["bench"], rounds=3, out=out, ways=part) == results
     assert third == []
-
-
-def test_each_result_is_in_the_file_at_once(checkouts: dict[str, Checkout], tmp_path: Path) -> None:
-    out, stored = tmp_path / "out.jsonl", list[int]()
-
-    def part(checkout: Checkout, number: int) -> Figures:
-        stored.append(len(list(read_results(out))))
-        return {}
-
-    measure(checkouts, parts=["bench"], rounds=2, out=out, ways={"bench": part})
-    assert stored == [0, 1, 2, 3]
 
 
 def test_results_of_another_commit_are_not_mixed_in(

@@ -13,9 +13,9 @@ from populations.controller.state.commands import RemoveCheckpoints
 from populations.controller.state.events import CheckpointsRemoved, ControllerStarted, Now
 from populations.controller.state.state import make_state
 from populations.core import ThinningRequest
-from populations.records.rows import Deletion, GhostRow
+from populations.records.rows import GhostRow
 from populations.thinning.kinds import Oldest
-from tests.populations.controller.simulated import DUEL, World, fold, made_once, make_world
+from tests.populations.controller.simulated import DUEL, World, made_once, make_world
 
 KEEP = 16
 FEW: dict[str, object] = {
@@ -66,11 +66,6 @@ def test_a_pool_is_never_too_large_and_what_is_needed_stays(thinned: World) -> N
         assert event.data["rule"] == "spread"
         assert event.data["before"] == KEEP + 1
         assert len(event.data["ghosts"]) == 1 + KEEP // 16  # type: ignore[arg-type]
-
-
-def test_the_journal_has_what_memory_has(thinned: World) -> None:
-    assert any(isinstance(row, Deletion) for row in thinned.committed)
-    assert fold(thinned.committed) == thinned.state.tables
 
 
 def test_history_keeps_its_beginning(thinned: World) -> None:

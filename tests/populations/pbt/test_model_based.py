@@ -104,18 +104,6 @@ def test_it_stays_inside_bounds_for_ever(
         history.append(generation(current, rate=1.0, number=50 + i))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.slow
-def test_the_same_numbers_give_the_same_answer(kind: SamplerKind) -> None:
-    history = [*random_history(10, seed=1), generation(START, rate=None, number=9)]
-    first, again, other = (
-        make(kind).explore(START, SPACE, history=history, rng=np.random.default_rng(seed))
-        for seed in (3, 3, 4)
-    )
-    assert first == again
-    assert first.new != other.new
-
-
 def average_gain(explore: Explore, *, num_seeds: int, num_asked: int) -> float:
     """Mean gain of the last half of policies that ask one after the other, after 10 random ones."""
     gains = []

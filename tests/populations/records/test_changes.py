@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, get_args
 
 import pytest
@@ -162,32 +161,6 @@ def test_secondary_keys_follow_all_changes_and_those_of_an_event_are_taken_back(
     tables.put(after)
     tables.undo()
     assert in_order(tables) == before
-
-
-def test_a_row_that_gets_a_value_late_has_the_place_of_its_table() -> None:
-    """Groups are in the order in which rows were first put, like those of a resumed run."""
-    tables = tables_with()
-    for number in range(3):
-        tables.put(make_policy(f"cat/p00{number}", state="retired" if number else "active"))
-    retired: Mapping[PolicyId, Row] = tables.policies.by("inactive")["retired"]
-    assert list(retired) == ["cat/p001", "cat/p002"]
-    tables.put(make_policy("cat/p000", state="retired"))
-    assert list(tables.policies.by("inactive")["retired"]) == ["cat/p000", "cat/p001", "cat/p002"]
-    tables.put(make_policy("cat/p001"))
-    assert list(tables.policies.by("inactive")["retired"]) == ["cat/p000", "cat/p002"]
-
-
-def test_the_first_row_of_a_value_is_as_it_is_now() -> None:
-    tables = tables_with()
-    first, second = (make_checkpoint(name, weights_digest="w") for name in ("c0", "c1"))
-    tables.put(first)
-    tables.put(second)
-    assert tables.checkpoints.first("weights") == {"w": first}
-    for changed in (replace(first, state="deleted"), replace(second, state="deleted")):
-        tables.put(changed)
-        assert tables.checkpoints.first("weights") == {"w": replace(first, state="deleted")}
-    tables.put(Deletion(row=first))
-    assert tables.checkpoints.first("weights") == {"w": replace(second, state="deleted")}
 
 
 def test_a_row_that_is_not_there_cannot_be_deleted() -> None:

@@ -231,19 +231,6 @@ def test_continuous_actions_are_played_by_the_file_alone(steering: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_champion_and_the_run_act_alike_in_a_whole_episode(
-    steering: Path, steering_run: Path, command: Command
-) -> None:
-    returns = []
-    for player in (steering, steering_run):
-        arguments = ("--greedy", "--matches", 2, "--seed", 4, "--json")
-        document = command("evaluate", player, "bot:random", *arguments)
-        (pair,) = (pair for pair in document["pairs"] if pair["home"] == str(player))
-        returns.append(pair["mean_return"])
-    assert returns[0] == pytest.approx(returns[1], rel=1e-3)
-
-
-@pytest.mark.slow
 def test_who_reads_or_writes_other_numbers_is_refused(
     steering: Path, command: Command, tmp_path: Path
 ) -> None:

@@ -15,9 +15,7 @@ from typing import Any
 import pytest
 
 from arena.export.card import MixtureCard, read_any_card
-from arena.export.champion import Champion, play_record
 from populations.records.tables import seal_rows
-from populations.views.notices import cyclic_warnings
 from populations.views.questions.inspection import Inspection
 from tests.support import exit_code, run_process
 from tests.tools.export.conftest import export
@@ -111,16 +109,6 @@ def test_it_plays_in_a_process_that_has_nothing_of_arena(
 
 
 @pytest.mark.slow
-def test_as_a_script_it_plays_its_environment(exported: tuple[dict[str, Any], Path]) -> None:
-    champion = Champion(exported[1], seed=1)
-    environment = champion.card["environment"]["id"]
-    record = play_record(champion, environment_id=environment, games=30, seed=1, sample=True)
-    assert record["player"] == "player/mixture"
-    for seat in record["seats"]:
-        assert seat["wins"] + seat["draws"] + seat["losses"] == seat["matches"] == 30
-
-
-@pytest.mark.slow
 def test_it_is_a_player_that_draws_a_member_for_each_match(
     exported: tuple[dict[str, Any], Path], command: Command, cyclic_run: Path
 ) -> None:
@@ -207,28 +195,6 @@ def test_what_has_no_mixture_is_said(
     error = command("export", directory, "--mixture", "--to", target, *arguments, code=2)["error"]
     assert complaint in error
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_two_populations_have_mixtures_side_by_side(
-    command: Command, tag_run: Path, tmp_path: Path
-) -> None:
-    arguments = ("--mixture", "--to", tmp_path / "out", "--matches", 1, "--json")
-    document = command("export", tag_run, *arguments)
-    assert set(document["exports"]) == {"predator", "prey"}
-    for name, made in document["exports"].items():
-        assert made["directory"] == str(tmp_path / "out" / name)
-        assert sum(member["probability"] for member in made["members"]) == pytest.approx(1.0)
-    players = (tmp_path / "out", "bot:random", "--matches", 2, "--json")
-    assert len(command("evaluate", *players)["pairs"]) == 2
-
-
-def test_nothing_is_said_of_ratings_that_are_unknown_or_say_enough() -> None:
-    run = Path("runs/one")
-    assert list(cyclic_warnings({"predator": None, "prey": 0.25}, run=run)) == []
-    (warning,) = cyclic_warnings({"predator": 0.26, "prey": 0.1}, run=run)
-    assert "cyclicity of predator is 0.26" in warning
-    assert "arena export runs/one --mixture" in warning
 
 
 def test_standings_warn_where_ratings_say_little(

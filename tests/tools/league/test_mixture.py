@@ -39,16 +39,6 @@ def test_a_team_has_no_mixture_and_is_told_why(team_run: Path) -> None:
     }
 
 
-def test_two_populations_have_a_mixture_each(tag_run: Path) -> None:
-    document: Any = view_document(tag_run, "mixture")
-    for name in ("predator", "prey"):
-        own = [one for one in document["mixture"] if one["population"] == name]
-        assert sum(one["probability"] for one in own) == pytest.approx(1.0)
-    only: Any = view_document(tag_run, "mixture", "prey")
-    assert {one["population"] for one in only["mixture"]} == {"prey"}
-    assert list(only["populations"]) == ["prey"]
-
-
 def test_a_screen_has_the_members_and_what_they_are_worth() -> None:
     text = draw("mixture", mixture())
     assert "Nash mixture of 40 players of player" in text

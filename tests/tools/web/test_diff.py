@@ -9,8 +9,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from populations.records.rows import EventRow
 from populations.storage.journal import Journal
 from tests.tools.league.documents import diff as diff_document
@@ -18,7 +16,6 @@ from tests.tools.web.conftest import HOSTILE, Client, hostile_run, said, text_of
 from tests.tools.web.test_pages import MAX_BYTES, Elements
 from tools.league.documents import view_document
 from tools.show.html import Hypertext, Links, short
-from tools.web.export import write_export
 from tools.web.pace import LEAST_S
 from tools.web.pages.asked import Asked
 from tools.web.pages.log import differences
@@ -132,13 +129,3 @@ def test_hostile_texts_stay_text(board_run: Path, tmp_path: Path) -> None:
     # Not because they were left out.
     page = html.unescape(client.get("/board/diff-with-run.html").text)
     assert all(f"environment.kwargs.{short(text)[:15]}" in page for text in HOSTILE[:-1])
-
-
-@pytest.mark.slow
-def test_an_export_has_the_pages_of_each_pair(
-    board_run: Path, tag_run: Path, tmp_path: Path
-) -> None:
-    write_export(named_runs([board_run, tag_run]), tmp_path)
-    for page in ("board/diff-with-tag", "tag/diff-with-board"):
-        assert "<h1>Differences of" in (tmp_path / f"{page}.html").read_text()
-        assert (tmp_path / f"{page}.csv").is_file()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from experiments.faults.killing import KilledRun, killed_run
-from tests.tools.league.test_watch import LEAVE, TIMEOUT_S, Terminal
 from tests.tools.web.browsing import served, visited
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(600)]
@@ -96,24 +94,3 @@ def test_a_page_follows_a_run_through_sigkill_and_resume(browser: Browser, run: 
         await_more(page, seen)
         assert page.evaluate("window.marker") == 1
         assert re.match("updated ", page.locator("#freshness").inner_text())
-
-
-def test_watch_follows_a_run_through_sigkill_and_resume(run: KilledRun) -> None:
-    terminal = Terminal(run.run, "status")
-    try:
-        terminal.wait_for("running")
-        kill_all(run)
-        terminal.wait_for("crashed")
-        run.resume()
-        # Of the controller that resumed.
-        terminal.wait_for("running")
-        terminal.wait_for("epoch", then="2")
-        # Other views, too.
-        terminal.press(b"1")
-        terminal.wait_for("standings of player")
-        terminal.press(b"q")
-        terminal.wait_for(LEAVE)
-        assert terminal.process.wait(timeout=TIMEOUT_S) == 0
-        assert termios.tcgetattr(terminal.theirs) == terminal.before
-    finally:
-        terminal.close()

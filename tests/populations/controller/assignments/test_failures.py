@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, PolicyId, WeightsRef
 from arena.wire.messages import Evaluate, Train
-from populations.controller.assignments.failures import close, fall_back, lose_row, set_aside
+from populations.controller.assignments.failures import close, fall_back, lose_row
 from populations.controller.evaluation.pairings import validation_pairings
 from populations.controller.evolution import quarantine
 from populations.controller.state.events import AssignmentFailed
@@ -29,30 +29,6 @@ POLICY = PolicyId("player/p000")
 @made_once
 def played() -> World:
     return make_world(joined=1, steps=20)
-
-
-def test_a_corrupt_checkpoint_is_used_by_nobody_and_its_policy_falls_back() -> None:
-    world = played()
-    policy = next(
-        row
-        for row in world.state.tables.policies.values()
-        if sum(
-            c.policy == row.policy and c.state == "present"
-            for c in world.state.tables.checkpoints.values()
-        )
-        > 1
-    )
-    key = policy.checkpoint
-    assert key is not None
-    tx = transaction(world)
-    set_aside(world.state, tx, key, reason="bytes do not match")
-    after = world.state.tables.policies[policy.policy]
-    assert world.state.tables.checkpoints[key].state == "corrupt"
-    assert after.checkpoint not in (key, None)
-    assert world.state.tables.checkpoints[str(after.checkpoint)].state == "present"
-    num_rows = len(tx.rows)
-    set_aside(world.state, tx, key, reason="bytes do not match")
-    assert len(tx.rows) == num_rows, "told once"
 
 
 def test_of_checkpoints_with_equal_steps_the_latest_is_fallen_back_to() -> None:

@@ -3,33 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.types import PlayerId, PolicyId
-from populations.controller.indexes.opponent_pool import OpponentPools, inherited
-from tests.populations.controller.simulated import TAG
-from tests.populations.controller.test_lineups import SHORT, played, rows
-
-
-@pytest.mark.parametrize("document", [SHORT, {**TAG, "stop": {"agent_steps_per_policy": 3000}}])
-@pytest.mark.slow
-def test_candidates_follow_the_tables(document: dict[str, object]) -> None:
-    world = played(document)
-    tables = world.state.tables
-    for population in world.state.config.populations:
-        kept = world.state.opponent_pools.pool(population, tables)
-        fresh = OpponentPools().pool(population, tables)
-        assert rows(kept.ghosts.candidates) == rows(fresh.ghosts.candidates)
-        nobody = PolicyId("nobody")
-        assert rows(kept.latest(without=nobody)) == rows(fresh.latest(without=nobody))
-        ghosts = [g for g in tables.ghosts.values() if g.population == population]
-        assert [g.player for g in ghosts] == list(kept.ghosts.candidates.players)
-        assert [g.role for g in ghosts] == [tables.policies[g.policy].role for g in ghosts]
-        assert {c.player for c in map(kept.latest(without=nobody).__getitem__, range(3))} <= {
-            PlayerId(policy) for policy in tables.policies
-        }
+from populations.controller.indexes.opponent_pool import inherited
 
 
 @given(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from arena.environment_spec import EnvironmentSpec
 from arena.types import PlayerId
 from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.indexes.player_strengths import (
@@ -17,7 +16,7 @@ from populations.controller.indexes.player_strengths import (
 from populations.controller.state.state import ControllerState
 from populations.ratings.model import Z95
 from tests.populations.controller.indexes.test_pending_evaluations import held_back
-from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.controller.simulated import DUEL, World, make_world
 
 
 def assert_as_made_anew(world: World) -> None:
@@ -30,21 +29,6 @@ def assert_as_made_anew(world: World) -> None:
     assert np.array_equal(kept.field.ratings, anew.field.ratings)
     assert np.array_equal(kept.field.spread, anew.field.spread)
     assert np.array_equal(kept.field.own_variance, anew.field.own_variance)
-
-
-@pytest.mark.parametrize(("document", "spec"), [(DUEL, None), (TAG, tag_spec())])
-@pytest.mark.slow
-def test_what_is_kept_is_what_would_be_made_anew(
-    document: dict[str, object], spec: EnvironmentSpec | None
-) -> None:
-    world = make_world(document, spec)
-    for population in world.setup.populations:
-        world.join(populations=(population,))
-    for _ in range(200):
-        world.step()
-        assert_as_made_anew(world)
-    assert world.events("exploited", "explored")
-    assert len(world.state.tables.ghosts) > 16
 
 
 def test_ghosts_that_are_found_corrupt_are_not_looked_at() -> None:

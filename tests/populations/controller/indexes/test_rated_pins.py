@@ -9,7 +9,6 @@ import pytest
 from arena.types import Digest, PolicyId
 from arena.wire.messages import Trainee
 from populations.controller.indexes.rated_pins import RatedPins
-from populations.controller.state.state import make_state
 from populations.records.rows import CheckpointRow
 from tests.populations.controller.simulated import DUEL, World, make_world
 
@@ -88,20 +87,3 @@ def test_a_checkpoint_that_no_fit_has_covered_stays_until_one_has() -> None:
     held = {key for kind, keys in retention._needs.items() if kind[0] == "rated" for key in keys}
     assert evaluated
     assert evaluated <= held
-
-
-@pytest.mark.slow
-def test_a_resume_pins_the_same() -> None:
-    world = make_world(DOCUMENT, joined=1, learning=collapsing, steps=60)
-    anew = make_state(world.state.config, world.state.setup, world.state.tables)
-    for state in (world.state, anew):
-        state.fits.contenders = {}
-        state.rated_pins.refresh(
-            state.retention, league=state.league, contenders=state.fits.contenders
-        )
-    pins = [
-        {key: held for key, held in state.retention._needs.items() if key[0] == "rated"}
-        for state in (world.state, anew)
-    ]
-    assert pins[0] == pins[1]
-    assert len(pins[0]) == 3

@@ -14,7 +14,14 @@ from arena.types import PolicyId
 from arena.wire.messages import Evaluate, Finished, Train
 from populations.config.sections import AlertKind
 from populations.controller.indexes.alert_kinds import KINDS
-from populations.controller.indexes.measurements import RULES, Trained, Window, entropy_bounds
+from populations.controller.indexes.measurements import (
+    GOOD_LOSS,
+    HIGH_LOSS,
+    RULES,
+    Trained,
+    Window,
+    entropy_bounds,
+)
 from populations.controller.server.live_status import alerts as shown_alerts
 from populations.controller.state.events import (
     AssignmentFailed,
@@ -234,6 +241,8 @@ def test_a_reward_for_each_step_is_constant_only_if_returns_are() -> None:
     assert rule(trained(alike, window(*[alike] * 5))) == "", "returns are not known"
     nothing = {**alike, "reward/min": 0.0, "reward/max": 0.0}
     assert rule(trained(nothing, window(nothing, nothing))) == "", "too few to tell"
+    few = {**nothing, "episode/count": 10.0}
+    assert rule(trained(few, window(*[few] * 9))) == "", "too few episodes to tell"
     assert rule(trained(nothing, window(*[nothing] * 3))) == "in 300 episodes every reward was 0"
     assert rule(trained(nothing, window(*[nothing] * 3), weighs_rewards=True)) is None
 
@@ -253,6 +262,15 @@ def test_entropy_is_judged_by_what_there_is_to_choose() -> None:
     rule = RULES["entropy_collapsed"]
     dead = {"policy/entropy": 0.0, "optimizer/updates": 0.0}
     assert rule(trained(dead, window(dead))) is None, "nothing was updated, so nothing was measured"
+
+
+def test_between_high_and_good_a_loss_says_nothing() -> None:
+    losses = [
+        {"loss/value": value} for value in (GOOD_LOSS - 1.0, GOOD_LOSS, HIGH_LOSS, HIGH_LOSS + 1.0)
+    ]
+    *found, high = [RULES["loss_high"](trained(loss, window(loss))) for loss in losses]
+    assert found == ["", None, None]
+    assert str(high).startswith("its value loss is 11, in units")
 
 
 def test_void_episodes_are_told_wherever_they_happen() -> None:

@@ -33,15 +33,6 @@ def recorded(world: World) -> tuple[Transaction, list[Row]]:
     return Transaction(tables=world.state.tables, index=seen.append, now=now), seen
 
 
-def test_a_row_is_in_the_tables_in_the_index_and_among_the_rows_at_once() -> None:
-    world = make_world()
-    tx, seen = recorded(world)
-    row = replace(world.state.tables.policies[PolicyId("player/p000")], agent_steps=9)
-    tx.put(row)
-    assert world.state.tables.policies[row.policy] is row
-    assert tx.rows == seen == [row]
-
-
 def test_of_each_key_only_the_last_row_is_committed() -> None:
     world = make_world(joined=1)
     open_row = next(iter(world.state.tables.assignments.values()))
@@ -98,35 +89,6 @@ def test_a_standing_is_another_once_a_checkpoint_of_its_line_becomes_known() -> 
     assert state.league.nearest_evaluated("player", Digest("c")) is None
     tx.put(make_checkpoint("b", parent="a"))
     assert state.league.nearest_evaluated("player", Digest("c")) == "a"
-
-
-def test_only_open_assignments_are_in_memory() -> None:
-    world = make_world(joined=1)
-    tables = world.state.tables
-    row = next(iter(tables.assignments.values()))
-    tx, _ = recorded(world)
-    tx.put(replace(row, status="finished"))
-    assert row.assignment_id not in tables.assignments
-    tx.put(row)
-    assert tables.assignments[row.assignment_id] is row
-
-
-def test_events_are_numbered_without_gaps_and_have_the_time() -> None:
-    world = make_world()
-    before = world.state.tables.num_events
-    tx, seen = recorded(world)
-    tx.add_event("kept", "player/p000", reason="it is good")
-    tx.add_event("kept")
-    assert tx.rows == seen
-    first, second = tx.rows
-    assert isinstance(first, EventRow)
-    assert isinstance(second, EventRow)
-    assert (first.sequence, second.sequence) == (before + 1, before + 2)
-    assert (first.time, first.subject, first.data) == (
-        "2026-01-01T00:00:00+00:00",
-        "player/p000",
-        {"reason": "it is good"},
-    )
 
 
 def test_what_raises_halfway_leaves_the_tables_as_they_were(
