@@ -9,7 +9,7 @@ place in it, too; one flipped bit is as likely as all else: a block of other byt
 zeros, a cut, a tail.
 
 Nothing may end in a traceback or hang, and no view may say other numbers than before while `verify`
-finds nothing.
+finds nothing. What came of each kind of place is kept (`tests/assets/corruptions.json`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import io
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import sys
@@ -27,11 +26,12 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from experiments.faults.byte_places import Places, file_kind
 from experiments.harness import add_result, parser_of, say_document
 
 VIEWS = (
@@ -51,6 +51,7 @@ class Change:
         run: The run.
         file: Relative path.
         kind: Kind of the file.
+        place: Owner of its bytes, ``several`` of them, or ``tail`` or ``cut``.
         how: Kind of the change.
         offset: First byte.
     """
@@ -58,6 +59,7 @@ class Change:
     run: str
     file: str
     kind: str
+    place: str
     how: str
     offset: int
 
@@ -86,19 +88,20 @@ SIZES = {"bit": 1, "bytes": 16, "zeros": 512}
 
 @dataclass(slots=True)
 class Baseline:
-    """An undamaged run: its files, and what its views say."""
+    """An undamaged run: its files, their places, and what its views say."""
 
     run: Path
     files: Sequence[str]
     documents: Mapping[str, str]
+    places: dict[str, Places] = field(default_factory=dict)
 
-
-def file_kind(path: str) -> str:
-    """Return the kind of a file of a run, by its relative path."""
-    kind = re.sub(r"^populations/.*/(checkpoints|ghosts)/[^/]*/", r"\1/", path)
-    kind = re.sub(r"^archive/.*", "archive/N.jsonl.zst", kind)
-    kind = re.sub(r"^tensorboard/.*", "tensorboard", kind)
-    return re.sub(r"^logs/.*", "logs", kind)
+    def place(self, file: str, offset: int, *, size: int = 1) -> str:
+        """Return what some bytes belong to; ``several`` if that is more than one thing."""
+        if file not in self.places:
+            self.places[file] = Places(self.run / file)
+        end = min(offset + size, (self.run / file).stat().st_size)
+        owners = {self.places[file].at(at) for at in range(offset, end)}
+        return owners.pop() if len(owners) == 1 else "several"
 
 
 @cache
@@ -176,10 +179,12 @@ def damage(base: Baseline, copy: Path, rng: random.Random) -> Change:
     kind = rng.choice(kinds)
     file = rng.choice([name for name in base.files if file_kind(name) == kind])
     data, how, offset = changed((base.run / file).read_bytes(), rng)
+    # What is cut off or added is of more kinds than its first byte.
+    place = base.place(file, offset, size=SIZES[how]) if how in SIZES else how
     # The copy may be a link.
     (copy / file).unlink()
     (copy / file).write_bytes(data)
-    return Change(run=base.run.name, file=file, kind=kind, how=how, offset=offset)
+    return Change(run=base.run.name, file=file, kind=kind, place=place, how=how, offset=offset)
 
 
 def judge(base: Baseline, copy: Path, change: Change, views: Sequence[str]) -> Trial:
@@ -315,6 +320,14 @@ def table(found: Sequence[Trial]) -> dict[str, dict[str, int]]:
     return {kind: dict(rows[kind]) for kind in sorted(rows)}
 
 
+def kinds(found: Sequence[Trial]) -> dict[str, list[str]]:
+    """Return the outcomes of each kind of place."""
+    rows: dict[str, set[str]] = {}
+    for trial in found:
+        rows.setdefault(f"{trial.change.kind}: {trial.change.place}", set()).add(trial.outcome)
+    return {kind: sorted(rows[kind]) for kind in sorted(rows)}
+
+
 def main() -> None:
     """Read the arguments, make the trials, print what came of them."""
     parser = parser_of(__doc__)
@@ -338,6 +351,7 @@ def main() -> None:
         "seed": arguments.seed,
         "trials": len(found),
         "table": table(found),
+        "kinds": kinds(found),
         "repaired": dict(Counter(trial.repaired for trial in found if trial.repaired)),
     }
     say_document(document if arguments.json else table(found), as_json=arguments.json)

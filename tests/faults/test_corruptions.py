@@ -1,19 +1,31 @@
-"""Random corruptions of a small run are found, or harmless."""
+"""Random corruptions of a small run: found, or harmless, and held to what is known of each place.
+
+`tests/assets/corruptions.json` has what 2,000 of real runs came to
+(`python -m experiments.faults.corruptions`): a place whose damage was always found has to be.
+"""
 
 from __future__ import annotations
 
+import json
+import random
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from arena.types import Entrant, PolicyId
-from experiments.faults.corruptions import file_kind, preload, run_trial
+from experiments.faults.byte_places import Places, file_kind
+from experiments.faults.corruptions import Trial, preload, run_trial
 from populations.audit.verify import verify_run
 from populations.records.rows import RatingsRow
 from populations.storage.database import BACKUP, JOURNAL
 from tests.populations.small_run import SmallRun
 
+KNOWN: dict[str, list[str]] = json.loads(
+    (Path(__file__).parents[1] / "assets" / "corruptions.json").read_text(encoding="utf8")
+)
 NUM_TRIALS = 60
 
 
@@ -54,9 +66,33 @@ def test_each_corruption_is_found_or_harmless(run: Path) -> None:
     preload()
     found = [run_trial(run, f"7/{index}") for index in range(NUM_TRIALS)]
     assert [trial for trial in found if trial.outcome not in ("found", "harmless")] == []
-    # Enough of both, and of the journal, for this to mean anything.
+    assert [trial for trial in found if not is_known(trial)] == []
+    # Enough of both, and of places in the journal, for this to mean anything.
     assert {trial.outcome for trial in found} == {"found", "harmless"}
     assert sum(trial.change.kind == JOURNAL for trial in found) >= 3
+
+
+def is_known(trial: Trial) -> bool:
+    place = f"{trial.change.kind}: {trial.change.place}"
+    return trial.outcome in KNOWN.get(place, [trial.outcome])
+
+
+def test_every_column_of_a_journal_has_its_place(run: Path) -> None:
+    """A value that SQLite reads lies where the map of the file says that it lies."""
+    path = run / JOURNAL
+    data, places = path.read_bytes(), Places(path)
+    with closing(sqlite3.connect(path)) as connection:
+        (packed,) = connection.execute("SELECT ratings FROM ratings").fetchone()
+        (digest,) = connection.execute("SELECT weights_digest FROM ghosts").fetchone()
+        (text,) = connection.execute("SELECT data FROM events LIMIT 1").fetchone()
+    assert places.at(data.index(packed) + 3) == "ratings.ratings"
+    assert places.at(data.index(text.encode())) == "events.data"
+    found = [at for at in range(len(data)) if data.startswith(digest.encode(), at)]
+    assert "ghosts.weights_digest" in {places.at(at) for at in found}
+    assert places.at(50) == "header"
+    rng = random.Random(1)
+    names = {places.at(rng.randrange(len(data))) for _ in range(400)}
+    assert {"free space", "bytes"} & names <= {"free space"}
 
 
 @pytest.mark.parametrize(
