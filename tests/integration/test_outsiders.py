@@ -156,6 +156,81 @@ def test_a_player_of_another_run_is_rated_with_the_others_and_is_a_goal(
     assert f"is not what was copied of {player}" in arena(*resume, code=5).stderr
 
 
+PARTNERS = """
+import numpy as np
+from gymnasium import spaces
+from pettingzoo import ParallelEnv
+
+
+class Meeting(ParallelEnv):
+    metadata = {"name": "meeting_v0"}
+
+    def __init__(self, render_mode=None):
+        self.render_mode, self.possible_agents = render_mode, ["guest", "host"]
+
+    def observation_space(self, agent):
+        return spaces.Box(0.0, 1.0, (1,), np.float32)
+
+    def action_space(self, agent):
+        return spaces.Discrete(3)
+
+    def reset(self, seed=None, options=None):
+        self.agents = self.possible_agents[:]
+        return dict.fromkeys(self.agents, np.zeros(1, np.float32)), {a: {} for a in self.agents}
+
+    def step(self, actions):
+        agents, self.agents = self.agents, []
+        met = float(actions["guest"] == actions["host"])
+        seen = dict.fromkeys(agents, np.zeros(1, np.float32))
+        return (
+            seen, dict.fromkeys(agents, met), dict.fromkeys(agents, True),
+            dict.fromkeys(agents, False), {a: {} for a in agents},
+        )
+
+    def close(self):
+        pass
+"""
+
+PARTNERED = """
+environment:
+  id: "meetings:Meeting"
+  num_envs: 16
+  sides: {guest: [guest], partner: [host]}
+  outcome: {threshold: 1.0, side: guest}
+populations:
+  guest:
+    agents: [guest]
+    size: 1
+    network: {hidden_sizes: [8]}
+    hyperparameters: {rollout_length: 16, learning_rate: 0.02}
+  host: {agents: [host], player: "bot:scripted:Hand(hand=2)"}
+pbt: {exploit: none, explore: none}
+assignment: {agent_steps: 1000}
+metrics: {sinks: []}
+learners: 1
+stop: {agent_steps_per_policy: 8000, duration_s: null}
+"""
+
+
+@pytest.mark.slow
+def test_a_policy_learns_beside_a_partner_that_only_plays(tmp_path: Path) -> None:
+    for name, text in (("scripted.py", HAND), ("meetings.py", PARTNERS), ("c.yaml", PARTNERED)):
+        (tmp_path / name).write_text(text)
+    arena(tmp_path, "launch", "c.yaml", "--run-dir", "run")
+    partner = "bot:scripted:Hand(hand=2)"
+    first, *_, last = training_tallies(tmp_path / "run")
+    assert set(first.tally.entrants) == {"guest/p000#0", partner}
+    # Both are paid alike: a third of random choices meets it, and nearly all in the end.
+    assert first.tally.return_sum[0] == first.tally.return_sum[1]
+    assert first.tally.return_sum[0] / first.tally.matches < 0.7
+    assert last.tally.return_sum[0] / last.tally.matches > 0.95
+    done = arena(
+        tmp_path, "evaluate", "run:guest/p000", partner, "--matches", "100", "--greedy", "--json"
+    )
+    pairs = {pair["home"]: pair["score"] for pair in json.loads(done.stdout)["pairs"]}
+    assert pairs["run:guest/p000"] == 1.0
+
+
 SIDES = """
 environment: {id: classic/tictactoe-v3, num_envs: 64}
 populations:
