@@ -336,14 +336,13 @@ def _steps_of_game(
     # Its facts have imported torch already.
     import torch
 
-    from arena.envs.make import make_batched_env, plain_request
-    from arena.envs.random_play import action_layouts, populations_of, random_turns
+    from arena.envs.make import PlainEnvs
+    from arena.envs.random_play import random_turns
 
-    populations = populations_of(spec)
-    env = make_batched_env(plain_request(spec, num_envs=1, launch_directory=launch_directory))
-    actions = action_layouts(spec, populations=populations)
+    plain = PlainEnvs(spec=spec, launch_directory=launch_directory)
+    env = plain.make(num_envs=1)
     generator = torch.Generator().manual_seed(SEED)
-    turns = random_turns(env, seeds=[SEED], actions=actions, generator=generator)
+    turns = random_turns(env, seeds=[SEED], actions=plain.actions, generator=generator)
     # The first turn is that of the reset.
     for turn, _ in islice(turns, 1, None):
         stakes.credit(dict(zip(env.agents, turn.reward[0].tolist(), strict=True)))
