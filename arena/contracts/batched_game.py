@@ -18,8 +18,8 @@ from arena.envs.base import BatchedEnv, Turn
 from arena.envs.batched.find import find_game
 from arena.envs.batched.game import BatchedGame, BatchedGameClass
 from arena.envs.checks.conformance import check_against
-from arena.envs.checks.turn_diff import first_difference
 from arena.envs.random_play import random_legal_actions
+from arena.envs.turn_diff import first_difference
 
 NUM_GAMES = 6
 

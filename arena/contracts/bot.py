@@ -9,7 +9,6 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, cast
 
-import numpy as np
 import torch
 
 from arena.bots.asking import Bot
@@ -18,6 +17,7 @@ from arena.contracts.contract import Subject, name_of
 from arena.contracts.sample import MAX_CALLS, SampleGame, sample_game
 from arena.core import ActorInput, Games
 from arena.envs.base import Group
+from arena.envs.checks.native_watch import are_equal
 from arena.envs.pettingzoo.pending_decisions import NO_DECISION
 from arena.envs.random_play import random_turns
 from arena.matches.actors import BotActor
@@ -159,19 +159,9 @@ class _Watched:
             def watched(observation: object, action_mask: object, **more: object) -> object:
                 before = copy.deepcopy((observation, action_mask))
                 answer: object = act(observation, action_mask, **more)
-                self.has_changed_its_arguments |= not _equal(before, (observation, action_mask))
+                self.has_changed_its_arguments |= not are_equal(before, (observation, action_mask))
                 return answer
 
             self.act = watched
         if hasattr(bot, "reset"):
             self.reset = bot.reset
-
-
-def _equal(one: object, other: object) -> bool:
-    if isinstance(one, np.ndarray):
-        return np.array_equal(one, np.asarray(other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return one is None and other is None

@@ -14,38 +14,19 @@ import torch
 
 from arena.contracts.contract import Subject
 from arena.core import ActorInput
-from arena.environment_spec import AgentSpec, EnvironmentRequest, EnvironmentSpec
-from arena.envs.base import BatchedEnv
+from arena.environment_spec import AgentSpec, EnvironmentRequest
 from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env, plain_request
-from arena.envs.random_play import action_layouts, populations_of, random_turns
-from arena.spaces import ActionLayout, ObservationLayout
+from arena.envs.make import PlainEnvs
+from arena.envs.random_play import random_turns
+from arena.spaces import ObservationLayout
 
 SEED = 7
 MAX_CALLS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleGame:
-    """An environment that something plays.
-
-    Attributes:
-        spec: Facts about it.
-        launch_directory: Directory where its code is looked for first.
-    """
-
-    spec: EnvironmentSpec
-    launch_directory: str
-
-    @property
-    def populations(self) -> dict[str, tuple[str, ...]]:
-        """Agents with equal spaces, by the name of the first."""
-        return populations_of(self.spec)
-
-    @property
-    def actions(self) -> dict[str, ActionLayout]:
-        """Layouts of actions by population."""
-        return action_layouts(self.spec, populations=self.populations)
+class SampleGame(PlainEnvs):
+    """An environment that something plays."""
 
     def population_of(self, agent: str | None) -> str:
         """Return the population of an agent; of the first one for None."""
@@ -58,12 +39,6 @@ class SampleGame:
     def observation(self, population: str) -> ObservationLayout:
         """Return the layout of a population's observations."""
         return ObservationLayout.from_json(self.facts(population).observation)
-
-    def make(self, *, num_envs: int) -> BatchedEnv:
-        """Make B environments."""
-        return make_batched_env(
-            plain_request(self.spec, num_envs=num_envs, launch_directory=self.launch_directory)
-        )
 
     def rows(self, population: str, *, number: int) -> ActorInput:
         """Return decisions of random play, in the order of play."""

@@ -45,6 +45,15 @@ RANGE = re.compile(r"(?P<before>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<af
 """Range of agents, such as ``walker_{0..9}``."""
 
 
+def populations_of(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
+    """Group agents with equal specs; each group is named by its first agent."""
+    populations: dict[str, list[str]] = {}
+    for agent in spec.agents:
+        # Specs hold dictionaries, which have no hash; their text does.
+        populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)
+    return {agents[0]: tuple(agents) for agents in populations.values()}
+
+
 def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
     """Make an environment, reset it, look at it and close it.
 

@@ -7,7 +7,8 @@ Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_backen
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -18,17 +19,19 @@ from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.batched.game import BatchedGameClass
 from arena.envs.batched.scoring import make_batched_score
+from arena.envs.describe import populations_of
 from arena.envs.one_by_one.envs import OneByOne, ToleratedFaults
 from arena.envs.one_by_one.steppers import EnvsRequest, make_one_by_one, make_rows
 from arena.envs.pettingzoo.buffers import check_partition
 from arena.envs.pettingzoo.states import no_state
-from arena.envs.random_play import populations_of
+from arena.envs.random_play import action_layouts
 from arena.envs.registry import TWINS
 from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper
 from arena.envs.stepped import PettingZooBatch
 from arena.envs.workers.envs import EnvWorkers, WorkerEnvs
 from arena.errors import ConfigError, EnvironmentFault
 from arena.processes.settings import SETTINGS
+from arena.spaces import ActionLayout
 
 logger = logging.getLogger(__name__)
 
@@ -57,31 +60,52 @@ def learner_request(
     )
 
 
-def plain_request(
-    spec: EnvironmentSpec,
-    *,
-    num_envs: int,
-    launch_directory: str,
-    possible_agents: list[str] | None = None,
-) -> EnvsRequest:
-    """Return the request to look at an environment itself, never its twin.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainEnvs:
+    """Batches of an environment itself, never of its twin, and how they are divided.
 
     Each agent is a side, and agents with equal spaces are one population.
+
+    Attributes:
+        spec: Facts about the environment.
+        launch_directory: Directory where its code is looked for first.
+        possible_agents: ``environment.possible_agents``.
     """
-    return EnvsRequest(
-        EnvironmentConfig(
+
+    spec: EnvironmentSpec
+    launch_directory: str
+    possible_agents: Sequence[str] | None = None
+
+    @property
+    def populations(self) -> dict[str, tuple[str, ...]]:
+        """Agents with equal spaces, by the name of the first."""
+        return populations_of(self.spec)
+
+    @property
+    def actions(self) -> dict[str, ActionLayout]:
+        """Layouts of actions by population."""
+        return action_layouts(self.spec, populations=self.populations)
+
+    def make(self, *, num_envs: int) -> BatchedEnv:
+        """Make B environments, as `make_batched_env` does."""
+        spec, possible = self.spec, self.possible_agents
+        environment = EnvironmentConfig(
             id=spec.id,
             kwargs=dict(spec.kwargs),
             # A twin has an id of its own.
             backend="pettingzoo" if spec.id in TWINS else "auto",
-            possible_agents=possible_agents,
-        ),
-        spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
-        populations=populations_of(spec),
-        num_envs=num_envs,
-        launch_directory=launch_directory,
-    )
+            possible_agents=None if possible is None else list(possible),
+        )
+        return make_batched_env(
+            EnvsRequest(
+                environment,
+                spec=spec,
+                sides={agent: (agent,) for agent in spec.agents},
+                populations=self.populations,
+                num_envs=num_envs,
+                launch_directory=self.launch_directory,
+            )
+        )
 
 
 def make_batched_env(

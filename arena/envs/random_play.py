@@ -14,15 +14,6 @@ from arena.envs.base import BatchedEnv, Group, Turn
 from arena.spaces import MAX_TANH, ActionLayout
 
 
-def populations_of(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
-    """Group agents with equal specs; each group is named by its first agent."""
-    populations: dict[str, list[str]] = {}
-    for agent in spec.agents:
-        # Specs hold dictionaries, which have no hash; their text does.
-        populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)
-    return {agents[0]: tuple(agents) for agents in populations.values()}
-
-
 def action_layouts(
     spec: EnvironmentSpec,
     *,

@@ -12,10 +12,9 @@ from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
 from arena.core import Actor, ActorInput, ActorOutput, Algorithm, AlgorithmOutput
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
-from arena.envs.describe import environment_facts
+from arena.envs.describe import environment_facts, populations_of
 from arena.envs.make import OnFault, make_batched_env
 from arena.envs.one_by_one.steppers import EnvsRequest
-from arena.envs.random_play import populations_of
 from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.learning.ppo import Ppo

@@ -2,6 +2,8 @@
 
 A child prints ``ready``, reads one line, works, and prints one JSON object with ``agent_steps`` and
 ``duration_s``. Getting ready (imports, environments, a first call) is not measured.
+
+    python -m populations.commands.bench.loop 10 '{}'
 """
 
 from __future__ import annotations
@@ -9,26 +11,36 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+
+import torch
 
 from arena.processes.parent import Child
 from populations.errors import RunFailed
 
+from .measure import Work, timed
+
 READY = "ready"
 
 
-def wait_for_go() -> None:
-    """Tell the parent that this process is ready, and wait for its line; exit without one."""
+def work_as_child(make: Callable[..., Work]) -> None:
+    """Be such a child, on one thread; exit without a line.
+
+    Args:
+        make: Function that makes the work of the arguments that follow the seconds.
+    """
+    seconds, *arguments = sys.argv[1:]
+    torch.set_num_threads(1)
+    work = make(*arguments)
+    # The first call allocates and imports.
+    work()
     sys.stdout.write(f"{READY}\n")
     # A pipe is buffered in blocks: the parent would wait for ever.
     sys.stdout.flush()
     if not sys.stdin.readline():
         sys.exit(1)  # the parent is gone
-
-
-def report(agent_steps: int, duration_s: float) -> None:
-    """Print what this process did."""
+    agent_steps, duration_s = timed(work, seconds=float(seconds))
     sys.stdout.write(f"{json.dumps({'agent_steps': agent_steps, 'duration_s': duration_s})}\n")
 
 
@@ -37,7 +49,7 @@ def rate_of_children(module: str, arguments: Sequence[Sequence[str]]) -> float:
 
     Args:
         module: Module to run as ``python -m``; it speaks the protocol above.
-        arguments: One child for each.
+        arguments: Those of each child.
 
     Returns:
         Agent steps per second of all children together.

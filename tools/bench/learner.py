@@ -8,13 +8,15 @@ Tests: `tests/tools/bench/test_command.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from functools import cache
+from itertools import count
+from typing import Protocol
 
 import torch
 
 from arena.config import LearnerSetup
 from arena.core import Actor, Algorithm
-from arena.envs.base import BatchedEnv, Turn, TurnWrapper
+from arena.envs.base import BatchedEnv
 from arena.experience import Rollout
 from arena.learners.loop import NoProgress
 from arena.learners.work.players import Players
@@ -22,13 +24,20 @@ from arena.learners.work.training import seatings_that_fit
 from arena.matches.seeds import environment_seeds
 from arena.matches.teammates import Cast, training_seatings
 from arena.rollout.collector import Collector, TrainingBlock
-from arena.rollout.recorder import Learning, SeatedPlayer
-from arena.types import Entrant, Player, PlayerId, PolicyId, population_of
+from arena.rollout.recorder import Learning
+from arena.types import Player, PlayerId, Seating, population_of
 
 from .play import count_decisions
 from .subject import SEED, Subject
 
 NUM_FROZEN = 8
+
+
+class Frozen(Protocol):
+    """Function that returns the actor of a player that does not learn."""
+
+    def __call__(self, player: Player, *, population: str) -> Actor:
+        """Return it."""
 
 
 class LearnerWork:
@@ -44,11 +53,21 @@ class LearnerWork:
     def __init__(self, subject: Subject, env: BatchedEnv, *, num_frozen: int = 0) -> None:
         self._generator = torch.Generator(subject.device).manual_seed(SEED)
         self.algorithm: Algorithm = subject.make_policy()
-        learning = Learning(policy=PolicyId(f"{subject.population}/p000"), algorithm=self.algorithm)
+        learning = Learning(policy=subject.policy, algorithm=self.algorithm)
+        trainee = Player(player=PlayerId(subject.policy))
+        seeds = count(1)
+
+        @cache
+        def frozen(player: Player, *, population: str) -> Actor:
+            # Other weights for each player, as opponents in a league have.
+            return subject.make_frozen(population, seed=next(seeds))
+
         self._collector = make_collector(
             subject.setup,
             env,
-            blocks=training_blocks(subject, learning=learning, num_frozen=num_frozen),
+            seatings=_seatings(subject.setup, trainee=trainee, num_frozen=num_frozen),
+            learning={trainee.entrant: learning},
+            frozen=frozen,
             players=subject.players,
             generator=self._generator,
         )
@@ -58,6 +77,21 @@ class LearnerWork:
         # One policy learns, so there is one rollout.
         ((_, rollout),) = self._collector.collect()
         return rollout
+
+    def decisions_per_trained(self) -> float:
+        """Return the decisions of all players per decision of the learning policy, in one
+        rollout.
+        """
+        decisions = 0
+
+        def ask() -> bool:
+            nonlocal decisions
+            decisions += count_decisions(self._collector.turn.groups)
+            return False
+
+        # The collector asks before every step whether it should stop.
+        ((_, rollout),) = self._collector.collect(ask)
+        return decisions / rollout.agent_steps
 
     def __call__(self) -> int:
         """Play and learn, and return the decisions of the policy that learns."""
@@ -76,44 +110,42 @@ def play_and_learn(collector: Collector, *, generator: torch.Generator) -> int:
     return sum(collector.agent_steps.values()) - before
 
 
-class _CountingEnv(TurnWrapper):
-    """A `BatchedEnv` that counts the decisions it asks for."""
-
-    decisions = 0
-
-    def reset(self, seeds: Sequence[int]) -> Turn:
-        # The reset's turn is left out; the one after the rollout's last step stands in for it.
-        turn = super().reset(seeds)
-        self.decisions = 0
-        return turn
-
-    def _changed(self, turn: Turn) -> Turn:
-        self.decisions += count_decisions(turn.groups)
-        return turn
-
-
-def decisions_per_trained(subject: Subject, *, num_frozen: int) -> float:
-    """Return the decisions of all players per decision of the learning policy, in one rollout."""
-    env = _CountingEnv(subject.make_env())
-    with closing(env):
-        rollout = LearnerWork(subject, env, num_frozen=num_frozen).collect()
-    return env.decisions / rollout.agent_steps
-
-
 def make_collector(
     setup: LearnerSetup,
     env: BatchedEnv,
     *,
-    blocks: Sequence[TrainingBlock],
+    seatings: Sequence[Seating],
+    learning: Mapping[str, Learning],
+    frozen: Frozen,
     players: Players,
     generator: torch.Generator,
     seed: int = SEED,
 ) -> Collector:
-    """Make a collector as a learner has it."""
+    """Make a collector as a learner has it.
+
+    Args:
+        setup: Setup of the learner.
+        env: Batch of environments, which is reset.
+        seatings: Players of the blocks.
+        learning: Policies that learn, by their names in seatings.
+        frozen: Function that returns the actor of any other player.
+        players: Layouts and critics of the learner.
+        generator: Source of all actions.
+        seed: Seed of the environments.
+    """
     return Collector(
         env,
         seeds=environment_seeds(seed, num_envs=env.num_envs),
-        blocks=blocks,
+        blocks=[
+            TrainingBlock(
+                entrants=seating.entrants({}),
+                players=tuple(
+                    learning.get(player.entrant) or frozen(player, population=seat.population)
+                    for seat, player in zip(setup.training_seats, seating.players, strict=True)
+                ),
+            )
+            for seating in seatings_that_fit(seatings, num_envs=env.num_envs, seed=seed)
+        ],
         seats=setup.training_seats,
         sides=tuple(setup.sides),
         populations=setup.agents_of,
@@ -125,58 +157,23 @@ def make_collector(
     )
 
 
-def training_blocks(
-    subject: Subject, *, learning: Learning, num_frozen: int
-) -> list[TrainingBlock]:
+def _seatings(setup: LearnerSetup, *, trainee: Player, num_frozen: int) -> tuple[Seating, ...]:
     """Seat a policy in self-play, or half of the time against frozen policies.
 
-    Seats of other populations are always taken by frozen policies, one at least.
+    Seats of other populations are always taken by frozen policies, one at least. Frozen players sit
+    beside and against the trainee, its own rival in the first half.
     """
-    setup = subject.setup
-    trainee = Player(player=PlayerId(learning.policy))
-    actors: dict[PlayerId, Actor] = {}
-    opponents: dict[str, list[Player]] = {}
-    for position, population in enumerate(setup.populations):
-        own = population == learning.population
-        for index in range(num_frozen if own else max(num_frozen, 1)):
-            # A ghost's id: population/policy@agent_steps
-            player = PlayerId(f"{population}/p{index:03d}@{1:012d}")
-            # Other weights for each, as opponents in a league have.
-            seed = 1 + NUM_FROZEN * position + index
-            actors[player] = subject.make_frozen(population, seed=seed)
-            opponents.setdefault(population, []).append(Player(player=player))
-    seatings = training_seatings(
-        _casts(setup, trainee=trainee, opponents=opponents, num_frozen=num_frozen),
-        seats=setup.seats,
-        population=learning.population,
-        is_mixed=bool(setup.agent_seats),
-    )
-    seated: Mapping[PlayerId, SeatedPlayer] = {**actors, trainee.player: learning}
-    return [
-        TrainingBlock(
-            entrants=tuple(Entrant(player.player) for player in seating.players),
-            players=tuple(seated[player.player] for player in seating.players),
-        )
-        for seating in seatings_that_fit(seatings, num_envs=subject.num_envs, seed=SEED)
-    ]
-
-
-def _casts(
-    setup: LearnerSetup,
-    *,
-    trainee: Player,
-    opponents: Mapping[str, Sequence[Player]],
-    num_frozen: int,
-) -> list[Cast]:
-    """Put frozen players beside and against the trainee, its own rival in the first half."""
     own, is_mixed = population_of(trainee.player), bool(setup.agent_seats)
     size = max(len(seat.agents) for seat in setup.seats) if is_mixed else 1
 
     def side(population: str, turn: int, *, number: int) -> tuple[Player, ...]:
-        players = opponents.get(population) or (trainee,)
+        others = num_frozen if population == own else max(num_frozen, 1)
+        # A ghost's id: population/policy@agent_steps
+        names = [f"{population}/p{index:03d}@{1:012d}" for index in range(others)]
+        players = [Player(player=PlayerId(name)) for name in names] or [trainee]
         return tuple(players[(turn + index) % len(players)] for index in range(number))
 
-    return [
+    casts: list[Cast] = [
         (
             (trainee, *side(own, turn, number=size - 1)),
             {
@@ -189,3 +186,4 @@ def _casts(
         # Of those that cooperate there is one seating, unless they have partners.
         for turn in range(max(2 * num_frozen, 1) if is_mixed or len(setup.sides) > 1 else 1)
     ]
+    return training_seatings(casts, seats=setup.seats, population=own, is_mixed=is_mixed)

@@ -4,7 +4,7 @@ Connect Four on NumPy bitboards, one policy for both seats, PPO, one thread, not
 populations, no environments' view, no masks of who sits where. It is the bound of Arena's learner.
 The game is its own, so that it stays a bound where Arena's twin of the game changes.
 
-    python -m populations.commands.bench.loop --seconds 10 --json
+    python -m populations.commands.bench.loop 10 '{"num_games": 1024}'
 
 Shapes: N games, T steps of a rollout, D = T * N decisions, M of a minibatch, 84 = 2 planes of 42
 cells, 7 columns.
@@ -12,10 +12,7 @@ cells, 7 columns.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -23,8 +20,11 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from .children import report, wait_for_go
-from .measure import timed
+from arena.codec import from_json
+from arena.types import Part
+
+from .children import work_as_child
+from .measure import Work
 
 NUM_COLUMNS, NUM_ROWS = 7, 6
 NUM_CELLS = NUM_COLUMNS * NUM_ROWS
@@ -97,8 +97,7 @@ class Games:
         return won, over
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopSettings:
+class LoopSettings(Part, frozen=True, kw_only=True):
     """Settings that the loop shares with the learner that is measured against it."""
 
     num_games: int = 1024
@@ -107,14 +106,6 @@ class LoopSettings:
     num_minibatches: int = 4
     hidden_sizes: tuple[int, ...] = (128, 128)
     seed: int = 1
-
-    def as_options(self) -> list[str]:
-        """Return the options with which the command has these settings."""
-        given: list[str] = []
-        for name, value in asdict(self).items():
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            given += [f"--{name.replace('_', '-')}", text]
-        return given
 
 
 class _Network(nn.Module):
@@ -246,33 +237,10 @@ class HandWrittenLoop:
         self._optimizer.step()
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the loop and print its agent steps per second."""
-    parser = argparse.ArgumentParser(prog="loop", allow_abbrev=False, description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    for name, value in asdict(LoopSettings()).items():
-        kind = int if isinstance(value, int) else _sizes
-        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, default=value)
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--wait", action="store_true", help="wait for a line on standard input")
-    options = vars(parser.parse_args(argv))
-    seconds, as_json, waits = (options.pop(name) for name in ("seconds", "json", "wait"))
-    torch.set_num_threads(1)
-    loop = HandWrittenLoop(LoopSettings(**options))
-    # The first call allocates; it is not measured.
-    loop.iterate()
-    if waits:
-        wait_for_go()
-    agent_steps, duration_s = timed(loop.iterate, seconds=seconds)
-    if as_json:
-        report(agent_steps, duration_s)
-    else:
-        sys.stdout.write(f"{agent_steps / duration_s:,.0f} agent steps/s\n")
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(int(size) for size in text.split(",") if size)
+def _work(settings: str) -> Work:
+    """Return the loop with settings in JSON."""
+    return HandWrittenLoop(from_json(settings.encode(), LoopSettings)).iterate
 
 
 if __name__ == "__main__":
-    main()
+    work_as_child(_work)

@@ -18,7 +18,7 @@ from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import find_game
 
-from .learner import NUM_FROZEN, LearnerWork, decisions_per_trained
+from .learner import NUM_FROZEN, LearnerWork
 from .loop import HandWrittenLoop
 from .measure import Effort, Rate, Stage, Work, harmonic, warm_rate
 from .play import PlainLoop, RandomGame, random_play
@@ -221,26 +221,24 @@ class Stages:
             loop = HandWrittenLoop(settings)
             yield self._stage(name, work, "hand-written float32 loop", loop.iterate)
             return
-        per_trained = decisions_per_trained(subject, num_frozen=num_frozen)
         # The learner goes on from where its environments are; what bounds it has its own.
         with closing(subject.make_env()) as env:
-            parts = self._parts(env, decisions_per_trained=per_trained)
-            rate = self._rate(work)
             yield Stage(
                 name=name,
-                rate=rate,
+                rate=self._rate(work),
                 bound_name="environment, inference and update alone",
-                bound=parts,
+                bound=self._parts(env, num_frozen=num_frozen),
             )
 
-    def _parts(self, env: BatchedEnv, *, decisions_per_trained: float) -> Rate:
+    def _parts(self, env: BatchedEnv, *, num_frozen: int) -> Rate:
         """Measure what environment, inference and update alone allow, in trained decisions.
 
         Args:
             env: Batch of environments, which is reset.
-            decisions_per_trained: Decisions of all players per decision that is trained on.
+            num_frozen: As for `LearnerWork`, whose frozen players decide as well.
         """
         subject = self._subject
+        per_trained = LearnerWork(subject, env, num_frozen=num_frozen).decisions_per_trained()
         rollout = LearnerWork(subject, env).collect()
         # After the rollout, because both reset the environments.
         play = self._random_play(env)
@@ -256,9 +254,7 @@ class Stages:
             environment, inference, learning = (measure() for measure in measures)
             # 1 / r = d / r_env + d / r_act + 1 / r_update, with d decisions of all players per
             # trained one
-            return harmonic(
-                environment / decisions_per_trained, inference / decisions_per_trained, learning
-            )
+            return harmonic(environment / per_trained, inference / per_trained, learning)
 
         return rate
 

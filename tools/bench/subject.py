@@ -24,13 +24,13 @@ from arena.envs.spaces.agent_id_wrapper import observation_layouts
 from arena.learners.work.players import Players
 from arena.learners.work.worker import resolve_device
 from arena.learning.acting import product_dtype
-from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import hyperparameter_model
 from arena.networks.actor_critic import make_actor_critic
 from arena.networks.frozen import FrozenPolicy
 from arena.resolve import code_directory
 from arena.spaces import ObservationLayout
-from arena.types import Hyperparameters
+from arena.types import Hyperparameters, PolicyId
+from arena.wire.messages import Trainee
 from populations.config.overrides import apply_overrides, apply_values
 from populations.config.resolve import usable_cores
 from populations.config.run_config import RunConfig, load_config, validate_config
@@ -85,6 +85,11 @@ class Subject:
         return resolve_device(self.setup.device)
 
     @property
+    def policy(self) -> PolicyId:
+        """Id of the measured policy."""
+        return PolicyId(f"{self.population}/p000")
+
+    @property
     def num_envs(self) -> int:
         """Number of environments, B."""
         return self.setup.num_envs
@@ -129,27 +134,29 @@ class Subject:
             stands_still: Whether updates do all epochs at the usual cost, but change hardly
                 anything.
         """
-        hyperparameters = dict(self.hyperparameters)
-        population = self.setup.populations[self.population]
+        hyperparameters, players = dict(self.hyperparameters), self.players
+        if precision is not None:
+            setup = self.setup.model_copy(update={"precision": precision})
+            players = Players(setup, device=self.device)
         if stands_still:
             model = hyperparameter_model(
-                population.algorithm, launch_directory=self.setup.launch_directory
+                self.setup.populations[self.population].algorithm,
+                launch_directory=self.setup.launch_directory,
             )
             # An algorithm of the user may have no learning rate.
             still = {k: v for k, v in STAND_STILL.items() if k in model.model_fields}
             # target_kl would end updates early.
             hyperparameters.pop("target_kl", None)
             hyperparameters |= still
-        return make_algorithm(
-            population,
-            observation=self.observations[self.population],
-            action=self.players.actions[self.population],
+        trainee = Trainee(
+            policy=self.policy,
+            generation=0,
+            agent_steps=0,
+            learner_updates=0,
+            checkpoint=None,
             hyperparameters=hyperparameters,
-            device=self.device,
-            precision=self.setup.precision if precision is None else precision,
-            seed=SEED,
-            launch_directory=self.setup.launch_directory,
         )
+        return players.algorithm(trainee, seed=SEED)
 
     def make_frozen(self, population: str, *, seed: int) -> FrozenPolicy:
         """Make a frozen policy with random weights; how it plays makes no difference here."""

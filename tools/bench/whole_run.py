@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
 
+from msgspec import structs
+
+from arena.codec import to_json
 from arena.errors import ConfigError
 from populations.config.resolve import usable_cores
 from populations.config.run_config import RunConfig
@@ -124,31 +126,22 @@ class WholeRuns:
     def _unmanaged(self) -> float:
         return self._children(
             "unmanaged",
-            f"{self._num_learners} learners unmanaged",
-            [
-                [
-                    *("--run-dir", str(self._last), "--learner", str(index)),
-                    *("--learners", str(self._num_learners)),
-                ]
-                for index in range(self._num_learners)
-            ],
+            "learners unmanaged",
+            lambda index: (str(self._last), str(index), str(self._num_learners)),
         )
 
     def _loops(self, settings: LoopSettings) -> float:
         return self._children(
             "loop",
-            f"{self._num_learners} hand-written loops",
-            [
-                ["--json", "--wait", *replace(settings, seed=index).as_options()]
-                for index in range(self._num_learners)
-            ],
+            "hand-written loops",
+            lambda index: (to_json(structs.replace(settings, seed=index)),),
         )
 
-    def _children(self, module: str, what: str, given: Sequence[Sequence[str]]) -> float:
-        seconds = self._effort.run_seconds
-        self._say(f"{what} for {seconds:g} s")
-        options = [[*own, "--seconds", str(seconds)] for own in given]
-        return rate_of_children(f"{__package__}.{module}", options)
+    def _children(self, module: str, what: str, given: Callable[[int], Sequence[str]]) -> float:
+        seconds, number = self._effort.run_seconds, self._num_learners
+        self._say(f"{number} {what} for {seconds:g} s")
+        arguments = [[str(seconds), *given(index)] for index in range(number)]
+        return rate_of_children(f"{__package__}.{module}", arguments)
 
 
 def number_of_learners(subject: Subject, wanted: int | None) -> int:

@@ -18,7 +18,7 @@ from ..terminal.progress import count_progress
 
 if TYPE_CHECKING:
     from arena.envs.checks.conformance import ConformanceReport
-    from arena.envs.checks.turn_diff import Difference
+    from arena.envs.turn_diff import Difference
 
 app = typer.Typer(help="List environments, or check one.", no_args_is_help=True)
 

@@ -194,7 +194,7 @@ class Game:
 
         # One seed each, so that chance makes them diverge.
         with closing(self.make_env(NUM_SEEDS)) as env:
-            return has_chance(env, actions=self.action_layouts())
+            return has_chance(env, populations=self.populations, actions=self.action_layouts())
 
     def play(
         self,

@@ -20,9 +20,8 @@ from arena.envs.checks.time_limit import TimeLimit
 from arena.envs.describe import mask_like
 from arena.envs.findings import MEND_EMPTY, MEND_SEED, Finding, finding_of, some
 from arena.envs.inspect import inspect_environment
-from arena.envs.make import make_batched_env, plain_request
+from arena.envs.make import PlainEnvs
 from arena.envs.openspiel.game import is_openspiel
-from arena.envs.random_play import action_layouts, populations_of
 from arena.envs.registry import TWINS, make_environment
 from arena.errors import EnvironmentFault
 from arena.processes.settings import SETTINGS
@@ -180,10 +179,12 @@ class _Subject:
     def __init__(self, spec: EnvironmentSpec, request: EnvironmentRequest) -> None:
         self.spec = spec
         self._launch_directory = request.launch_directory
-        agents = request.possible_agents
-        self._possible_agents = None if agents is None else list(agents)
-        self.populations = populations_of(spec)
-        self.actions = action_layouts(spec, populations=self.populations)
+        self._plain = PlainEnvs(
+            spec=spec,
+            launch_directory=request.launch_directory,
+            possible_agents=request.possible_agents,
+        )
+        self.actions = self._plain.actions
         self.num_envs = NUM_ENVS
         """Number of environments in the batch."""
         self.unclosed: EnvironmentFault | None = None
@@ -202,13 +203,7 @@ class _Subject:
     @contextlib.contextmanager
     def batch(self) -> Iterator[BatchedEnv]:
         """Make a batch of ``num_envs``."""
-        request = plain_request(
-            self.spec,
-            num_envs=self.num_envs,
-            launch_directory=self._launch_directory,
-            possible_agents=self._possible_agents,
-        )
-        env = make_batched_env(request)
+        env = self._plain.make(num_envs=self.num_envs)
         try:
             yield env
         finally:

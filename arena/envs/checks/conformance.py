@@ -21,14 +21,14 @@ import torch
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
-from arena.envs.checks.turn_diff import (
+from arena.envs.describe import environment_facts
+from arena.envs.make import PlainEnvs
+from arena.envs.random_play import random_legal_actions
+from arena.envs.turn_diff import (
     ABOUT_THE_NEXT_DECISION,
     Difference,
     first_difference,
 )
-from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env, plain_request
-from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.spaces import ActionLayout
 
 SEED = 7
@@ -85,20 +85,19 @@ def check_against(
     difference = spec_difference(*specs)
     if difference is not None:
         return _without_playing(difference)
-    populations = populations_of(specs[0])
-    requests = [
-        plain_request(spec, num_envs=num_envs, launch_directory=asked.launch_directory)
+    plain, other_plain = (
+        PlainEnvs(spec=spec, launch_directory=asked.launch_directory)
         for spec, asked in zip(specs, (first, second), strict=True)
-    ]
+    )
     with (
-        closing(make_batched_env(requests[0])) as one,
-        closing(make_batched_env(requests[1])) as other,
+        closing(plain.make(num_envs=num_envs)) as one,
+        closing(other_plain.make(num_envs=num_envs)) as other,
     ):
         return compare_environments(
             one,
             other,
-            populations=populations,
-            actions=action_layouts(specs[0], populations=populations),
+            populations=plain.populations,
+            actions=plain.actions,
             num_games=num_games,
             seed=seed,
             progress=progress,

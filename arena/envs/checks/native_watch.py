@@ -243,7 +243,7 @@ class Watch:
             # A copy: an array that is written again would always be equal to itself.
             self._first[agent] = deepcopy(observation)
         elif self._first[agent] is not _CHANGED:
-            if _equal(self._first[agent], observation):
+            if are_equal(self._first[agent], observation):
                 seen.unchanging[agent] = _values(observation)
             else:
                 self._first[agent] = _CHANGED
@@ -262,7 +262,7 @@ class Watch:
                 continue
             self.seen.compared.update((first, *others))
             seen = _without_mask(views[first])
-            apart = [a for a in others if not _equal(seen, _without_mask(views[a]))]
+            apart = [a for a in others if not are_equal(seen, _without_mask(views[a]))]
             if apart:
                 group[:] = [agent for agent in group if agent not in apart]
                 # They may still be alike among themselves.
@@ -329,13 +329,14 @@ def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
     return np.array_equal(one, other, equal_nan=are_floats)
 
 
-def _equal(one: object, other: object) -> bool:
+def are_equal(one: object, other: object) -> bool:
+    """Return whether two values of an environment are equal, in all of their parts; NaN is."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return _same(one, other)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(are_equal(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
+        return len(one) == len(other) and all(map(are_equal, one, other))
     return type(one) is type(other) and bool(one == other)
 
 

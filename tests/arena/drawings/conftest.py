@@ -15,9 +15,9 @@ from arena.drawings.picture import Game
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.chance import episode_seed
-from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env, plain_request
-from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+from arena.envs.describe import environment_facts, populations_of
+from arena.envs.make import PlainEnvs
+from arena.envs.random_play import action_layouts, random_legal_actions
 
 ASSETS = str(Path(__file__).parents[2] / "assets")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -36,7 +36,7 @@ def _made(environment_id: str, **kwargs: object) -> tuple[EnvironmentSpec, Batch
     spec = environment_facts(
         EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory=ASSETS)
     )
-    return spec, make_batched_env(plain_request(spec, num_envs=1, launch_directory=ASSETS))
+    return spec, PlainEnvs(spec=spec, launch_directory=ASSETS).make(num_envs=1)
 
 
 def _play_randomly(

@@ -11,8 +11,8 @@ from gymnasium import spaces
 
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv
-from arena.envs.describe import agent_spec, environment_facts, named_agents
-from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+from arena.envs.describe import agent_spec, environment_facts, named_agents, populations_of
+from arena.envs.random_play import action_layouts, random_legal_actions
 from arena.errors import ConfigError, EnvironmentFault
 from arena.spaces import ActionLayout, ObservationLayout
 from tests.arena.samples import ASSETS, make_env

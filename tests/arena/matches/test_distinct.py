@@ -133,8 +133,9 @@ def test_in_kuhn_poker_there_are_few_games() -> None:
 )
 def test_chance_is_seen_in_what_seeds_change(name: str, expected: bool) -> None:
     env, spec = batch(name, num_envs=16)
-    layouts = action_layouts(spec, populations={"player": spec.agents})
-    assert has_chance(env, actions=layouts, num_steps=60) == expected
+    populations = {"player": spec.agents}
+    layouts = action_layouts(spec, populations=populations)
+    assert has_chance(env, populations=populations, actions=layouts, num_steps=60) == expected
 
 
 class Folder(Actor):

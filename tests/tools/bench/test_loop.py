@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 
+from arena.codec import to_json
 from arena.envs.registry import make_environment
 from tools.bench import loop
 from tools.bench.children import rate_of_children
@@ -93,22 +94,10 @@ def test_advantages_take_the_next_value_for_the_opponents() -> None:
     assert learner._advantages()[:, 0].tolist() == pytest.approx(expected)
 
 
-def test_the_command_reports_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
-    threads = torch.get_num_threads()
-    try:
-        loop.main(["--seconds", "0", "--num-games", "8", "--rollout-length", "4", "--json"])
-    finally:
-        torch.set_num_threads(threads)
-    report = json.loads(capsys.readouterr().out)
-    assert report["agent_steps"] == 32
-    assert report["duration_s"] > 0.0
-
-
 @pytest.mark.integration
 @pytest.mark.slow
 def test_two_processes_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     # Installed, the module has a name that each process finds.
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
-    tiny = ["--json", "--wait", "--seconds", "0.05", "--num-games", "8", "--rollout-length", "4"]
-    rate = rate_of_children("tools.bench.loop", [tiny, [*tiny, "--seed", "2"]])
-    assert rate > 0.0
+    settings = [to_json(structs.replace(TINY, seed=seed)) for seed in (1, 2)]
+    assert rate_of_children("tools.bench.loop", [["0.05", one] for one in settings]) > 0.0

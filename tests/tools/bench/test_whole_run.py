@@ -49,7 +49,6 @@ def test_orchestration_compares_a_run_with_its_learners_unmanaged(tmp_path: Path
     )
     learner = UnmanagedLearner(tmp_path / "run1", messages)
     agent_steps = learner()
-    learner.close()
     # One rollout of 16 steps at least; in mirror blocks both seats learn.
     assert 16 * 8 <= agent_steps <= 2 * 16 * 8
 

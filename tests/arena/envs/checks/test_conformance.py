@@ -15,10 +15,9 @@ from arena.envs.checks.conformance import (
     compare_environments,
     spec_difference,
 )
-from arena.envs.checks.turn_diff import Difference
-from arena.envs.describe import environment_facts
-from arena.envs.random_play import populations_of
+from arena.envs.describe import environment_facts, populations_of
 from arena.envs.registry import TWINS, make_environment
+from arena.envs.turn_diff import Difference
 from arena.errors import ConfigError
 from tests.arena.samples import make_env
 

@@ -15,10 +15,10 @@ from arena.config import EnvironmentConfig
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Phase, Told, Turn
 from arena.envs.checks.conformance import compare_environments
-from arena.envs.describe import environment_facts
+from arena.envs.describe import environment_facts, populations_of
 from arena.envs.make import make_batched_env
 from arena.envs.one_by_one.steppers import EnvsRequest
-from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+from arena.envs.random_play import action_layouts, random_legal_actions
 from arena.envs.workers.envs import EnvWorkers
 from arena.errors import ConfigError, EnvironmentFault
 from tests.arena.envs.conftest import ASSETS

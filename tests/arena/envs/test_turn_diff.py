@@ -13,10 +13,10 @@ import torch
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.base import BatchedEnv, Group, Turn, TurnWrapper
 from arena.envs.checks.conformance import ConformanceReport, compare_environments
-from arena.envs.checks.turn_diff import Difference
-from arena.envs.describe import environment_facts
-from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+from arena.envs.describe import environment_facts, populations_of
+from arena.envs.random_play import action_layouts, random_legal_actions
 from arena.envs.registry import TWINS
+from arena.envs.turn_diff import Difference
 from arena.spaces import ActionLayout
 from tests.arena.samples import make_env
 
