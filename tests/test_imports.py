@@ -195,6 +195,31 @@ def test_rooms_of_the_controller_import_those_below() -> None:
     assert wrong == []
 
 
+WHOLE = 98
+"""Functions that take the whole state of the controller; a change may only make them fewer."""
+
+
+def takers(path: Path, kind: str) -> list[str]:
+    """Return the functions of a module that have an argument of a type."""
+    return [
+        f"{path}:{node.name}"
+        for node in nodes(tree(path))
+        if isinstance(node, ast.FunctionDef)
+        for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        if argument.annotation is not None and ast.unparse(argument.annotation) == kind
+    ]
+
+
+def test_few_functions_take_the_whole_state_of_the_controller() -> None:
+    found = [name for path in SOURCES for name in takers(path, "ControllerState")]
+    assert len(found) <= WHOLE, found
+
+
+def test_who_takes_the_whole_state_is_found() -> None:
+    machine = Path("populations/controller/machine.py")
+    assert f"{machine}:handle" in takers(machine, "ControllerState")
+
+
 RATED = ("ratings", "anchor_errors", "optimism", "rank_lows", "rank_highs")
 """Fields of the row of a fit that ratings are made of."""
 

@@ -106,7 +106,7 @@ def rewind_policy(
         verify_directory(resolve_key(run_dir, then.key), without=without)
         # No duration or deadline follows from this event.
         tx = state.begin(Now(monotonic_s=0.0, utc=utc))
-        after = rewind_rows(state, tx, then)
+        after = rewind_rows(state.settings, state.fits, tx, then)
         run.journal.commit(tx.rows)
     return after, then
 

@@ -47,10 +47,17 @@ def state_digest(state: ControllerState) -> str:
     }
     learners = {
         name: (learner.slot, [held.lease for held in learner.held])
-        for name, learner in state.learners.items()
+        for name, learner in state.crew.learners.items()
     }
     run = structs.replace(state.tables.run, elapsed_s=0.0, closing_s=0.0)
-    known = (run, tables, learners, list(state.gone), state.phase, state.failed_starts)
+    known = (
+        run,
+        tables,
+        learners,
+        list(state.crew.gone),
+        state.phase.name,
+        state.crew.failed_starts,
+    )
     return hashlib.sha256(repr(known).encode()).hexdigest()
 
 
@@ -59,7 +66,7 @@ def serve(run_dir: Path, *, has_keys: bool) -> None:
     with ExitStack() as stack:
         stack.enter_context(RunLock(run_dir))
         run = stack.enter_context(OpenRun(run_dir))
-        run.state.slots.clear()
+        run.state.crew.slots.clear()
         epoch = run.state.tables.run.epoch + 1
         keys = make_keys(run_dir / KEYS, names=(HEALTHY, *HOSTILE)) if has_keys else None
         transport = ZmqControllerTransport(
@@ -81,8 +88,8 @@ def serve(run_dir: Path, *, has_keys: bool) -> None:
                     "finished": finished,
                     "events": run.state.tables.num_events,
                     "bad_messages": status["bad_messages"],
-                    "learners": list(run.state.learners),
-                    "lost": len(run.state.gone),
+                    "learners": list(run.state.crew.learners),
+                    "lost": len(run.state.crew.gone),
                     "rss_bytes": psutil.Process().memory_info().rss,
                 }
             )

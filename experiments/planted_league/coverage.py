@@ -145,7 +145,7 @@ def league_error(
     found = [
         asdict(_population_error(world, population))
         for population in world.state.tables.ratings
-        if population in world.state.setup.ranked_populations
+        if population in world.state.settings.setup.ranked_populations
     ]
     return LeagueError(**{name: float(np.mean([one[name] for one in found])) for name in found[0]})
 
@@ -231,7 +231,7 @@ def true_strengths(world: World) -> dict[Rated, float]:
             is_bot = is_external(entrant)
             found = model.bot(entrant) if is_bot else weights[Digest(entrant)]
             known[population, entrant] = found
-    is_alone = len(world.state.setup.populations) == 1
+    is_alone = len(world.state.settings.setup.populations) == 1
     pairs = [(one, two) for one, two in combinations(known, 2) if is_alone or one[0] != two[0]]
     rng = np.random.default_rng(0)
     if len(pairs) > MAX_PAIRS:

@@ -110,7 +110,7 @@ def add_past(world: World, size: Size) -> None:
             tables.pairs[row.key] = row
     tables.num_tallies = tables.last_evaluation_sequence = len(tables.pairs)
     num_assignments = len(policies) * size.checkpoints
-    share = world.state.config.evaluation.share
+    share = world.state.settings.config.evaluation.share
     tables.run = structs.replace(
         tables.run,
         epoch=1,
@@ -121,7 +121,7 @@ def add_past(world: World, size: Size) -> None:
         evaluation_assignments=num_assignments // 10,
         assignments_finished=num_assignments,
     )
-    world.state = make_state(world.state.config, world.setup, tables)
+    world.state = make_state(world.state.settings.config, world.setup, tables)
 
 
 def _add_line(world: World, tables: Tables, policy: PolicyId, size: Size) -> None:

@@ -267,7 +267,7 @@ def stop_league(target: float, *, rng: np.random.Generator) -> Row:
     config = simulated_config(load_config("connect_four", changes), num_policies=8)
     world = make_world(simulated_run(config), default_model(config), matches_per_s=MATCHES_PER_S)
     start(world)
-    while world.state.phase == "training" and world.advance():
+    while world.state.phase.name == "training" and world.advance():
         pass
     state = world.state
     bounds = []
@@ -278,7 +278,7 @@ def stop_league(target: float, *, rng: np.random.Generator) -> Row:
     _, best = max(bounds, key=lambda entry: entry[0])
     weights = state.league.standing_weights(best)
     assert weights is not None, "a policy with a bound has weights"
-    reached = state.reason.startswith("stop.rating")
+    reached = state.phase.reason.startswith("stop.rating")
     skill = world.learner.weights[weights].skill
     return {
         "stopped": float(reached),

@@ -201,7 +201,7 @@ def _message(event: Event) -> Message | None:
 def _beat(world: World) -> None:
     """Let a learner that is at work say so."""
     for learner, queue in world.given.items():
-        if queue and learner in world.state.learners:
+        if queue and learner in world.state.crew.learners:
             beat = Heartbeat(
                 assignment_id=queue[0].assignment_id,
                 attempt=queue[0].attempt,

@@ -21,7 +21,7 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from arena.types import Digest, population_of, trainee_entrant
-from populations.controller.state.state import ControllerState
+from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.league.lineage import steps_since_parent
@@ -33,15 +33,15 @@ MAX_REMOVED = 4096
 """Rows that go at once: an old run that is resumed has very many."""
 
 
-def remove(state: ControllerState, tx: Transaction, populations: Collection[str]) -> None:
+def remove(league: League, goals: StopGoals, tx: Transaction, populations: Collection[str]) -> None:
     """Remove the oldest rows of some populations that nothing refers to."""
-    going = _going(state, populations)
+    going = _going(league, goals, populations)
     if not going:
         return
-    tables = state.tables
+    tables = tx.tables
     for row in [row for row in tables.checkpoints.values() if row.parent in going]:
         if row.weights_digest not in going:
-            tx.put(_closed_up(state.league, row, going))
+            tx.put(_closed_up(league, row, going))
     gone = sorted(going.values(), key=attrgetter("assignment_id", "key"))
     for row in gone:
         tx.delete(row)
@@ -65,13 +65,15 @@ def _closed_up(
     return replace(row, parent=parent, since_parent=steps)
 
 
-def _going(state: ControllerState, populations: Collection[str]) -> dict[Digest, CheckpointRow]:
+def _going(
+    league: League, goals: StopGoals, populations: Collection[str]
+) -> dict[Digest, CheckpointRow]:
     """Return the rows to remove, by weights."""
-    stays = _referred_to(state)
-    generations = state.tables.generations
+    stays = _referred_to(league, goals)
+    generations = league.tables.generations
     found: list[CheckpointRow] = []
     num_of = defaultdict[Digest, int](int)
-    for row in state.tables.checkpoints.values():
+    for row in league.tables.checkpoints.values():
         num_of[row.weights_digest] += 1
         generation = generations.get(trainee_entrant(row.policy, generation=row.generation))
         if (
@@ -88,9 +90,9 @@ def _going(state: ControllerState, populations: Collection[str]) -> dict[Digest,
     return {row.weights_digest: row for row in found[:MAX_REMOVED]}
 
 
-def _referred_to(state: ControllerState) -> set[Digest]:
+def _referred_to(league: League, goals: StopGoals) -> set[Digest]:
     """Return the weights whose rows are needed, whether their directories are there or not."""
-    tables, league = state.tables, state.league
+    tables = league.tables
     # Results, of evaluation and of training.
     found = {Digest(entrant) for _, entrant in league.tables.records}
     found.update(Digest(entrant) for entrant in league.payoff.entrants())
@@ -106,7 +108,7 @@ def _referred_to(state: ControllerState) -> set[Digest]:
             found.update(() if first.parent is None else (first.parent,))
     rows = (tables.checkpoints[key] for key in keys if key in tables.checkpoints)
     found.update(row.weights_digest for row in rows)
-    if state.goals.player is not None:
+    if goals.player is not None:
         # A resume counts the matches of present generations by these rows.
         present = {policy.policy: policy.generation for policy in tables.policies.values()}
         found.update(

@@ -16,8 +16,8 @@ from collections.abc import Collection
 from itertools import chain
 
 from arena.types import Entrant, trainee_entrant
-from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.league.league import League
 from populations.league.removed_rows import GENERATIONS, generation_data
 from populations.records.rows import GenerationRow
 
@@ -32,9 +32,9 @@ MAX_REMOVED = 2048
 """Rows that go at once: an old run that is resumed has very many."""
 
 
-def remove(state: ControllerState, tx: Transaction, populations: Collection[str]) -> None:
+def remove(league: League, tx: Transaction, populations: Collection[str]) -> None:
     """Remove the oldest rows of some populations that nothing refers to."""
-    gone = _going(state, populations)[:MAX_REMOVED]
+    gone = _going(league, populations)[:MAX_REMOVED]
     if len(gone) < BATCH:
         return
     for row in gone:
@@ -42,24 +42,24 @@ def remove(state: ControllerState, tx: Transaction, populations: Collection[str]
     tx.add_event(GENERATIONS, generations=[generation_data(row) for row in gone])
 
 
-def _going(state: ControllerState, populations: Collection[str]) -> list[GenerationRow]:
+def _going(league: League, populations: Collection[str]) -> list[GenerationRow]:
     """Return the rows to remove, the oldest first."""
     found: list[GenerationRow] = []
     stays: set[Entrant] | None = None
     for population in populations:
-        rows = [row for row in state.tables.generations.values() if row.population == population]
+        rows = [row for row in league.tables.generations.values() if row.population == population]
         if len(rows) < KEPT_ROWS + BATCH:
             continue
         # Most often nothing is to be done, and little is looked at.
-        stays = stays or _referred_to(state)
+        stays = stays or _referred_to(league)
         old = rows[: len(rows) - KEPT_ROWS]
         found += [row for row in old if row.generation and row.entrant not in stays]
     return found
 
 
-def _referred_to(state: ControllerState) -> set[Entrant]:
+def _referred_to(league: League) -> set[Entrant]:
     """Return the generations whose rows are needed."""
-    tables, league = state.tables, state.league
+    tables = league.tables
     named = chain(
         ((row.policy, row.generation) for row in tables.policies.values()),
         ((row.policy, row.generation) for row in tables.checkpoints.values()),

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from arena.types import Digest
 from arena.users_code import guarded
+from populations.config.run_config import RunConfig
 from populations.controller.monitoring import alerts
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import RemoveCheckpoints
@@ -31,6 +32,7 @@ from populations.league.league import League
 from populations.records.rows import GhostRow, Json
 from populations.records.tables import Tables
 from populations.roles import MAIN
+from populations.storage.retention import Retention
 from populations.thinning.make import make_thinning, places_of
 
 INSTEAD = "spread"
@@ -39,13 +41,13 @@ INSTEAD = "spread"
 
 def thin(state: ControllerState, tx: Transaction) -> bool:
     """Thin the pools that are too large; return whether ghosts went."""
-    keep, thinned_to = state.config.ghosts.keep, state.config.ghosts.thinned_to
+    keep, thinned_to = state.settings.config.ghosts.keep, state.settings.config.ghosts.thinned_to
     # Most often nothing is to be done, and nothing is looked at.
     if keep is None or thinned_to is None or len(state.tables.ghosts) <= keep:
         return False
     thinned: list[GhostRow] = []
     # In cooperation a team's ghosts go together, as its leader's do.
-    for population in state.setup.ranked_populations:
+    for population in state.settings.setup.ranked_populations:
         present = [
             ghost
             for ghost in state.tables.ghosts.values()
@@ -77,7 +79,7 @@ def _thinned(
     num_to_go: int,
 ) -> list[GhostRow]:
     """Choose the ghosts of a population that go, those of teams with their mates; explain it."""
-    config, ratings = state.config.ghosts, state.fits.ratings(population)
+    config, ratings = state.settings.config.ghosts, state.fits.ratings(population)
     mates = ghosts_by_origin(state.league)
     teams = [_team(state.league, ghost, mates) for ghost in present]
     champions = _champions(state.fits)
@@ -92,7 +94,13 @@ def _thinned(
         ),
         lows=np.array([-np.inf if low is None else low for low in lows]),
         is_needed=np.array(
-            [any(_is_needed(state, ghost, champions) for ghost in team) for team in teams]
+            [
+                any(
+                    _is_needed(state.settings.config, state.indexes.retention, ghost, champions)
+                    for ghost in team
+                )
+                for team in teams
+            ]
         ),
         num_to_go=num_to_go,
     )
@@ -119,18 +127,23 @@ def _choose(
     Returns:
         Name of the rule that has chosen, and the places that go.
     """
-    config = state.config.ghosts
+    config = state.settings.config.ghosts
 
     def instead(problem: str) -> tuple[str, tuple[int, ...], str]:
         tx.add_event("thinning_failed", population, reason=problem, instead=INSTEAD)
         return INSTEAD, make_thinning(INSTEAD, config).choose(request), problem
 
     rule, going, problem = guarded(
-        lambda: (config.thinning, places_of(state.thinning.choose(request), request), ""),
+        lambda: (config.thinning, places_of(state.settings.thinning.choose(request), request), ""),
         instead,
         what=f"thinning the ghosts of {population}",
     )
-    alerts.record(state, tx, Finding("thinning_fell_back", population, population, problem))
+    alerts.record(
+        state.phase,
+        state.measured.alerts,
+        tx,
+        Finding("thinning_fell_back", population, population, problem),
+    )
     return rule, going
 
 
@@ -148,13 +161,15 @@ def _champions(fits: Fits) -> set[Digest]:
     return {Digest(entrant) for entrant in leading if entrant is not None}
 
 
-def _is_needed(state: ControllerState, ghost: GhostRow, champions: Collection[Digest]) -> bool:
+def _is_needed(
+    config: RunConfig, retention: Retention, ghost: GhostRow, champions: Collection[Digest]
+) -> bool:
     return (
         not ghost.linked
         or ghost.weights_digest in champions
         or ghost.pinned
-        or state.retention.needs(ghost.key)
+        or retention.needs(ghost.key)
         # Exploiters may restart from their first ghost, or from one that the configuration names.
         or (ghost.role != MAIN and ghost.agent_steps == 0)
-        or ghost.player == state.config.roles.reset
+        or ghost.player == config.roles.reset
     )

@@ -33,13 +33,19 @@ from arena.types import (
 )
 from arena.wire.messages import Train
 from populations.candidates import Candidate, Candidates
+from populations.config.run_config import RunConfig
 from populations.controller.opponents import make_request, num_opponents
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.ledger import Ledger
+from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import Team, maker_of
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest
+from populations.league.league import League
 from populations.matchmaking.external_players import ExternalPlayer, ExternalPlayersMatchmaker
 from populations.records.rows import Json, PolicyRow
+from populations.records.tables import Tables
 
 Requests = dict[tuple[PolicyId, str], OpponentRequest]
 """Requests to the matchmaker, by trainee and population of its opponents."""
@@ -73,10 +79,12 @@ def draw_lineup(state: ControllerState, tx: Transaction, trainees: Team) -> Line
     """
     requests: Requests = {}
     first, *others = trainees
-    if state.setup.is_cooperation and not state.setup.agent_seats:
+    if state.settings.setup.is_cooperation and not state.settings.setup.agent_seats:
         mates = {row.population: (_live(row),) for row in others}
         seatings = training_seatings(
-            [((_live(first),), mates)], seats=state.setup.seats, population=first.population
+            [((_live(first),), mates)],
+            seats=state.settings.setup.seats,
+            population=first.population,
         )
     elif not others:
         seatings = _seatings(state, tx, first, None, requests)
@@ -113,7 +121,7 @@ def _seatings(
             are frozen.
         requests: Takes the requests.
     """
-    setup, trainee = state.setup, _live(policy)
+    setup, trainee = state.settings.setup, _live(policy)
     is_mixed = bool(setup.agent_seats)
     draw_turns = partial(
         seats_in_turn,
@@ -121,26 +129,26 @@ def _seatings(
         population=policy.population,
         # Each seating needs an environment.
         num_seatings=setup.num_envs,
-        num_opponents=state.config.matchmaking.opponents,
+        num_opponents=state.settings.config.matchmaking.opponents,
     )
     # Nothing is drawn where it has all of its seats with each opponent.
-    turns = draw_turns(start=0) and draw_turns(start=int(state.draw(tx).integers(len(setup.seats))))
+    turns = draw_turns(start=0) and draw_turns(start=int(tx.draw().integers(len(setup.seats))))
     first_turn = 0
-    own: list[tuple[Player, ...]] = [(trainee,)] * num_opponents(state, rival)
+    own: list[tuple[Player, ...]] = [(trainee,)] * num_opponents(state.settings, rival)
     against: dict[str, list[tuple[Player, ...]]] = {}
     for population in dict.fromkeys(seat.population for seat in setup.seats):
         sizes = [len(seat.agents) for seat in setup.seats if seat.population == population]
         is_own, num_partners = population == policy.population, (max(sizes) - 1) * is_mixed
         # A policy has no rival of its own population in cooperation, or where that has one seat
         # only.
-        has_rivals = not is_own or (len(sizes) > 1 and not state.setup.is_cooperation)
+        has_rivals = not is_own or (len(sizes) > 1 and not state.settings.setup.is_cooperation)
         if not has_rivals and not num_partners:
             continue
-        rng = state.draw(tx)
+        rng = tx.draw()
         if is_mixed and not requests:
             # Each place on a side equally often in the long run, also with few opponents.
             first_turn = int(rng.integers(max(len(seat.agents) for seat in setup.seats)))
-        request = make_request(state, policy, population, rival=rival)
+        request = make_request(state.settings, state.indexes, policy, population, rival=rival)
         requests[policy.policy, population] = request
         if is_own and num_partners:
             partners = _draw_partners(state, request, policy, population, num_partners, rng=rng)
@@ -178,7 +186,9 @@ def _draw_sides(
     sides.
     """
     # Others are only rated.
-    external = {one.player: one for one in state.external_players.get(population, ()) if one.share}
+    external = {
+        one.player: one for one in state.settings.external_players.get(population, ()) if one.share
+    }
     rivals = _drawn(state, request, population, itself=_live(policy), external=external, rng=rng)
     if live is not None:
         rivals = [_live(live) if one.player == _live(live).player else one for one in rivals]
@@ -232,32 +242,36 @@ def _drawn(
     Raises:
         ConfigError: If what it answers are not the opponents that it was asked for.
     """
-    matchmaker = state.matchmaker
+    matchmaker = state.settings.matchmaker
     if external:
         matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=tuple(external.values()))
-    drawn = matchmaker.draw(_without_shunned(state, request), rng=rng)
+    drawn = matchmaker.draw(_without_shunned(state.league, state.blame.ledger, request), rng=rng)
     number = drawn.num_mirrors + len(drawn.players)
     if number != request.num_opponents or drawn.num_mirrors < 0:
         raise ConfigError(
-            f"matchmaking.kind: {state.config.matchmaking.kind} must draw "
+            f"matchmaking.kind: {state.settings.config.matchmaking.kind} must draw "
             f"{request.num_opponents} opponents, got {number}"
         )
     if drawn.num_mirrors and not request.is_own_population:
         raise ConfigError(
-            f"matchmaking.kind: {state.config.matchmaking.kind} lets {request.trainee} play "
-            f"itself for population {population}, which is not its own"
+            f"matchmaking.kind: {state.settings.config.matchmaking.kind} lets {request.trainee} "
+            f"play itself for population {population}, which is not its own"
         )
     players = [itself] * drawn.num_mirrors
     for candidate in drawn.players:
         known = external.get(candidate.player)
-        weights = _weights(state, candidate) if known is None else known.weights
+        weights = (
+            _weights(state.settings.config, state.tables, candidate)
+            if known is None
+            else known.weights
+        )
         players.append(Player(player=candidate.player, weights=weights))
     return players
 
 
-def _without_shunned(state: ControllerState, request: OpponentRequest) -> OpponentRequest:
+def _without_shunned(league: League, ledger: Ledger, request: OpponentRequest) -> OpponentRequest:
     """Leave out players whose weights fail, where others are left."""
-    shunned = state.ledger.shunned() - {request.entrant}
+    shunned = ledger.shunned() - {request.entrant}
     if not shunned:
         return request
     policies = [policy_of_trainee(name)[0] for name in shunned]
@@ -267,7 +281,7 @@ def _without_shunned(state: ControllerState, request: OpponentRequest) -> Oppone
         for policy in policies:
             # A policy's ghosts of other generations may be as good as any.
             for place in np.flatnonzero(candidates.of_policy(policy)):
-                is_kept[place] = maker_of(state.league, candidates.entrants[place]) not in shunned
+                is_kept[place] = maker_of(league, candidates.entrants[place]) not in shunned
         return candidates.take(np.flatnonzero(is_kept))
 
     ghosts, latest = kept(request.ghosts), kept(request.latest)
@@ -275,22 +289,25 @@ def _without_shunned(state: ControllerState, request: OpponentRequest) -> Oppone
     return replace(request, ghosts=ghosts, latest=latest) if len(ghosts) + len(latest) else request
 
 
-def _weights(state: ControllerState, candidate: Candidate) -> WeightsRef:
+def _weights(config: RunConfig, tables: Tables, candidate: Candidate) -> WeightsRef:
     """Return the weights of a ghost, or of a policy's latest checkpoint."""
-    ghost = state.tables.ghosts.get(candidate.player)
+    ghost = tables.ghosts.get(candidate.player)
     if ghost is not None:
         return ghost.weights
-    row = state.tables.policies.get(PolicyId(candidate.player))
+    row = tables.policies.get(PolicyId(candidate.player))
     if row is None or row.checkpoint is None:
         raise ConfigError(
-            f"matchmaking.kind: {state.config.matchmaking.kind} must draw from the request's "
+            f"matchmaking.kind: {config.matchmaking.kind} must draw from the request's "
             f"ghosts and latest, got {candidate.player!r}"
         )
-    return state.tables.checkpoints[row.checkpoint].weights
+    return tables.checkpoints[row.checkpoint].weights
 
 
 def knowledge(
-    state: ControllerState, message: Train, requests: Mapping[tuple[PolicyId, str], OpponentRequest]
+    settings: Settings,
+    indexes: Indexes,
+    message: Train,
+    requests: Mapping[tuple[PolicyId, str], OpponentRequest],
 ) -> dict[str, Json]:
     """Return how often a trainee is thought to beat each opponent, and how much is prediction.
 
@@ -299,7 +316,8 @@ def knowledge(
     players of other runs are left out.
 
     Args:
-        state: State of the controller.
+        settings: Settings of the run.
+        indexes: Indexes over the rows.
         message: Assignment that is given out.
         requests: Those of the draw; without, as where an assignment is given out again, they are
             made anew.
@@ -307,7 +325,7 @@ def knowledge(
     win_rates: dict[str, Json] = {}
     predicted: dict[str, Json] = {}
     for trainee in message.trainees:
-        policy = state.tables.policies[trainee.policy]
+        policy = indexes.fits.league.tables.policies[trainee.policy]
         itself = Player(player=PlayerId(trainee.policy))
         # Each of several trainees has opponents of its own.
         frozen = dict.fromkeys(
@@ -319,11 +337,13 @@ def knowledge(
         )
         for population in dict.fromkeys(population_of(player) for player in frozen):
             # A player of another run, whose results are no payoffs of this one.
-            if population not in state.setup.populations:
+            if population not in settings.setup.populations:
                 continue
             request = requests.get((policy.policy, population))
-            request = request or make_request(state, policy, population)
-            for candidates in state.opponent_pools.pool(population, state.tables).named(frozen):
+            request = request or make_request(settings, indexes, policy, population)
+            for candidates in indexes.opponent_pools.pool(
+                population, indexes.fits.league.tables
+            ).named(frozen):
                 points, lost = request.posterior(candidates)
                 all_points = zip(candidates.players, points, points + lost, strict=True)
                 for player, won, matches in all_points:

@@ -38,6 +38,8 @@ from populations.controller.state.events import (
     StrangerSpoke,
     Ticked,
 )
+from populations.controller.state.fits import Fits
+from populations.controller.state.phase import Phase
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
@@ -60,27 +62,27 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
 
 
 def _take(state: ControllerState, event: Event, tx: Transaction) -> None:
-    was_closing = state.phase != "training"
+    was_closing = state.phase.name != "training"
     # Forgive the gap before anything is judged: learners could not be heard in it.
-    learner_lifecycle.forgive_gap(state, tx)
+    learner_lifecycle.forgive_gap(state.phase, state.blame.pause, tx)
     _decide(state, event, tx)
     # Fit after tallies and ratings were taken in, so that the fit's snapshot has them.
     # Time decides nothing in deterministic mode, and at the end of training all waits for fits.
-    at_once = state.config.deterministic or state.phase != "training"
+    at_once = state.settings.config.deterministic or state.phase.name != "training"
     if state.fits.is_due(tx.now.monotonic_s, at_once=at_once):
-        result_merging.merge(state, tx)
+        result_merging.merge(state.settings, state.indexes, state.phase, tx)
         state.fits.refit(tx)
     is_said = isinstance(event, HeartbeatReceived | LearnerEvent)
-    if is_said and not (tx.rows or tx.commands) and state.phase != "stopping":
+    if is_said and not (tx.rows or tx.commands) and state.phase.name != "stopping":
         return  # nothing follows from it that the next tick would not find
     alerts.watch(state, tx)
-    if state.phase != "over":
-        exploration.ask(state, tx)
-        curriculum.advance(state, tx)
+    if state.phase.name != "over":
+        exploration.ask(state.settings, state.indexes, state.phase, tx)
+        curriculum.advance(state.settings, state.indexes, state.phase, tx)
         phases.advance(state, tx)
-        learner_lifecycle.staff(state, tx)
+        learner_lifecycle.staff(state.phase, tx)
         # Retry before `fill`, which gives out the one assignment of a try.
-        pauses.retry(state, tx)
+        pauses.retry(state.blame.pause, tx)
         placement.fill(state, tx)
     # A pool gets too large only by new ghosts, or by a start under another bound.
     is_larger = isinstance(event, ControllerStarted) or any(
@@ -88,16 +90,16 @@ def _take(state: ControllerState, event: Event, tx: Transaction) -> None:
     )
     if (
         is_larger
-        and state.phase == "training"
+        and state.phase.name == "training"
         and ghost_thinning.thin(state, tx)
-        and not state.config.evaluation.share
+        and not state.settings.config.evaluation.share
     ):
-        result_merging.merge(state, tx)
+        result_merging.merge(state.settings, state.indexes, state.phase, tx)
     # Curves read the rows of all decisions above.
     curves.follow(state, tx)
     # Time alone is worth no commit.
     if tx.rows:
-        run, elapsed_s = state.tables.run, state.elapsed_s(tx.now)
+        run, elapsed_s = state.tables.run, state.phase.elapsed_s(tx.now)
         # A change of phase has rows, so all of the time since the last commit is one phase's.
         closing_s = run.closing_s + was_closing * (elapsed_s - run.elapsed_s)
         tx.put(replace(run, elapsed_s=elapsed_s, closing_s=closing_s))
@@ -106,11 +108,11 @@ def _take(state: ControllerState, event: Event, tx: Transaction) -> None:
 def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
     match event:
         case ControllerStarted():
-            _start(state, tx)
+            _start(state.fits, state.phase, tx)
         case LearnerJoined():
             learner_lifecycle.join(state, tx, event)
         case HeartbeatReceived():
-            learner_lifecycle.hear(state, tx, event)
+            learner_lifecycle.hear(state.phase, tx, event)
         case AssignmentFinished():
             results.finish(state, tx, event)
         case AssignmentFailed():
@@ -122,7 +124,7 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
         case LearnerExited():
             learner_lifecycle.exit_slot(state, tx, slot_index=event.slot, code=event.code)
         case StrangerSpoke():
-            learner_lifecycle.fence(state, tx, event.learner)
+            learner_lifecycle.fence(state.phase, state.blame, tx, event.learner)
         case RatingsFitted():
             _take_ratings(state, tx, event)
         case HyperparametersExplored():
@@ -130,49 +132,47 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
         case GhostsLinked():
             for player in event.players:
                 tx.put(replace(state.tables.ghosts[player], linked=True))
-            pauses.take_links(state, tx, event)
+            pauses.take_links(state.blame, tx, event)
         case CheckpointsRemoved():
             ghost_thinning.forget(state.tables, tx, event.keys)
             for key in event.keys:
                 if key in state.tables.checkpoints:
                     tx.put(replace(state.tables.checkpoints[key], state="deleted"))
         case Finding():
-            alerts.record(state, tx, event)
+            alerts.record(state.phase, state.measured.alerts, tx, event)
         case StopRequested():
-            state.stop(tx, reason=event.reason, interrupted=True)
+            state.phase.stop(tx, reason=event.reason, interrupted=True)
         case Ticked():
             learner_lifecycle.check(state, tx, event)
 
 
-def _start(state: ControllerState, tx: Transaction) -> None:
+def _start(fits: Fits, phase: Phase, tx: Transaction) -> None:
     now_s = tx.now.monotonic_s
-    state.started_s = state.last_event_s = now_s
-    state.elapsed_before_s = state.tables.run.elapsed_s
-    run = state.tables.run
-    if state.evaluation_only is not None:
-        phases.evaluate_only(state, tx, state.evaluation_only)
+    phase.started_s = phase.last_event_s = now_s
+    phase.elapsed_before_s = tx.tables.run.elapsed_s
+    run = tx.tables.run
+    if phase.evaluation_only is not None:
+        phases.evaluate_only(phase, tx, phase.evaluation_only)
     tx.put(replace(run, state="running", reason="", epoch=run.epoch + 1))
     tx.add_event("controller_started", epoch=run.epoch + 1, resumed=run.epoch > 0)
     # Disk work that the epoch before has committed is repeated, for it may not have been done.
-    ghosts = state.tables.ghosts.values()
+    ghosts = tx.tables.ghosts.values()
     unlinked = tuple(ghost for ghost in ghosts if not ghost.linked)
     if unlinked:
         tx.commands.append(LinkGhosts(ghosts=unlinked))
-    keys = [row.key for row in state.tables.checkpoints.values() if row.state == "doomed"]
+    keys = [row.key for row in tx.tables.checkpoints.values() if row.state == "doomed"]
     keys += [ghost.key for ghost in ghosts if ghost.doomed]
     if keys:
         tx.commands.append(RemoveCheckpoints(keys=tuple(keys)))
-    state.waiting = exploration.pending_policies(state.tables)
-    state.exploring.clear()
     # One fit makes the rows of all populations.
-    state.fits.covered = min((row.num_tallies for row in state.tables.ratings.values()), default=0)
+    fits.covered = min((row.num_tallies for row in tx.tables.ratings.values()), default=0)
     # Spreads are not durable, and decisions of PBT need them.
-    state.fits.refit(tx, again=bool(state.tables.ratings))
+    fits.refit(tx, again=bool(tx.tables.ratings))
 
 
 def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted) -> None:
     state.fits.end(event.ratings, tx.now.monotonic_s)
-    state.strengths.forget_ratings()
+    state.indexes.strengths.forget_ratings()
     covered = state.fits.covered
     for known in event.ratings.values():
         assert known.row is not None, "a fit makes a row of each population"
@@ -180,10 +180,10 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
         tx.put(known.row if before is None else with_title_of(known.row, before))
         state.fits.covered = known.row.num_tallies
     # A repeated fit tells PBT nothing new.
-    if state.fits.covered > covered and state.phase == "training":
+    if state.fits.covered > covered and state.phase.name == "training":
         pbt.evolve_waiting(state, tx)
     if state.fits.covered > covered:
-        champions.announce(state, tx)
-        games.hold(state, tx)
+        champions.announce(state.fits, state.phase, tx)
+        games.hold(state.settings, tx)
     # Estimates use the ratings that were put above.
-    state.pending_matches.cover(state.fits.covered, estimate=state.fits.estimate)
+    state.indexes.pending_matches.cover(state.fits.covered, estimate=state.fits.estimate)

@@ -18,11 +18,14 @@ from msgspec.structs import replace
 from arena.types import Entrant, PlayerId, PolicyId, Tally, trainee_entrant
 from arena.wire.messages import Train
 from populations.candidates import Candidates, FloatArray, IntArray
-from populations.controller.indexes.opponent_pool import Pool
+from populations.controller.indexes.opponent_pool import OpponentPools, Pool
 from populations.controller.indexes.opponents_met import Met
+from populations.controller.state.fits import Fits
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.core import OpponentRequest
+from populations.core import Matchmaker, OpponentRequest
 from populations.league.lineage import first_of_line, line_of
 from populations.league.scores import Outcome, filled_scores_among, rating_by_results
 from populations.matchmaking.make import ghost_memory
@@ -35,9 +38,21 @@ class OpponentStatistics:
     """Figures for one decision, about one trainee and the candidates of one population."""
 
     def __init__(
-        self, state: ControllerState, pool: Pool, policy: PolicyRow, population: str
+        self, fits: Fits, pool: Pool, policy: PolicyRow, population: str, *, ghosts_every: int
     ) -> None:
-        self._state = state
+        """Begin with nothing looked at.
+
+        Args:
+            fits: Fits of ratings, whose league has the results.
+            pool: The population's players.
+            policy: The trainee.
+            population: That of the candidates.
+            ghosts_every: Agent steps from one ghost of a policy to the next.
+        """
+        self._fits = fits
+        self._league = fits.league
+        self._tables = fits.league.tables
+        self._ghosts_every = ghosts_every
         self._pool = pool
         self._policy = policy
         self._population = population
@@ -71,8 +86,8 @@ class OpponentStatistics:
         first = np.zeros(num_codes + 1, dtype=np.int64)
         oldest = np.zeros(num_codes + 1, dtype=np.int64)
         for code, policy in zip(candidates.policy_codes, candidates.policies, strict=True):
-            row = self._state.tables.policies[policy]
-            first[code] = first_of_line(self._state.tables.generations, _entrant(row))
+            row = self._tables.policies[policy]
+            first[code] = first_of_line(self._tables.generations, _entrant(row))
             oldest[code] = self._oldest(row)
         met = self._met
         codes = met.policy_codes
@@ -95,31 +110,30 @@ class OpponentStatistics:
     @cached_property
     def _met(self) -> Met:
         """Return all whom the trainee has met since its weights were last replaced."""
-        state = self._state
-        line = line_of(state.tables.generations, state.league.payoff, _entrant(self._policy))
+        line = line_of(self._tables.generations, self._league.payoff, _entrant(self._policy))
         met = self._pool.met.get(self._policy.policy)
         # The trainee begins anew when its weights have been replaced.
         if met is None or not met.follows(line):
             met = self._pool.met[self._policy.policy] = Met()
         met.update(
             line,
-            state.league.payoff,
+            self._league.payoff,
             ghosts=self._pool.ghosts.codes.entrants,
             policies=self._pool.policies.codes.policies,
-            origins=state.league.checkpoints,
+            origins=self._league.checkpoints,
             oldest=self._oldest_by_code,
         )
         return met
 
     def _oldest_by_code(self) -> IntArray:
         """Return agent steps that a latest checkpoint has at least, by policy code. int64 [N]."""
-        policies = self._state.tables.policies
+        policies = self._tables.policies
         rows = (policies[PolicyId(policy)] for policy in self._pool.policies.codes.policies)
         return np.array([self._oldest(row) for row in rows], dtype=np.int64)
 
     def _oldest(self, policy: PolicyRow) -> int:
         """Return agent steps from which on a checkpoint is about as old as the newest ghost."""
-        return policy.agent_steps - self._state.config.ghosts.every_agent_steps
+        return policy.agent_steps - self._ghosts_every
 
     def predicted(self, candidates: Candidates) -> FloatArray:
         """Return the trainee's score by ratings, 1/2 where nothing is known. float64 [N]."""
@@ -146,7 +160,7 @@ class OpponentStatistics:
     def ratings(self, candidates: Candidates) -> FloatArray:
         """Return Elo, of a policy that of its newest rated weights, NaN if unrated. float64 [N]."""
         if candidates.codes is self._pool.policies.codes:
-            policies = self._state.tables.policies
+            policies = self._tables.policies
             rows = [policies[policy] for policy in candidates.policies]
             return np.array([self._newest_rating(row) for row in rows], dtype=np.float64)
         return taken(self._ghost_ratings[0], candidates.entrant_codes)
@@ -154,8 +168,8 @@ class OpponentStatistics:
     @cached_property
     def _ghost_ratings(self) -> tuple[FloatArray, FloatArray]:
         """Return Elo of ghosts by entrant code, as rated and as expected; NaN if unknown."""
-        row = self._state.tables.ratings.get(self._population)
-        return self._pool.ghost_ratings(row, origins=self._state.league.checkpoints)
+        row = self._tables.ratings.get(self._population)
+        return self._pool.ghost_ratings(row, origins=self._league.checkpoints)
 
     def trainee_rating(self) -> float:
         """Return Elo of the trainee's newest weights that are rated; NaN if none are."""
@@ -164,7 +178,7 @@ class OpponentStatistics:
     def _newest_rating(self, policy: PolicyRow) -> float:
         # Weights evaluated since the last fit have no rating yet, but those they were trained from
         # do.
-        rating = self._state.fits.line_rating(policy)
+        rating = self._fits.line_rating(policy)
         return float("nan") if rating is None else rating
 
     def scores(self, candidates: Candidates) -> FloatArray:
@@ -173,9 +187,9 @@ class OpponentStatistics:
         Over all evaluation matches of a pair in any seats; `populations.league.scores` has the
         formula. float64 [N, N].
         """
-        row = self._state.tables.ratings.get(self._population)
+        row = self._tables.ratings.get(self._population)
         key = (
-            self._state.league.tables.last_evaluation_sequence,
+            self._league.tables.last_evaluation_sequence,
             row.num_tallies if row is not None else 0,
             candidates.entrant_codes.tobytes(),
         )
@@ -195,7 +209,7 @@ class OpponentStatistics:
         rated = [(self._population, Entrant(entrant)) for entrant in candidates.entrants]
         # Both orders of a pair are looked up, since either may have had the lower seat.
         for (i, first), (j, second) in permutations(enumerate(rated), 2):
-            for counts in self._state.league.results_of(first, second):
+            for counts in self._league.results_of(first, second):
                 yield i, j, counts.points, counts.matches
 
 
@@ -216,23 +230,34 @@ def is_counting(codes: IntArray) -> bool:
 
 
 def make_request(
-    state: ControllerState, policy: PolicyRow, population: str, *, rival: PolicyRow | None = None
+    settings: Settings,
+    indexes: Indexes,
+    policy: PolicyRow,
+    population: str,
+    *,
+    rival: PolicyRow | None = None,
 ) -> OpponentRequest:
     """Make the request to the matchmaker: opponents of one population for a policy.
 
     A rival that learns beside it is the only latest one.
     """
-    pool = state.opponent_pools.pool(population, state.tables)
+    pool = indexes.opponent_pools.pool(population, indexes.fits.league.tables)
     latest = pool.latest(without=policy.policy)
     if rival is not None:
         _, latest = pool.named([PlayerId(rival.policy)])
-    facts = OpponentStatistics(state, pool, policy, population)
+    facts = OpponentStatistics(
+        indexes.fits,
+        pool,
+        policy,
+        population,
+        ghosts_every=settings.config.ghosts.every_agent_steps,
+    )
     return OpponentRequest(
         trainee=policy.policy,
         role=policy.role,
         entrant=trainee_entrant(policy.policy, generation=policy.generation),
         agent_steps=policy.agent_steps,
-        num_opponents=num_opponents(state, rival),
+        num_opponents=num_opponents(settings, rival),
         is_own_population=population == policy.population,
         ghosts=pool.ghosts.candidates,
         latest=latest,
@@ -244,28 +269,30 @@ def make_request(
     )
 
 
-def num_opponents(state: ControllerState, rival: PolicyRow | None) -> int:
+def num_opponents(settings: Settings, rival: PolicyRow | None) -> int:
     """Return the opponents of a policy in one assignment, in which a rival may learn beside it."""
-    wanted = state.config.matchmaking.opponents
+    wanted = settings.config.matchmaking.opponents
     # Each of two has so many, and each seating needs an environment.
-    return wanted if rival is None else min(wanted, state.setup.num_envs // 2)
+    return wanted if rival is None else min(wanted, settings.setup.num_envs // 2)
 
 
-def drop_external_player(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
+def drop_external_player(settings: Settings, tx: Transaction, key: str, *, reason: str) -> None:
     """Take a corrupt imported player out: the matchmaker draws others in its place."""
-    for population, external in state.external_players.items():
+    for population, external in settings.external_players.items():
         kept = tuple(o for o in external if o.weights is None or o.weights.key != key)
         if len(kept) < len(external):
-            state.external_players = {**state.external_players, population: kept}
+            settings.external_players = {**settings.external_players, population: kept}
             tx.add_event("outsider_corrupt", key, population=population, reason=reason)
 
 
-def quality_of_new(state: ControllerState, population: str) -> float:
+def quality_of_new(
+    matchmaker: Matchmaker, tables: Tables, opponent_pools: OpponentPools, population: str
+) -> float:
     """Return the number with which a new ghost enters, where the rule keeps one for each."""
-    memory = ghost_memory(state.matchmaker)
+    memory = ghost_memory(matchmaker)
     if memory is None:
         return 0.0
-    pool = state.opponent_pools.pool(population, state.tables)
+    pool = opponent_pools.pool(population, tables)
     return memory.number_of_new(pool.ghosts.candidates.qualities)
 
 
@@ -273,12 +300,12 @@ def update_qualities(
     state: ControllerState, tx: Transaction, message: Train, tallies: Sequence[Tally]
 ) -> None:
     """Tell a rule that keeps a number for each ghost which of them a trainee has beaten."""
-    memory = ghost_memory(state.matchmaker)
+    memory = ghost_memory(state.settings.matchmaker)
     if memory is None:
         return
     for player, num_wins in _beaten_ghosts(state.tables, message, tallies).items():
         row = state.tables.ghosts[player]
-        pool = state.opponent_pools.pool(row.population, state.tables)
+        pool = state.indexes.opponent_pools.pool(row.population, state.tables)
         position = pool.ghost_positions.get(player)
         # The ghost was found corrupt since the assignment was given out.
         if row.corrupt or position is None:

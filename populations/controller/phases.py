@@ -7,14 +7,22 @@ from statistics import fmean
 
 from msgspec.structs import replace
 
+from populations.config.run_config import RunConfig
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import final_countdown, is_decided, is_time_over
+from populations.controller.evolution.exploration import are_open
 from populations.controller.evolution.halving import num_places
 from populations.controller.monitoring import alerts
 from populations.controller.state import goals
 from populations.controller.state.clocks import Countdown
 from populations.controller.state.commands import EndRun, KillLearner
-from populations.controller.state.state import ControllerState, is_for_now
+from populations.controller.state.fits import Fits
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.leases import Crew
+from populations.controller.state.measured import Measured
+from populations.controller.state.phase import Phase
+from populations.controller.state.settings import Settings
+from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import PolicyRow, RunState
 from populations.records.tables import Tables
@@ -24,116 +32,124 @@ _EVALUATED = "; evaluated for "
 
 def advance(state: ControllerState, tx: Transaction) -> None:
     """Move on to the next phase of the run where it is time."""
-    if state.phase == "evaluating" and state.countdown is not None:
+    if state.phase.name == "evaluating" and state.phase.countdown is not None:
         # Finals begin when the last weights are committed.
-        trains = state.evaluation_only is None and any(
+        trains = state.phase.evaluation_only is None and any(
             row.kind == "train" for row in state.tables.assignments.values()
         )
-        may_begin = bool(state.learners) and not trains
-        state.countdown.advance(tx.now.monotonic_s, may_begin=may_begin)
-    if state.phase == "training":
-        reason = stop_reason(state, tx)
+        may_begin = bool(state.crew.learners) and not trains
+        state.phase.countdown.advance(tx.now.monotonic_s, may_begin=may_begin)
+    if state.phase.name == "training":
+        reason = stop_reason(state.settings, state.indexes, state.phase, tx)
         if reason is not None:
-            state.phase = "evaluating"
-            state.reason = reason
+            state.phase.name = "evaluating"
+            state.phase.reason = reason
             # The share is taken now, because the finals take learner seconds beside it.
-            state.share_reached = share.reached(state)
-            tx.put(replace(state.tables.run, share_reached=state.share_reached))
-            state.finals = final_countdown(state)
-            tx.add_event("training_stopped", reason=reason, evaluation_share=state.share_reached)
+            state.phase.share_reached = share.reached(
+                state.settings.config, state.tables, state.measured
+            )
+            tx.put(replace(state.tables.run, share_reached=state.phase.share_reached))
+            state.phase.finals = final_countdown(state.settings.config, state.tables, state.crew)
+            tx.add_event(
+                "training_stopped", reason=reason, evaluation_share=state.phase.share_reached
+            )
     # This is no ``elif``: without anything left to play the run ends in the same event.
-    if state.phase == "evaluating" and _is_evaluated(state):
-        if state.finals is not None and is_time_over(state):
+    if state.phase.name == "evaluating" and _is_evaluated(state):
+        if state.phase.finals is not None and is_time_over(
+            state.settings, state.indexes, state.phase, state.measured
+        ):
             tx.add_event(
                 "finals_stopped",
                 evaluation_s=state.tables.run.evaluation_s,
-                over_s=max(-state.finals.left_s, 0.0),
+                over_s=max(-state.phase.finals.left_s, 0.0),
             )
-        state.stop(tx, reason=state.reason, interrupted=False)
-    if state.phase == "stopping":
-        _end(state, tx)
+        state.phase.stop(tx, reason=state.phase.reason, interrupted=False)
+    if state.phase.name == "stopping":
+        _end(state.fits, state.phase, state.measured, tx)
 
 
-def evaluate_only(state: ControllerState, tx: Transaction, only: Countdown) -> None:
+def evaluate_only(phase: Phase, tx: Transaction, only: Countdown) -> None:
     """Begin an epoch that evaluates and does nothing else; the run ends when its time is over.
 
     The reason of the run's end before stays in front: it says how the run goes on.
     """
-    before = state.tables.run.reason.partition(_EVALUATED)[0]
+    before = tx.tables.run.reason.partition(_EVALUATED)[0]
     duration = f"evaluated for {only.duration_s:g} s"
-    state.phase = "evaluating"
-    state.reason = f"{before}{_EVALUATED}{only.duration_s:g} s more" if before else duration
+    phase.name = "evaluating"
+    phase.reason = f"{before}{_EVALUATED}{only.duration_s:g} s more" if before else duration
     tx.add_event("evaluation_only", duration_s=only.duration_s, before=before)
 
 
-def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
+def stop_reason(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -> str | None:
     """Return which stop condition holds, in words. Fails the run if no policy is left to train."""
     # A policy that waits for a donor's weights will be active again.
-    if all(row.state != "active" and not row.pending for row in state.tables.policies.values()):
-        state.fail(tx, reason="no active policy is left: all are quarantined")
+    if all(row.state != "active" and not row.pending for row in tx.tables.policies.values()):
+        phase.fail(tx, reason="no active policy is left: all are quarantined")
         return None
-    if (population := _empty_population(state)) is not None:
+    if (population := _empty_population(settings, tx.tables)) is not None:
         reason = f"{population} has no active policy, ghost or player: others have nobody to meet"
-        state.fail(tx, reason=reason)
+        phase.fail(tx, reason=reason)
         return None
-    if (fault := goals.unreported(state)) is not None:
-        state.fail(tx, reason=fault)
+    if (fault := goals.unreported(settings.config, indexes.goals)) is not None:
+        phase.fail(tx, reason=fault)
         return None
-    return limit_reached(state, trained_s=state.trained_s(tx.now))
+    return limit_reached(settings.config, indexes, trained_s=phase.trained_s(tx.now, tx.tables.run))
 
 
-def _empty_population(state: ControllerState) -> str | None:
+def _empty_population(settings: Settings, tables: Tables) -> str | None:
     """Return a population of which nobody can be seated; None: there is none.
 
     All of its policies failed before their first checkpoints, or its player's weights are damaged.
     """
-    policies, ghosts = state.tables.policies.values(), state.tables.ghosts.values()
+    policies, ghosts = tables.policies.values(), tables.ghosts.values()
     there = {row.population for row in policies if row.state == "active"}
     # Rarely is there one without an active policy, and then ghosts are looked at.
-    missing = [name for name in state.setup.populations if name not in there]
+    missing = [name for name in settings.setup.populations if name not in there]
     there |= {ghost.population for ghost in ghosts if ghost.is_present} if missing else set()
     # One that has all agents in training.
-    external = state.external_players
+    external = settings.external_players
     there |= {name for name in missing if any(one.share == 1.0 for one in external.get(name, ()))}
     return next((name for name in missing if name not in there), None)
 
 
-def limit_reached(state: ControllerState, *, trained_s: float) -> str | None:
+def limit_reached(config: RunConfig, indexes: Indexes, *, trained_s: float) -> str | None:
     """Return which limit of ``stop`` the run has reached, in words; None if it may go on."""
-    stop = state.config.stop
-    run = state.tables.run
+    stop = config.stop
+    run = indexes.fits.league.tables.run
     if stop.agent_steps is not None and run.agent_steps >= stop.agent_steps:
         return f"stop.agent_steps: the run has done {run.agent_steps} of {stop.agent_steps}"
     if stop.duration_s is not None and trained_s >= stop.duration_s:
         return f"stop.duration_s: training has taken {trained_s:.1f} of {stop.duration_s:g} s"
-    if stop.rating is not None and _reached_rating(state, stop.rating):
-        return (
-            f"stop.rating: {goals.members_said(state.config)} whose lower bound is {stop.rating:g}"
-        )
-    if (reason := goals.goal_reached(state)) is not None:
+    if stop.rating is not None and _reached_rating(config, indexes.fits, stop.rating):
+        return f"stop.rating: {goals.members_said(config)} whose lower bound is {stop.rating:g}"
+    if (
+        reason := goals.goal_reached(config, indexes.fits.league.tables, indexes.goals)
+    ) is not None:
         return reason
     limit = stop.agent_steps_per_policy
-    if limit is not None and _have_all_done(state.tables, limit):
+    if limit is not None and _have_all_done(indexes.fits.league.tables, limit):
         return f"stop.agent_steps_per_policy: every active policy has done {limit}"
     return None
 
 
-def agent_steps_left(state: ControllerState) -> list[tuple[int, float]]:
+def agent_steps_left(config: RunConfig, tables: Tables, crew: Crew) -> list[tuple[int, float]]:
     """Return the agent steps of all policies until the end of the run, and those that are left.
 
     Returns:
         One pair for each limit in agent steps that ``stop`` has.
     """
-    stop, left = state.config.stop, list[tuple[int, float]]()
+    stop, left = config.stop, list[tuple[int, float]]()
     if (limit := stop.agent_steps) is not None:
-        left.append((limit, limit - state.tables.run.agent_steps))
+        left.append((limit, limit - tables.run.agent_steps))
     if (limit := stop.agent_steps_per_policy) is not None:
         missing = defaultdict[str, list[int]](list)
-        for row in state.tables.policies.values():
+        for row in tables.policies.values():
             if row.state == "active" or row.pending:
                 missing[row.population].append(max(limit - row.agent_steps, 0))
         # It is not known yet who will leave, so each that stays counts with the mean of all.
-        staying = {name: min(num_places(state, name), len(own)) for name, own in missing.items()}
+        staying = {
+            name: min(num_places(config, crew, name), len(own)) for name, own in missing.items()
+        }
         missing_steps = sum(staying[name] * fmean(own) for name, own in missing.items())
         left.append((limit * sum(staying.values()), missing_steps))
     return left
@@ -153,39 +169,39 @@ def _have_all_done(tables: Tables, agent_steps: int) -> bool:
     return all(row.agent_steps >= agent_steps for row in in_training)
 
 
-def _reached_rating(state: ControllerState, rating: float) -> bool:
+def _reached_rating(config: RunConfig, fits: Fits, rating: float) -> bool:
     def has_reached(row: PolicyRow) -> bool:
-        bound = goals.bound_at_any_time(state.fits, row)
+        bound = goals.bound_at_any_time(fits, row)
         return bound is not None and bound >= rating
 
-    return goals.have_reached(state, has_reached)
+    return goals.have_reached(config, fits.league.tables, has_reached)
 
 
 def _is_evaluated(state: ControllerState) -> bool:
     # An epoch that only evaluates leaves the training open that an earlier one has left open. The
     # conditions are in order of their cost: `is_decided` looks at all players.
-    nothing_open = not any(is_for_now(state, row) for row in state.tables.assignments.values())
+    nothing_open = not any(state.phase.is_for_now(row) for row in state.tables.assignments.values())
     return (
         nothing_open
-        and not state.is_evolving
+        and not are_open(state.tables, state.indexes.members, state.phase)
         and not state.fits.running
         and not state.fits.are_stale()
         and is_decided(state)
     )
 
 
-def _end(state: ControllerState, tx: Transaction) -> None:
+def _end(fits: Fits, phase: Phase, measured: Measured, tx: Transaction) -> None:
     """End once learners are gone, or their grace is over."""
-    waited_s = tx.now.monotonic_s - state.stopping_s
+    waited_s = tx.now.monotonic_s - phase.stopping_s
     # Learners may be publishing, and a fit under way covers the last matches.
-    if (state.learners or state.fits.running) and waited_s <= state.patience.grace_s:
+    if (phase.crew.learners or fits.running) and waited_s <= phase.crew.patience.grace_s:
         return
-    for index, slot in enumerate(state.slots):
+    for index, slot in enumerate(phase.crew.slots):
         if slot.started_s is not None:
             tx.commands.append(KillLearner(slot=index))
-    alerts.record_end(state, tx)
-    state.phase = "over"
-    ended: RunState = "failed" if state.failed else "stopped" if state.interrupted else "finished"
-    tx.put(replace(state.tables.run, state=ended, reason=state.reason))
-    tx.add_event(f"run_{ended}", reason=state.reason)
+    alerts.record_end(phase, measured.alerts, tx)
+    phase.name = "over"
+    ended: RunState = "failed" if phase.failed else "stopped" if phase.interrupted else "finished"
+    tx.put(replace(tx.tables.run, state=ended, reason=phase.reason))
+    tx.add_event(f"run_{ended}", reason=phase.reason)
     tx.commands.append(EndRun())

@@ -22,16 +22,21 @@ from dataclasses import replace
 from msgspec import structs
 
 from arena.types import Digest, Entrant, is_external, is_trainee, policy_of_trainee, trainee_entrant
+from populations.config.run_config import RunConfig
 from populations.controller import checkpoint_rows, generation_rows
+from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.rating_fit import MAX_ENTRANTS, SLACK, asked_for, snapshot
 from populations.controller.state.fits import Fits
-from populations.controller.state.state import ControllerState
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.phase import Phase
+from populations.controller.state.settings import Settings
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.league.lineage import first_of_line
 from populations.league.merging import MERGED, Merge, apply_merge, settled_points
 from populations.ratings.results import Rated
 from populations.records.rows import CheckpointRow, PolicyRow
+from populations.records.tables import Tables
 
 BATCH = 16
 """Evaluated weights that are gone before something is done about them: it is done seldom."""
@@ -51,33 +56,39 @@ MAX_FORGOTTEN = 1024
 """Entrants whose training results go at once; there are many for each that was evaluated."""
 
 
-def merge(state: ControllerState, tx: Transaction) -> None:
+def merge(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -> None:
     """Merge results of players that are gone, if there are enough.
 
     Ratings are to be fitted now, or never are.
     """
-    if state.phase != "training":
+    if phase.name != "training":
         return
-    tables, league = state.tables, state.league
+    tables, league = tx.tables, indexes.fits.league
     # Most often nothing is to be done, and little is looked at.
     # A resume looks again at what could not go, so a run that is to be the same does each time.
-    num_kept = 0 if state.config.deterministic else state.fits.num_kept_evaluated
+    num_kept = 0 if settings.config.deterministic else indexes.fits.num_kept_evaluated
     is_crowded = len(league.evaluated) > max(MAX_ENTRANTS, num_kept) + SLACK
-    populations = [name for name in state.setup.populations if is_crowded or _is_full(state, name)]
+    populations = [
+        name
+        for name in settings.setup.populations
+        if is_crowded or _is_full(settings.config, tx.tables, name)
+    ]
     if not populations:
         return
-    gone = _gone(state.league) if is_crowded else []
+    gone = _gone(indexes.fits.league) if is_crowded else []
     # Training results alone may be many between two evaluations.
-    enough = MANY_FORGOTTEN if state.config.evaluation.share else BATCH
+    enough = MANY_FORGOTTEN if settings.config.evaluation.share else BATCH
     found: list[Merge] = []
     for population in populations:
-        into = _into(state.league, population, gone)
+        into = _into(indexes.fits.league, population, gone)
         # Entrants are sorted, so that a resumed run forgets the same ones.
-        forgotten = sorted(_forgotten(state, population))[:MAX_FORGOTTEN]
+        forgotten = sorted(_forgotten(settings.config, indexes.fits.league, population))[
+            :MAX_FORGOTTEN
+        ]
         if sum(map(len, into.values())) < BATCH and len(forgotten) < enough:
             continue
-        ratings = state.fits.ratings(population).row
-        merge = Merge(
+        ratings = indexes.fits.ratings(population).row
+        one = Merge(
             population=population,
             num_tallies=tables.num_tallies,
             pair_deviation=0.0 if ratings is None else ratings.pair_deviation,
@@ -85,30 +96,30 @@ def merge(state: ControllerState, tx: Transaction) -> None:
             forgotten=tuple(forgotten),
             advantages=() if ratings is None else ratings.advantages,
         )
-        found.append(replace(merge, points=_points(state.fits, merge)))
+        found.append(replace(one, points=_points(indexes.fits, one)))
     if found:
         # Checkpoints go before the merges, whose results name rows of them.
-        checkpoint_rows.remove(state, tx, populations)
-    for merge in found:
-        _apply(state, tx, merge)
+        checkpoint_rows.remove(indexes.fits.league, indexes.goals, tx, populations)
+    for one in found:
+        _apply(indexes.fits.league, indexes.opponent_pools, tx, one)
     if found:
         # Generations go after the merges, which name rows of them.
-        generation_rows.remove(state, tx, populations)
+        generation_rows.remove(indexes.fits.league, tx, populations)
     # Results that could not go now are looked at again only when there are more.
     if is_crowded and len(gone) < MAX_MERGED:
-        state.fits.num_kept_evaluated = len(league.evaluated)
+        indexes.fits.num_kept_evaluated = len(league.evaluated)
 
 
-def _apply(state: ControllerState, tx: Transaction, found: Merge) -> None:
-    tx.follow(apply_merge(state.league, found))
+def _apply(league: League, opponent_pools: OpponentPools, tx: Transaction, found: Merge) -> None:
+    tx.follow(apply_merge(league, found))
     # The last fit knew them all: what was evaluated since is not gone.
     num_gone = len(found.gone)
-    for ratings in state.tables.ratings.values():
+    for ratings in tx.tables.ratings.values():
         tx.put(structs.replace(ratings, num_records=ratings.num_records - num_gone))
     tx.add_event(MERGED, found.population, **found.data())
     if any(found.folds()):
         # Pools would count the results of a removed generation twice.
-        state.opponent_pools.forget_results()
+        opponent_pools.forget_results()
 
 
 def _gone(league: League) -> list[tuple[str, CheckpointRow]]:
@@ -129,11 +140,11 @@ def _gone(league: League) -> list[tuple[str, CheckpointRow]]:
     return gone[: min(max(num_over, 0), MAX_MERGED)]
 
 
-def _is_full(state: ControllerState, population: str) -> bool:
-    thinned_to = state.config.ghosts.thinned_to
+def _is_full(config: RunConfig, tables: Tables, population: str) -> bool:
+    thinned_to = config.ghosts.thinned_to
     if thinned_to is None:
         return False
-    ghosts = state.tables.ghosts.values()
+    ghosts = tables.ghosts.values()
     present = sum(ghost.population == population and ghost.is_present for ghost in ghosts)
     return present >= thinned_to
 
@@ -201,14 +212,14 @@ def _former_generations(
     return [trainee_entrant(policy.policy, generation=number) for number in former]
 
 
-def _forgotten(state: ControllerState, population: str) -> Iterator[Entrant]:
+def _forgotten(config: RunConfig, league: League, population: str) -> Iterator[Entrant]:
     """Yield entrants whose training results choose no opponent any more."""
-    tables, league = state.tables, state.league
+    tables = league.tables
     first = {
         name: first_of_line(tables.generations, trainee_entrant(name, generation=row.generation))
         for name, row in tables.policies.items()
     }
-    recent = state.config.ghosts.every_agent_steps
+    recent = config.ghosts.every_agent_steps
     ghosts = {row.weights_digest for row in tables.ghosts.values() if row.is_present}
     for entrant in league.payoff.entrants():
         if is_trainee(entrant):

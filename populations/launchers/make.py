@@ -63,7 +63,9 @@ def _local(run: OpenRun, stack: ExitStack, notify: Callable[[str], None]) -> Con
         default_endpoint(run.run_file.run) if endpoint is None else endpoint,
         run=run.run_file.run,
         epoch=_next_epoch(run),
-        keys=None if endpoint is None else _keys(run, slots=len(run.state.slots), notify=notify),
+        keys=None
+        if endpoint is None
+        else _keys(run, slots=len(run.state.crew.slots), notify=notify),
     )
     stack.callback(transport.close, linger_s=LINGER_S)
     store = _store(run, transport, stack) if config.serves_store else None

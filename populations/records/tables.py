@@ -307,6 +307,7 @@ POLICIES = SqlTable(
     key="policy",
     by={
         "inactive": lambda row: () if row.state == "active" else (row.state,),
+        "pending": lambda row: (row.population,) if row.pending else (),
         "role": lambda row: ((row.population, row.role),),
     },
 )

@@ -172,21 +172,31 @@ def simulate(
     world.clock = clock
     state = world.state
     # Policies that leave (``pbt.share``) do not do the rest of their steps.
-    every = max(min(goal for goal, _ in agent_steps_left(state)) // NUM_MARKS, 1)
+    every = max(
+        min(goal for goal, _ in agent_steps_left(state.settings.config, state.tables, state.crew))
+        // NUM_MARKS,
+        1,
+    )
     observer = Observer(world, every)
     world.watch = observer.watch
     start(world)
     told_at, share = 0, 0.0
     while world.advance():
-        is_trained = state.phase != "training"
+        is_trained = state.phase.name != "training"
         # The share is not computed each time, because it looks at all policies.
         if state.tables.run.agent_steps >= told_at + every or (is_trained and share < 1.0):
             told_at = state.tables.run.agent_steps
             # The others have done less where the one that leaves was ahead.
-            share = max(share, *(1.0 - n / max(goal, 1) for goal, n in agent_steps_left(state)))
+            share = max(
+                share,
+                *(
+                    1.0 - n / max(goal, 1)
+                    for goal, n in agent_steps_left(state.settings.config, state.tables, state.crew)
+                ),
+            )
             progress(min(share, 1.0))
         # Training is over, and only the final matches are left.
-        if state.phase == "evaluating" and not has_finals:
+        if state.phase.name == "evaluating" and not has_finals:
             break
     return _outcome(world, observer)
 

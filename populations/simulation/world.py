@@ -180,7 +180,7 @@ class World:
             self.now_s, _, happen = heapq.heappop(self._agenda)
             happen()
         else:
-            raise RuntimeError(f"nothing happens any more in the phase {self.state.phase!r}")
+            raise RuntimeError(f"nothing happens any more in the phase {self.state.phase.name!r}")
         return not self.over
 
     def _fit_is_due(self) -> bool:
@@ -191,7 +191,7 @@ class World:
         """
         num_policies = len(self.state.tables.policies)
         # A run without work waits for these ratings, and in deterministic mode every run does.
-        waits = self.state.config.deterministic or not any(self.given.values())
+        waits = self.state.settings.config.deterministic or not any(self.given.values())
         return waits or self._evaluations >= num_policies // FITS_PER_ROUND
 
     def fit(self) -> None:
@@ -214,7 +214,7 @@ class World:
             device="cpu",
             slots=1,
             populations=populations,
-            store=self.state.store,
+            store=self.state.settings.store,
         )
 
     def join(self, *, slot: int | None = None, populations: tuple[str, ...] = ()) -> LearnerId:
@@ -232,7 +232,7 @@ class World:
     def _begin(self, learner: LearnerId) -> None:
         """Start the oldest assignment: its end is in the agenda from now on."""
         message = self.given[learner][0]
-        known = self.state.learners.get(learner)
+        known = self.state.crew.learners.get(learner)
         # -1 is no slot: only learners that a launcher has started can be faulty, or differ.
         slot = -1 if known is None or known.slot is None else known.slot
         fault = self.fault(slot, message, self.now_s)
@@ -249,7 +249,7 @@ class World:
         self._plan(finished.duration_s, lambda: self._finish(event))
 
     def _finish(self, event: AssignmentFinished | AssignmentFailed) -> None:
-        if event.learner not in self.state.learners:
+        if event.learner not in self.state.crew.learners:
             return  # dismissed meanwhile
         queue = self.given[event.learner]
         message = queue.pop(0)
@@ -265,7 +265,7 @@ class World:
     ) -> None:
         """Let an attempt fail, if the learner still has it."""
         if failed.kind == LOST:
-            if learner in self.state.learners:
+            if learner in self.state.crew.learners:
                 self.given[learner].clear()
                 self.handle(LearnerExited(slot=slot, code=-signal.SIGSEGV))
             return
@@ -281,7 +281,7 @@ class World:
         end_s = self.now_s + seconds
 
         def tick() -> None:
-            for known in self.state.learners.values():
+            for known in self.state.crew.learners.values():
                 known.last_heard_s = known.progress_at_s = self.now_s
             self.handle(Ticked())
             if self.now_s < end_s:

@@ -197,7 +197,7 @@ def conversation(
             run.setup,
             proxy.endpoint if proxy is not None else transport.endpoint,
             work,
-            lambda: run.state.phase in ("stopping", "over"),
+            lambda: run.state.phase.name in ("stopping", "over"),
         )
         server = Server(
             run_dir=run_dir,

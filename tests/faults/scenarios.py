@@ -213,7 +213,7 @@ def begin_lesson(run_dir: Path) -> None:
     """Begin the next lesson, unless it was begun."""
     with OpenRun(run_dir, with_sinks=False) as run:
         tx = run.state.begin(Now(monotonic_s=1.0, utc="now"))
-        curriculum.advance(run.state, tx)
+        curriculum.advance(run.state.settings, run.state.indexes, run.state.phase, tx)
         run.journal.commit(tx.rows)
 
 
@@ -323,7 +323,7 @@ def merge(run_dir: Path) -> None:
             patch.setattr(module, name, value)
         run.state.league.recent.clear()
         tx = run.state.begin(Now(monotonic_s=1.0, utc="now"))
-        result_merging.merge(run.state, tx)
+        result_merging.merge(run.state.settings, run.state.indexes, run.state.phase, tx)
         run.journal.commit(tx.rows)
 
 

@@ -74,7 +74,7 @@ class Owners:
 
     def look(self, rows: Sequence[Row]) -> None:
         del rows
-        learners = self._state.learners.values()
+        learners = self._state.crew.learners.values()
         held = Counter(held.assignment_id for learner in learners for held in learner.held)
         assert max(held.values(), default=1) == 1
         open_rows = self._state.tables.assignments

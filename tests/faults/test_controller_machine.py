@@ -58,7 +58,7 @@ class Faulty(Controller):
         learner = getattr(event, "learner", None)
         # A result may have been on its way to be verified when its learner was given up.
         is_heard = isinstance(event, LearnerJoined | AssignmentFinished)
-        if learner not in self.world.state.learners and not is_heard:
+        if learner not in self.world.state.crew.learners and not is_heard:
             event = StrangerSpoke(learner=LearnerId(str(learner)))
         if isinstance(event, AssignmentFinished):
             self.sent.append(event)
@@ -116,14 +116,14 @@ class Faulty(Controller):
             return
         learner = LearnerId(f"learner-{1 + pick % self.world.num_learners}")
         state = self.world.state
-        was_gone = learner in state.gone
+        was_gone = learner in state.crew.gone
         hello = self.world.hello(learner)
         before = len(self.world.refused)
-        fault = state.faults.get(place_of(learner, hello, slot=None))
+        fault = state.crew.faults.get(place_of(learner, hello, slot=None))
         is_at_fault = fault is not None and self.world.now_s < fault.until_s
-        is_refused = was_gone or (is_at_fault and learner not in state.learners)
+        is_refused = was_gone or (is_at_fault and learner not in state.crew.learners)
         self.world.handle(LearnerJoined(learner=learner, hello=hello, slot=None))
-        assert (learner in state.learners) != is_refused
+        assert (learner in state.crew.learners) != is_refused
         if is_refused:
             ((refused, reason),) = self.world.refused[before:]
             assert refused == learner
@@ -177,9 +177,9 @@ class Faulty(Controller):
     def become_unreachable(self, pick: int) -> None:
         learner = self._learner(pick)
         if learner is not None:
-            is_launched = self.world.state.learners[learner].slot is not None
+            is_launched = self.world.state.crew.learners[learner].slot is not None
             self.world.handle(LearnerUnreachable(learner=learner))
-            assert (learner in self.world.state.learners) == is_launched
+            assert (learner in self.world.state.crew.learners) == is_launched
 
     @rule(pick=PICK)
     def fall_silent(self, pick: int) -> None:
@@ -191,13 +191,13 @@ class Faulty(Controller):
         first = len(self.world.committed)
         for _ in range(SILENT_S):
             self.world.now_s += 1.0
-            for learner in list(self.world.state.learners):
+            for learner in list(self.world.state.crew.learners):
                 if learner != silent:
                     self.world.beat(learner)
             self.world.handle(Ticked())
         if self.world.over:
             return  # nobody is judged any more
-        assert silent not in self.world.state.learners
+        assert silent not in self.world.state.crew.learners
         lost = [
             row for row in self.world.events("learner_lost") if row in self.world.committed[first:]
         ]
@@ -208,10 +208,10 @@ class Faulty(Controller):
     def suspend(self, hours: float) -> None:
         """The machine sleeps: nobody could be heard, so nobody is lost by it."""
         self.world.handle(Ticked())
-        before = set(self.world.state.learners)
+        before = set(self.world.state.crew.learners)
         self.world.now_s += 3600.0 * hours
         self.world.handle(Ticked())
-        assert set(self.world.state.learners) == before
+        assert set(self.world.state.crew.learners) == before
 
     @invariant()
     def nobodys_lease_is_somebody_elses(self) -> None:
@@ -223,15 +223,15 @@ class Faulty(Controller):
             owners[assignment, attempt].add(learner)
         assert all(len(learners) == 1 for learners in owners.values())
         state = self.world.state
-        assert not set(state.learners) & set(state.gone)
+        assert not set(state.crew.learners) & set(state.crew.gone)
         held = [
             (held.assignment_id, name)
-            for name, learner in state.learners.items()
+            for name, learner in state.crew.learners.items()
             for held in learner.held
         ]
-        assert len(held) == len(state.holders)
-        assert dict(held) == state.holders
-        assert set(state.holders) <= set(state.tables.assignments) | self._closed()
+        assert len(held) == len(state.crew.holders)
+        assert dict(held) == state.crew.holders
+        assert set(state.crew.holders) <= set(state.tables.assignments) | self._closed()
         attempts: dict[int, int] = {}
         for row in self.world.committed:
             if isinstance(row, AssignmentRow):
@@ -286,7 +286,7 @@ class Faulty(Controller):
             return
         assert fold(self.world.committed) == self.world.state.tables
         tallies = [row for row in self.world.committed if isinstance(row, TallyRow)]
-        half_life = self.world.state.config.payoffs.half_life_matches
+        half_life = self.world.state.settings.config.payoffs.half_life_matches
         folded = refold(tallies, seats=self.world.setup.seats, half_life_matches=half_life)
         assert list(differences(self.world.state.tables, folded)) == []
         events = [row for row in self.world.committed if isinstance(row, EventRow)]

@@ -332,7 +332,7 @@ def test_an_environment_that_breaks_now_and_then_does_not_end_the_run() -> None:
         else:
             world.step()
     assert len(given) > 10
-    assert not world.state.failed
+    assert not world.state.phase.failed
     assert world.state.tables.run.agent_steps > 0
 
 

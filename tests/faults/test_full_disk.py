@@ -49,7 +49,7 @@ def fail(world: World, *, kind: str, key: str | None = None) -> None:
 
 
 def _fail_given(world: World, *, kind: str, key: str | None) -> None:
-    for learner, known in world.state.learners.items():
+    for learner, known in world.state.crew.learners.items():
         world.given[learner].clear()
         for held in list(known.held):
             failed = Failed(
@@ -64,13 +64,15 @@ def _fail_given(world: World, *, kind: str, key: str | None) -> None:
 
 def pass_time(world: World, seconds: float) -> None:
     world.now_s += seconds
-    for learner in world.state.learners:
+    for learner in world.state.crew.learners:
         world.beat(learner)
     world.handle(Ticked())
 
 
 def given(world: World) -> list[AssignmentId]:
-    return [held.assignment_id for known in world.state.learners.values() for held in known.held]
+    return [
+        held.assignment_id for known in world.state.crew.learners.values() for held in known.held
+    ]
 
 
 def test_a_refusal_of_the_disk_can_be_sent() -> None:
@@ -99,7 +101,7 @@ def test_without_room_one_try_at_a_time_is_made_and_nobody_is_blamed() -> None:
         fail(world, kind="storage")
         wait_s = min(2.0 * wait_s, 60.0)
         assert world.events("storage_full")[-1].data["retry_in_s"] == wait_s
-    (alert,) = alerts(world.state, now_s=world.now_s)
+    (alert,) = alerts(world.state.blame.pause, world.state.measured, now_s=world.now_s)
     assert isinstance(alert, Mapping)
     assert alert["name"] == "storage_full"
     assert REASON in str(alert["what"])
@@ -115,7 +117,7 @@ def test_with_room_again_the_run_goes_on_by_itself() -> None:
     (recovered,) = world.events("storage_recovered")
     assert recovered.data == {"refusals": len(world.events("storage_full")), "paused_s": 2.0}
     assert len(given(world)) > 1
-    assert alerts(world.state, now_s=world.now_s) == []
+    assert alerts(world.state.blame.pause, world.state.measured, now_s=world.now_s) == []
     world.run()
     assert world.state.tables.run.state == "finished"
     seeds = {row.message.seed for row in world.state.tables.assignments.values()}
@@ -137,7 +139,7 @@ def test_a_ghost_without_room_is_linked_later_and_is_not_taken_for_corrupt(
 
     monkeypatch.setattr(World, "carry_out", refusing)
     world = make_world(joined=1)
-    while world.state.pause is None:
+    while world.state.blame.pause is None:
         world.step()
     (key,) = {ghost.key for ghost in world.state.tables.ghosts.values() if not ghost.linked}
     # It was named in an assignment that had been sent before that was known.

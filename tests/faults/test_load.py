@@ -173,7 +173,7 @@ def test_whose_turn_it_is_does_not_take_longer_for_many_who_are_leased() -> None
         assert len(state.tables.assignments) == 2 * num_learners
 
         def following(state: ControllerState = state) -> object:
-            return state.training_queue.next(
+            return state.indexes.training_queue.next(
                 state.tables, held_up=set(), limit=None, may_train=lambda population: True
             )
 

@@ -109,7 +109,7 @@ def test_nobody_is_given_up_while_the_controllers_disk_is_slow(tmp_path: Path) -
         num_heard = 0
 
         def beat(self, learner: LearnerId) -> Heartbeat:
-            held = world.state.learners[learner].held
+            held = world.state.crew.learners[learner].held
             return Heartbeat(
                 assignment_id=held[0].assignment_id if held else None,
                 attempt=held[0].attempt if held else 0,
@@ -121,7 +121,9 @@ def test_nobody_is_given_up_while_the_controllers_disk_is_slow(tmp_path: Path) -
         def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
             clock[0] += timeout_s + 0.01
             self.num_heard += 1
-            beats = [(name, self.beat(name)) for name in learners if name in world.state.learners]
+            beats = [
+                (name, self.beat(name)) for name in learners if name in world.state.crew.learners
+            ]
             messages = super().receive(timeout_s)
             if not messages:
                 guest = LearnerId(f"guest-{self.num_heard}")
@@ -153,6 +155,6 @@ def test_nobody_is_given_up_while_the_controllers_disk_is_slow(tmp_path: Path) -
     kinds = [row.kind for row in log if isinstance(row, EventRow)]
     assert kinds.count("learner_left") > 20
     assert "learner_lost" not in kinds
-    assert set(learners) <= world.state.learners.keys()
-    num_held = sum(len(world.state.learners[learner].held) for learner in learners)
+    assert set(learners) <= world.state.crew.learners.keys()
+    num_held = sum(len(world.state.crew.learners[learner].held) for learner in learners)
     assert num_held == kinds.count("start_assigned") == 4

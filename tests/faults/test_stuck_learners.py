@@ -116,7 +116,7 @@ def test_only_a_kill_after_growth_looks_like_the_systems(
 def test_a_slow_learner_keeps_its_lease_while_it_gets_on() -> None:
     world = make_world({**DUEL, "learners": 1})
     learner = world.join()
-    patience = world.state.patience
+    patience = world.state.crew.patience
     for beat in range(12):
         # Each turn takes almost as long as a stuck learner is given.
         for _ in range(int(patience.stall_s) - 15):
@@ -124,7 +124,7 @@ def test_a_slow_learner_keeps_its_lease_while_it_gets_on() -> None:
             world.beat(learner, progress=beat)
             world.handle(Ticked())
     assert 12 * (patience.stall_s - 15) < 600.0, "the deadline is another matter"
-    assert learner in world.state.learners
+    assert learner in world.state.crew.learners
     assert world.events("learner_lost") == []
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from arena.errors import ConfigError
 
 from ..league.documents import inspected, require_run, view_document, view_named
-from ..league.narrowing import checked_kinds
 
 
 class Records(list[dict[str, Any]]):
@@ -108,6 +107,8 @@ class Run:
         Raises:
             ConfigError: If there is no such kind.
         """
+        from ..league.narrowing import checked_kinds
+
         kinds = checked_kinds([kind] if isinstance(kind, str) else kind)
         found = self.records("events", population=population, kinds=kinds)
         return Records(row for row in found if player in (None, row["subject"]))

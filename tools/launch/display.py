@@ -8,8 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from arena.types import population_of
+from arena.config import LearnerSetup
+from arena.types import LearnerId, population_of
 from arena.wire.messages import Train
+from populations.config.run_config import RunConfig
+from populations.controller.state.leases import Crew, Learner
+from populations.controller.state.measured import Measured
+from populations.controller.state.phase import Phase
+from populations.controller.state.settings import Settings
 from populations.league.names import short_name
 from populations.records.rows import CheckpointRow, EventRow, Json
 from populations.records.tables import Tables
@@ -29,9 +35,7 @@ if TYPE_CHECKING:
     from rich.segment import SegmentLines
 
     from arena.types import Digest
-    from populations.config.run_config import RunConfig
     from populations.controller.server.run_directory import OpenRun
-    from populations.controller.state.leases import Learner
     from populations.controller.state.state import ControllerState
     from populations.league.ratings import Ratings
     from populations.league.standings import Standing
@@ -66,74 +70,77 @@ class Moment(NamedTuple):
         """Return the live figures of a state and its status."""
         elapsed_s = float(str(status["elapsed_s"]))
         # These steps are not committed yet: learners' heartbeats report them.
-        running = sum(learner.agent_steps for learner in state.learners.values())
+        running = sum(learner.agent_steps for learner in state.crew.learners.values())
         return cls(
             elapsed_s=elapsed_s,
             agent_steps=state.tables.run.agent_steps + running,
             speed=float(str(status["agent_steps_per_s"] or 0.0)),
             # elapsed_s = elapsed_before_s + (now_s - started_s)
-            now_s=state.started_s + elapsed_s - state.elapsed_before_s,
+            now_s=state.phase.started_s + elapsed_s - state.phase.elapsed_before_s,
         )
 
 
-def what_happens(state: ControllerState, moment: Moment) -> str:
+def what_happens(config: RunConfig, tables: Tables, phase: Phase, moment: Moment) -> str:
     """Return the phase of a run, how long it lasts, and what follows."""
-    if state.phase == "over":
+    if phase.name == "over":
         return "ended"
-    if state.phase == "stopping":
+    if phase.name == "stopping":
         # Learners that have not published by then are given up.
-        grace_s = state.patience.grace_s - (moment.now_s - state.stopping_s)
-        waits = f"{len(state.learners)} learners publish what they have, "
-        return f"saving: {waits if state.learners else ''}{_at_most(grace_s)}"
-    if state.phase == "evaluating":
-        return _finals(state)
-    if not state.learners:
+        grace_s = phase.crew.patience.grace_s - (moment.now_s - phase.stopping_s)
+        waits = f"{len(phase.crew.learners)} learners publish what they have, "
+        return f"saving: {waits if phase.crew.learners else ''}{_at_most(grace_s)}"
+    if phase.name == "evaluating":
+        return _finals(tables, phase)
+    if not phase.crew.learners:
         return "starting learners, then training"
-    share, left_s = training_progress(state, moment)
+    share, left_s = training_progress(config, tables, phase.crew, moment)
     left = "" if left_s is None else f"{duration(left_s)} left, "
-    finals_s = finals_after(state, left_s)
+    finals_s = finals_after(config, tables, phase.crew.learners, left_s)
     finals = "finals" if finals_s is None else f"finals ({_at_most(finals_s)})"
-    return f"training: {share:.0%}, {_lesson(state)}{left}then {finals} and saving"
+    lesson = _lesson(config, tables)
+    return f"training: {share:.0%}, {lesson}{left}then {finals} and saving"
 
 
-def _lesson(state: ControllerState) -> str:
-    lessons = state.config.environment.curriculum
-    return f"lesson {state.tables.run.lesson + 1} of {len(lessons)}, " if lessons else ""
+def _lesson(config: RunConfig, tables: Tables) -> str:
+    lessons = config.environment.curriculum
+    return f"lesson {tables.run.lesson + 1} of {len(lessons)}, " if lessons else ""
 
 
-def _finals(state: ControllerState) -> str:
-    if state.evaluation_only is not None:
-        left_s = state.evaluation_only.left_s
-        if not state.learners:
+def _finals(tables: Tables, phase: Phase) -> str:
+    if phase.evaluation_only is not None:
+        left_s = phase.evaluation_only.left_s
+        if not phase.crew.learners:
             return "starting learners, then evaluation only"
         left = "the last matches" if left_s <= 0.0 else _at_most(left_s)
         return f"evaluation only: {left}, then saving"
     # Finals begin when the last weights are committed.
-    if any(row.kind == "train" for row in state.tables.assignments.values()):
+    if any(row.kind == "train" for row in tables.assignments.values()):
         return "the last assignments of training, then finals and saving"
-    if state.finals is None:
+    if phase.finals is None:
         return "finals: matches until ratings are sure, then saving"
-    if state.finals.left_s <= 0.0:
+    if phase.finals.left_s <= 0.0:
         return "finals: the last matches, then saving"
-    return f"finals: {_at_most(state.finals.left_s)}, then saving"
+    return f"finals: {_at_most(phase.finals.left_s)}, then saving"
 
 
-def training_progress(state: ControllerState, moment: Moment) -> tuple[float, float | None]:
+def training_progress(
+    config: RunConfig, tables: Tables, crew: Crew, moment: Moment
+) -> tuple[float, float | None]:
     """Return the share of training done, and the seconds left, by the limit that comes first.
 
     None while unknown: nothing was trained yet, or only a rating ends the run.
     """
     from populations.controller.phases import agent_steps_left
 
-    stop = state.config.stop
+    stop = config.stop
     # Each limit gives a share and a time; the run ends at the largest share, the shortest time.
     shares, left = [0.0], list[float]()
     if stop.duration_s is not None:
-        trained_s = moment.elapsed_s - state.tables.run.closing_s
+        trained_s = moment.elapsed_s - tables.run.closing_s
         shares.append(trained_s / stop.duration_s)
         left.append(stop.duration_s - trained_s)
-    in_flight = moment.agent_steps - state.tables.run.agent_steps
-    for goal, missing in agent_steps_left(state):
+    in_flight = moment.agent_steps - tables.run.agent_steps
+    for goal, missing in agent_steps_left(config, tables, crew):
         # Rows are committed work, so steps in flight come off.
         missing -= in_flight
         shares.append(1.0 - missing / goal if goal else 1.0)
@@ -144,16 +151,21 @@ def training_progress(state: ControllerState, moment: Moment) -> tuple[float, fl
     return min(max(shares), 1.0), max(min(left), 0.0) if left else None
 
 
-def finals_after(state: ControllerState, training_left_s: float | None) -> float | None:
+def finals_after(
+    config: RunConfig,
+    tables: Tables,
+    learners: Mapping[LearnerId, Learner],
+    training_left_s: float | None,
+) -> float | None:
     """Return the most seconds that finals may take after training; None: unknown."""
     from populations.controller.evaluation.finals import longest_s
 
-    if state.config.deterministic or training_left_s is None:
+    if config.deterministic or training_left_s is None:
         return None
-    num_learners = max(len(state.learners), 1)
-    share = state.config.evaluation.share
+    num_learners = max(len(learners), 1)
+    share = config.evaluation.share
     # Evaluation gets its share of the seconds left.
-    training_s = state.tables.run.training_s + training_left_s * num_learners * (1.0 - share)
+    training_s = tables.run.training_s + training_left_s * num_learners * (1.0 - share)
     return longest_s(training_s=training_s, num_learners=num_learners)
 
 
@@ -167,45 +179,49 @@ def counts(tables: Tables, moment: Moment) -> str:
     )
 
 
-def shares(state: ControllerState) -> str:
+def shares(settings: Settings, tables: Tables, phase: Phase, measured: Measured) -> str:
     """Say which share of learner seconds evaluation has, and which decisions PBT made."""
     from populations.controller.evaluation.share import reached
     from populations.pbt.scheduler import num_due
 
     parts = []
-    asked = state.config.evaluation.share
+    asked = settings.config.evaluation.share
     if asked > 0.0:
         # The share is that at the end of training, if it is over: finals would raise it.
-        share = reached(state) if state.share_reached is None else state.share_reached
+        share = (
+            reached(settings.config, tables, measured)
+            if phase.share_reached is None
+            else phase.share_reached
+        )
         parts.append(f"evaluation has {share or 0.0:.1%} of {asked:.1%}")
-    pbt = {name: state.config.pbt_of(name) for name in state.setup.populations}
-    if any(settings.exploit != "none" for settings in pbt.values()):
-        made, due = state.tables.run.pbt_decisions, num_due(state.tables, pbt=pbt)
+    pbt = {name: settings.config.pbt_of(name) for name in settings.setup.populations}
+    if any(section.exploit != "none" for section in pbt.values()):
+        made, due = tables.run.pbt_decisions, num_due(tables, pbt=pbt)
         said = f"made {count(made)} of {count(due)} decisions that were due"
         parts.append(f"PBT {said if due else 'has no decision due yet'}")
     return "  ".join(parts)
 
 
-def learner_lines(state: ControllerState, moment: Moment) -> Iterator[str]:
+def learner_lines(setup: LearnerSetup, tables: Tables, crew: Crew, moment: Moment) -> Iterator[str]:
     """Yield a line for each learner: its work, its progress, its time."""
-    learners = list(state.learners.items())
+    learners = list(crew.learners.items())
     for name, learner in learners[:MAX_LEARNERS]:
         who = f"learner {learner.slot}" if learner.slot is not None else name[:MAX_NAME_CHARS]
-        yield f"{who}: {_work(state, learner, moment)}"
+        yield f"{who}: {_work(setup, tables, learner, moment)}"
     if len(learners) > MAX_LEARNERS:
         yield f"and {len(learners) - MAX_LEARNERS} more learners"
 
 
-def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
+def _work(setup: LearnerSetup, tables: Tables, learner: Learner, moment: Moment) -> str:
     # The first that it holds is the one it works at; the next one is queued.
-    row = state.tables.assignments.get(learner.held[0].assignment_id) if learner.held else None
+    row = tables.assignments.get(learner.held[0].assignment_id) if learner.held else None
     if row is None:
         return "idle"
     began_s = learner.held[0].started_s
     since = f"for {duration(max(moment.now_s - began_s, 0.0))}" if began_s is not None else "begins"
     if isinstance(row.message, Train):
         policies = ", ".join(
-            short_name(trainee.policy, populations=state.setup.populations)
+            short_name(trainee.policy, populations=setup.populations)
             for trainee in row.message.trainees
         )
         # An assignment without steps only publishes weights.
@@ -325,7 +341,7 @@ class PlainDisplay:
                     yield f"networks of {population}: {number:,} parameters"
 
     def _name(self, player: str) -> str:
-        return short_name(player, populations=tuple(self._state.setup.populations))
+        return short_name(player, populations=tuple(self._state.settings.setup.populations))
 
     def wait_for(self, name: str, most_s: float) -> None:
         """Print what the end of the run waits for, and for how long at most."""
@@ -335,8 +351,8 @@ class PlainDisplay:
         """Print a line now and then."""
         now_s = time.monotonic()
         # A new phase is told at once.
-        if now_s >= self._next_line_s or self._state.phase != self._phase:
-            self._next_line_s, self._phase = now_s + LINE_EVERY_S, self._state.phase
+        if now_s >= self._next_line_s or self._state.phase.name != self._phase:
+            self._next_line_s, self._phase = now_s + LINE_EVERY_S, self._state.phase.name
             now = "  ".join(headline(self._state, status))
             text = alert(status) or now + alert_names(status)
             self._screen.print(text, soft_wrap=True)
@@ -365,12 +381,14 @@ class LiveDisplay(PlainDisplay):
             return
         now_s, began_s = time.monotonic(), time.thread_time()
         # A new phase is told at once.
-        if now_s < self._next_line_s and self._state.phase == self._phase:
+        if now_s < self._next_line_s and self._state.phase.name == self._phase:
             return
         moment = Moment.of(self._state, status)
         lines = [
             *headline(self._state, status),
-            *learner_lines(self._state, moment),
+            *learner_lines(
+                self._state.settings.setup, self._state.tables, self._state.crew, moment
+            ),
             *alert_lines(status),
         ]
         # Text and not str: rich would read markup in names.
@@ -378,7 +396,7 @@ class LiveDisplay(PlainDisplay):
         for name, standing in standings(self._state.league).items():
             parts.append(self._table(name, standing))
         self._live.update(Group(*parts), refresh=True)
-        self._phase = self._state.phase
+        self._phase = self._state.phase.name
         self._next_line_s = now_s + (time.thread_time() - began_s) / SHARE
 
     def _table(self, population: str, lines: Sequence[Standing]) -> RenderableType:
@@ -530,5 +548,9 @@ def alert_names(status: Mapping[str, Json]) -> str:
 def headline(state: ControllerState, status: Mapping[str, Json]) -> tuple[str, ...]:
     """Say what happens now and then, what was done so far, and by which shares."""
     moment = Moment.of(state, status)
-    lines = what_happens(state, moment), counts(state.tables, moment), shares(state)
+    lines = (
+        what_happens(state.settings.config, state.tables, state.phase, moment),
+        counts(state.tables, moment),
+        shares(state.settings, state.tables, state.phase, state.measured),
+    )
     return tuple(line for line in lines if line)

@@ -230,7 +230,7 @@ def serve(
     ) as run:
         if evaluate_s is not None:
             _require_evaluable(run)
-            run.state.evaluation_only = Countdown(duration_s=evaluate_s)
+            run.state.phase.evaluation_only = Countdown(duration_s=evaluate_s)
         # The journal has these, too, because standard error is forgotten.
         if world is not None:
             run.note_event("versions_differ", world.other_versions, utc=utc_now())
@@ -283,9 +283,11 @@ def _holding_limit(run: OpenRun) -> str | None:
 
     row = run.state.tables.run
     # A stopped or failed run goes on, and its controller looks at the limits itself.
-    if row.state != "finished" or run.state.evaluation_only is not None:
+    if row.state != "finished" or run.state.phase.evaluation_only is not None:
         return None
-    return limit_reached(run.state, trained_s=row.elapsed_s - row.closing_s)
+    return limit_reached(
+        run.state.settings.config, run.state.indexes, trained_s=row.elapsed_s - row.closing_s
+    )
 
 
 def control(run: OpenRun) -> None:
@@ -351,7 +353,7 @@ def _require_evaluable(run: OpenRun) -> None:
     tables = run.state.tables
     if tables.run.state == "failed":
         raise ConfigError(f"{run.run_dir} has failed and is not evaluated: {tables.run.reason}")
-    if run.state.config.deterministic:
+    if run.state.settings.config.deterministic:
         raise ConfigError(
             f"{run.run_dir} is deterministic: a time decides nothing there, so it is not evaluated "
             "for one"
@@ -364,13 +366,13 @@ def _plan_line(run: OpenRun) -> str:
     """Say what happens until the end of the run."""
     from .display import finals_line
 
-    only = run.state.evaluation_only
+    only = run.state.phase.evaluation_only
     if only is not None:
         return (
             f"evaluation only, for {duration(only.duration_s)}: nothing is trained, copied or "
             "frozen"
         )
-    return finals_line(run.state.config, num_learners=max(len(run.state.slots), 1))
+    return finals_line(run.state.settings.config, num_learners=max(len(run.state.crew.slots), 1))
 
 
 def _tell_where(run: OpenRun, endpoint: str) -> None:

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from arena.errors import ConfigError
-from populations.league.names import find_player
-from populations.views.views import VIEWS, document
 
 if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
@@ -66,6 +64,7 @@ def view_named(name: str) -> View:
     Raises:
         ConfigError: If there is none.
     """
+    from populations.views.views import VIEWS
     from populations.yaml_documents import nearest
 
     if name not in VIEWS:
@@ -98,6 +97,7 @@ def opened_views(
         StorageError: If its journal cannot be read.
     """
     from populations.gc_pause import collector_paused
+    from populations.views.views import document
 
     # The inspection is opened anew each time, because it is one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:
@@ -115,5 +115,7 @@ def full_name(run: Path, player: str, *, population: str | None) -> str:
         ConfigError: If there is no run, or it has no such player.
         StorageError: If its journal cannot be read.
     """
+    from populations.league.names import find_player
+
     with inspected(run, population) as inspection:
         return find_player(player, inspection.tables, population=population).player

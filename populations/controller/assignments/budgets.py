@@ -31,7 +31,7 @@ def team_budget(
 
     Agents of all populations are taken to decide equally often.
     """
-    agents = [len(state.setup.populations[row.population].agents) for row in team]
+    agents = [len(state.settings.setup.populations[row.population].agents) for row in team]
     # A policy does B * own / sum(agents) of a team's budget B, which its own budget bounds.
     return min(
         max(budget(state, tx, row, learner=learner) * sum(agents) // own, 1)
@@ -44,21 +44,25 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow, *, learne
 
     The learner does whole rollouts, so it may do a little more.
     """
-    ends_at = to_next_entry(state, policy)
-    wanted = usual_budget(state, policy, learner=learner)
-    if state.config.deterministic:
+    ends_at = to_next_entry(state.settings, policy)
+    wanted = usual_budget(state.settings.config, state.tables, policy, learner=learner)
+    if state.settings.config.deterministic:
         return wanted if ends_at is None else min(wanted, ends_at)
     # The budget doubles with each assignment in which no episode ended, so that episodes end
     # however long they are. The doubling stays while episodes begin anew each time.
-    doublings = min(state.doublings[policy.policy], MAX_DOUBLINGS)
-    stop = state.config.stop
+    doublings = min(state.blame.doublings[policy.policy], MAX_DOUBLINGS)
+    stop = state.settings.config.stop
     # Whole episodes are worth more than marks that are met to the step.
-    if state.config.assignment.episodes is None:
-        wanted = wanted << doublings if doublings else min([wanted, *_marks(state.config, policy)])
+    if state.settings.config.assignment.episodes is None:
+        wanted = (
+            wanted << doublings
+            if doublings
+            else min([wanted, *_marks(state.settings.config, policy)])
+        )
     speed = _speed(state.tables, policy, learner)
     # A budget ends with the run, however often it was doubled.
     if stop.duration_s is not None and speed > 0.0:
-        left_s = max(stop.duration_s - state.trained_s(tx.now), 0.0)
+        left_s = max(stop.duration_s - state.phase.trained_s(tx.now, state.tables.run), 0.0)
         wanted = min(wanted, int(speed * left_s))
     if stop.agent_steps_per_policy is not None and stop.agent_steps_per_policy > policy.agent_steps:
         wanted = min(wanted, stop.agent_steps_per_policy - policy.agent_steps)
@@ -68,17 +72,17 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow, *, learne
     return max(wanted if ends_at is None else min(wanted, ends_at), 1)
 
 
-def usual_budget(state: ControllerState, policy: PolicyRow, *, learner: Learner) -> int:
+def usual_budget(config: RunConfig, tables: Tables, policy: PolicyRow, *, learner: Learner) -> int:
     """Return agent steps in the time that an assignment should take, wherever marks are."""
-    assignment = state.config.assignment
+    assignment = config.assignment
     # Whole episodes end the assignment instead.
     if assignment.episodes is not None:
         return UNBOUNDED_AGENT_STEPS
     # Measured speed must decide nothing.
-    if assignment.agent_steps is not None or state.config.deterministic:
+    if assignment.agent_steps is not None or config.deterministic:
         return assignment.agent_steps or FIXED_AGENT_STEPS
     # 0 before any speed is known: the learner does one rollout, which measures it.
-    return int(_speed(state.tables, policy, learner) * assignment.target_s)
+    return int(_speed(tables, policy, learner) * assignment.target_s)
 
 
 def _marks(config: RunConfig, policy: PolicyRow) -> list[int]:

@@ -6,13 +6,16 @@ on the learner that holds them, and only with the weights that they were played 
 
 from __future__ import annotations
 
-from arena.types import LearnerId, PolicyId, Seating
+from arena.types import LearnerId, PolicyId
 from arena.wire.messages import Finished, Train
+from populations.config.run_config import RunConfig
 from populations.controller.assignments.validation import entrants_of
-from populations.controller.state.leases import CarriedEpisodes
+from populations.controller.state.leases import CarriedEpisodes, Crew
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import Team
 from populations.controller.state.transaction import Transaction
+from populations.records.tables import Tables
+from populations.storage.retention import Retention
 
 
 def record(
@@ -31,10 +34,10 @@ def record(
     )
     for policy in team:
         # Older ones, on another learner or beside another rival, are not continued.
-        forget(state, policy)
-        state.episodes[policy] = episodes
+        forget(state.indexes.retention, state.crew, policy)
+        state.crew.episodes[policy] = episodes
     # The learner loads these weights again when the episodes go on; nothing else may need them.
-    state.retention.pin(
+    state.indexes.retention.pin(
         team[0],
         [
             player.weights.key
@@ -52,12 +55,12 @@ def forget_dropped(
     dropped = [
         policy
         for policy in finished.dropped
-        if policy in state.episodes and state.episodes[policy].learner == learner_id
+        if policy in state.crew.episodes and state.crew.episodes[policy].learner == learner_id
     ]
     if not dropped:
         return
     for policy in dropped:
-        forget(state, policy)
+        forget(state.indexes.retention, state.crew, policy)
     episodes = int(finished.metrics.get("episode/dropped", 0.0))
     # There are none where processes that step environments were lost, which the failed assignment
     # says.
@@ -72,36 +75,29 @@ def forget_dropped(
     )
 
 
-def forget(state: ControllerState, policy: PolicyId) -> None:
+def forget(retention: Retention, crew: Crew, policy: PolicyId) -> None:
     """Forget who holds episodes in which a policy learns, and those that learn in them with it."""
-    episodes = state.episodes.get(policy)
+    episodes = crew.episodes.get(policy)
     for mate in () if episodes is None else episodes.team:
-        del state.episodes[mate]
-        state.retention.pin(mate, [])
+        del crew.episodes[mate]
+        retention.pin(mate, [])
 
 
-def forget_learner(state: ControllerState, learner_id: LearnerId) -> None:
+def forget_learner(retention: Retention, crew: Crew, learner_id: LearnerId) -> None:
     """Forget the episodes of a learner that leaves."""
-    for policy, episodes in tuple(state.episodes.items()):
+    for policy, episodes in tuple(crew.episodes.items()):
         if episodes.learner == learner_id:
-            forget(state, policy)
+            forget(retention, crew, policy)
 
 
-def carried(state: ControllerState, learner_id: LearnerId, team: Team) -> tuple[Seating, ...]:
-    """Return the seatings of the episodes with which a team goes on on a learner."""
-    if holder_of(state, team) != learner_id:
-        return ()
-    return state.episodes[team[0].policy].seatings
-
-
-def holder_of(state: ControllerState, team: Team) -> LearnerId | None:
+def holder_of(config: RunConfig, tables: Tables, crew: Crew, team: Team) -> LearnerId | None:
     """Return the learner that holds episodes of a team's present weights, if one does."""
-    episodes = state.episodes.get(team[0].policy)
+    episodes = crew.episodes.get(team[0].policy)
     # Held episodes are gone after a crash, and a deterministic run decides the same then.
-    if episodes is None or state.config.deterministic:
+    if episodes is None or config.deterministic:
         return None
     # A learner lets go of them by itself when it is given another lesson.
-    if episodes.lesson != state.tables.run.lesson:
+    if episodes.lesson != tables.run.lesson:
         return None
     # Other weights since then (an exploit, a fall back): the episodes begin anew.
     is_same = episodes.checkpoints == tuple(row.checkpoint for row in team)

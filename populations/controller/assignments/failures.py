@@ -6,6 +6,7 @@ follows from it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -30,6 +31,7 @@ from populations.controller.state.ledger import (
     NO_POLICYS,
     NON_FINITE,
     STORAGE,
+    Ledger,
     Outcome,
     num_assignments,
 )
@@ -78,9 +80,13 @@ def fail_row(
         )
     # Known already, and nobody's fault: the disk is full, or the directory of a ghost waits for
     # room. The assignment stays open.
-    is_known = failed.kind == STORAGE and state.pause is not None and state.pause.is_storage
-    if is_known or (failed.key is not None and pauses.is_unlinked(state, failed.key)):
-        pauses.refuse(state, tx, reason=failed.reason)
+    is_known = (
+        failed.kind == STORAGE and state.blame.pause is not None and state.blame.pause.is_storage
+    )
+    if is_known or (
+        failed.key is not None and pauses.is_unlinked(state.tables, state.blame.pause, failed.key)
+    ):
+        pauses.refuse(state.blame, tx, reason=failed.reason)
         return False
     # The controller has seen the damage itself: the same message would fail on every learner.
     if damage is not None and failed.key is not None:
@@ -88,7 +94,9 @@ def fail_row(
         set_aside(state, tx, failed.key, reason=damage)
         # Weights of another run have nothing to fall back on, but for an exploiter that was reset.
         for trainee in row.message.trainees if isinstance(row.message, Train) else ():
-            start = initial_weights(state, state.tables.policies[trainee.policy])
+            start = initial_weights(
+                state.settings, state.tables, state.tables.policies[trainee.policy]
+            )
             if start is not None and start.key == failed.key:
                 quarantine.quarantine(state, tx, trainee.policy, reason=damage)
         return False
@@ -136,37 +144,35 @@ def _is_charged(state: ControllerState, learner: Learner, row: AssignmentRow, *,
     """
     if kind in LEARNERS:
         return True
-    if state.ledger.places_of(row.assignment_id) - {learner.place}:
+    if state.blame.ledger.places_of(row.assignment_id) - {learner.place}:
         return False
     # One disk is everybody's, so what was given does not matter.
     if kind == STORAGE and any(
         one.is_charge and one.kind == STORAGE and one.place != learner.place
-        for one in state.ledger.outcomes
+        for one in state.blame.ledger.outcomes
     ):
         return False
     # Without another learner that could try, the assignment would wait for ever.
-    return next(able_places(state, row, without=learner.place), None) is not None
-
-
-def withdraw(state: ControllerState, tx: Transaction, outcome: Outcome) -> None:
-    """Hold against nobody that a learner was lost: it has spoken again, so its line was cut."""
-    state.ledger.withdraw(outcome)
-    pauses.follow(state, tx)
+    return next(able_places(state.crew, row, without=learner.place), None) is not None
 
 
 def finish_row(
     state: ControllerState, tx: Transaction, learner: Learner, row: AssignmentRow
 ) -> None:
     """Note that an assignment ended as it should, before anything is decided by it."""
-    state.reset_failures(learner.hello.learner)
+    # Its failures and crashes are no longer in a row, and its place is no longer passed over.
+    state.crew.clear_faults(learner)
+    if state.blame.pause is not None:
+        state.blame.pause.failed_s.pop(learner.place, None)
     outcome = _outcome(state, tx, learner, row, kind=FINISHED)
-    charges = state.ledger.charges_of(outcome.learner)
+    charges = state.blame.ledger.charges_of(outcome.learner)
     last = charges[-1].reason if charges else ""
     # Initial weights are made without the environment, and show nothing of it.
     if not (isinstance(row.message, Train) and row.message.agent_steps == 0):
-        state.ledger.add(outcome)
-        pauses.follow(state, tx)
-    _alert(state, tx, last)
+        state.blame.ledger.add(outcome)
+        pauses.follow(state.phase, state.blame, tx)
+    for finding in _failing(state.blame.ledger, last):
+        alerts.record(state.phase, state.measured.alerts, tx, finding)
 
 
 def _outcome(
@@ -213,7 +219,11 @@ def _suspects(
         # was seated before a copy says nothing about what replaced it.
         pairings = row.message.pairings
         is_known = len(pairings) == 1 or kind == FINISHED
-        found = (validated_generation_of(state, pairing) for pairing in pairings if is_known)
+        found = (
+            validated_generation_of(state.settings.setup, state.league, pairing)
+            for pairing in pairings
+            if is_known
+        )
         leaders = tuple(leader for leader in found if leader is not None)
     return tuple(trainee_entrant(one.policy, generation=one.generation) for one in leaders)
 
@@ -222,13 +232,13 @@ def _take(
     state: ControllerState, tx: Transaction, learner: Learner, row: AssignmentRow, outcome: Outcome
 ) -> bool:
     """Take a failure into the ledger, and do what follows from it; see `fail_row`."""
-    ledger = state.ledger
+    ledger = state.blame.ledger
     ledger.add(outcome)
     needs_process = False
     if not outcome.is_charge:
         # A disk that refuses two learners, or the only one, is to blame itself.
         if outcome.kind == STORAGE:
-            pauses.refuse(state, tx, reason=outcome.reason)
+            pauses.refuse(state.blame, tx, reason=outcome.reason)
             return False
         # The same seeds would fail the same way, and the next assignment has others. What may have
         # been chance, or a learner that is wrong, is tried once more.
@@ -236,14 +246,15 @@ def _take(
         if not (is_first and outcome.kind in TRIED_AGAIN):
             close(tx, row, outcome.reason)
         needs_process = _blame(state, tx, learner, outcome)
-    _alert(state, tx, outcome.reason)
-    pauses.follow(state, tx)
+    for finding in _failing(ledger, outcome.reason):
+        alerts.record(state.phase, state.measured.alerts, tx, finding)
+    pauses.follow(state.phase, state.blame, tx)
     return needs_process
 
 
 def _blame(state: ControllerState, tx: Transaction, learner: Learner, outcome: Outcome) -> bool:
     """Quarantine the policies that a failure follows; see `fail_row` for what is returned."""
-    ledger, is_evaluation = state.ledger, outcome.is_evaluation
+    ledger, is_evaluation = state.blame.ledger, outcome.is_evaluation
     needs_process = False
     for name in outcome.suspects if outcome.kind not in NO_POLICYS else ():
         row = ledger.held_against(name, is_evaluation=is_evaluation)
@@ -268,16 +279,12 @@ def _blame(state: ControllerState, tx: Transaction, learner: Learner, outcome: O
     return needs_process
 
 
-def _alert(state: ControllerState, tx: Transaction, reason: str) -> None:
-    """Raise an alert where assignments fail now and then, or clear it."""
-    recent = state.ledger.recent
-    failed = sum(recent)
-    # The alert stays as it is between the two limits.
-    if failed >= MAX_ALERTED or not failed:
-        what = f"{failed} of the last {len(recent)} assignments failed; the last: {reason}"
-        if reason or not failed:
-            finding = Finding("assignments_failing", "", "run", what if failed else "")
-            alerts.record(state, tx, finding)
+def _failing(ledger: Ledger, reason: str) -> Iterator[Finding]:
+    """Yield whether assignments fail now and then; nothing between the two limits."""
+    failed = sum(ledger.recent)
+    if (failed >= MAX_ALERTED and reason) or not failed:
+        what = f"{failed} of the last {len(ledger.recent)} assignments failed; the last: {reason}"
+        yield Finding("assignments_failing", "", "run", what if failed else "")
 
 
 def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
@@ -288,7 +295,7 @@ def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
 def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
     """Take a corrupt checkpoint or ghost out of use; its policy falls back."""
     # The key may name an imported player, a ghost, weights to start from, or a checkpoint.
-    drop_external_player(state, tx, key, reason=reason)
+    drop_external_player(state.settings, tx, key, reason=reason)
     for ghost in list(state.tables.ghosts.values()):
         if ghost.key == key and ghost.is_present:
             tx.put(structs.replace(ghost, corrupt=True))

@@ -10,15 +10,16 @@ import numpy as np
 from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.run_config import RunConfig
-from populations.controller.assignments import carried_episodes
 from populations.controller.assignments.budgets import team_budget
+from populations.controller.assignments.carried_episodes import holder_of
 from populations.controller.evaluation.games import num_to_report
 from populations.controller.lineups import Lineup, Requests, draw_lineup
-from populations.controller.state.episode_lengths import expected_length
+from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import Team
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import PolicyRow
+from populations.records.tables import Tables
 
 Job = tuple[Train | Evaluate, Requests]
 """An assignment, and the requests that its opponents answer."""
@@ -30,36 +31,38 @@ def training(state: ControllerState, tx: Transaction, learner_id: LearnerId, tea
     starting = tuple(row for row in team if row.checkpoint is None)
     lineup = Lineup(trainees=starting, requests={}) if starting else draw_lineup(state, tx, team)
     assignment_id = AssignmentId(state.tables.run.next_assignment)
+    holder = holder_of(state.settings.config, state.tables, state.crew, team)
+    goes_on = not starting and holder == learner_id
     message = Train(
         assignment_id=assignment_id,
         attempt=0,
-        trainees=tuple(_trainee(state, row) for row in lineup.trainees),
+        trainees=tuple(_trainee(state.settings, state.tables, row) for row in lineup.trainees),
         opponents=lineup.seatings,
-        carried=() if starting else carried_episodes.carried(state, learner_id, team),
+        carried=state.crew.episodes[team[0].policy].seatings if goes_on else (),
         agent_steps=0
         if starting
-        else team_budget(state, tx, team, learner=state.learners[learner_id]),
-        episodes=state.config.assignment.episodes,
-        episode_length=expected_length(state, team[0]),
+        else team_budget(state, tx, team, learner=state.crew.learners[learner_id]),
+        episodes=state.settings.config.assignment.episodes,
+        episode_length=state.measured.expected_length(state.tables, team[0]),
         lesson=state.tables.run.lesson,
-        seed=assignment_seed(state.config, assignment_id),
+        seed=assignment_seed(state.settings.config, assignment_id),
         # How far it has come when it is told to stop depends on its speed.
-        may_stop_early=not state.config.deterministic,
+        may_stop_early=not state.settings.config.deterministic,
     )
     return message, lineup.requests
 
 
-def evaluation(state: ControllerState, pairings: tuple[Pairing, ...]) -> Job | None:
+def evaluation(config: RunConfig, tables: Tables, pairings: tuple[Pairing, ...]) -> Job | None:
     """Let players be rated; None: there is nothing to play."""
     if not pairings:
         return None
-    assignment_id = AssignmentId(state.tables.run.next_assignment)
+    assignment_id = AssignmentId(tables.run.next_assignment)
     message = Evaluate(
         assignment_id=assignment_id,
         attempt=0,
         pairings=pairings,
-        seed=assignment_seed(state.config, assignment_id),
-        games=num_to_report(state.config),
+        seed=assignment_seed(config, assignment_id),
+        games=num_to_report(config),
     )
     return message, {}
 
@@ -72,8 +75,7 @@ def assignment_seed(config: RunConfig, assignment_id: int) -> int:
     return int(words[0]) << 31 ^ int(words[1])
 
 
-def _trainee(state: ControllerState, policy: PolicyRow) -> Trainee:
-    tables = state.tables
+def _trainee(settings: Settings, tables: Tables, policy: PolicyRow) -> Trainee:
     checkpoint = tables.checkpoints[policy.checkpoint] if policy.checkpoint is not None else None
     return Trainee(
         policy=policy.policy,
@@ -86,20 +88,20 @@ def _trainee(state: ControllerState, policy: PolicyRow) -> Trainee:
             if checkpoint is not None and checkpoint.policy != policy.policy
             else None
         ),
-        initial_weights=initial_weights(state, policy),
+        initial_weights=initial_weights(settings, tables, policy),
         hyperparameters=dict(policy.hyperparameters),
     )
 
 
-def initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | None:
+def initial_weights(settings: Settings, tables: Tables, policy: PolicyRow) -> WeightsRef | None:
     """Return the weights of a policy without a checkpoint; None: fresh random ones."""
     key = policy.initial_weights
     # Empty after an immigration without a source, None for the start of the whole population.
     if policy.checkpoint is not None or key == "":
         return None
     if key is None:
-        return state.initial_weights.get(policy.population)
+        return settings.initial_weights.get(policy.population)
     # A reset names the directory of a ghost of this run; all other keys are imported.
-    ghosts = state.tables.ghosts.values()
+    ghosts = tables.ghosts.values()
     own = next((ghost.weights for ghost in ghosts if ghost.key == key), None)
-    return state.immigrants[key] if own is None else own
+    return settings.immigrants[key] if own is None else own

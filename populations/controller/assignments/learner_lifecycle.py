@@ -11,12 +11,25 @@ from msgspec.structs import replace
 from arena.learners.versions import Differences, differences, pip_command, told
 from arena.types import Digest, LearnerId
 from arena.wire.messages import Hello, Refuse, Stop, Welcome
+from populations.config.run_config import RunConfig
 from populations.controller.assignments import carried_episodes, failures
 from populations.controller.monitoring import alerts
+from populations.controller.state import pauses
 from populations.controller.state.commands import KillLearner, SendMessage, StartLearner
 from populations.controller.state.events import HeartbeatReceived, LearnerJoined, Ticked
-from populations.controller.state.leases import Fault, Learner, forgive, overdue, slot_place
+from populations.controller.state.leases import (
+    Crew,
+    Fault,
+    Learner,
+    Pause,
+    forgive,
+    overdue,
+    slot_place,
+)
 from populations.controller.state.ledger import OWN_PLACE, STORAGE, Ledger
+from populations.controller.state.pauses import Blame
+from populations.controller.state.phase import Phase
+from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
@@ -39,11 +52,11 @@ def place_of(learner_id: LearnerId, hello: Hello, *, slot: int | None) -> str:
     return holder if has_key else f"host {hello.host}"
 
 
-def staff(state: ControllerState, tx: Transaction) -> None:
+def staff(phase: Phase, tx: Transaction) -> None:
     """Start the processes that are due."""
-    if state.phase not in ("training", "evaluating"):
+    if phase.name not in ("training", "evaluating"):
         return
-    for index, slot in enumerate(state.slots):
+    for index, slot in enumerate(phase.crew.slots):
         if slot.started_s is None and tx.now.monotonic_s >= slot.start_at_s:
             slot.started_s = tx.now.monotonic_s
             tx.commands.append(StartLearner(slot=index, populations=slot.populations))
@@ -52,34 +65,34 @@ def staff(state: ControllerState, tx: Transaction) -> None:
 def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
     """Take a learner in, or say why not."""
     now_s = tx.now.monotonic_s
-    if event.learner in state.gone:
-        fence(state, tx, event.learner)
+    if event.learner in state.crew.gone:
+        fence(state.phase, state.blame, tx, event.learner)
         return
     # A learner says Hello again if its Welcome was lost; its leases stay.
-    known = state.learners.get(event.learner)
+    known = state.crew.learners.get(event.learner)
     if known is None:
-        waits = _time_out(state, event, now_s=now_s)
-        refusal = waits or _refusal(state, event)
+        waits = _time_out(state.crew, event, now_s=now_s)
+        refusal = waits or _refusal(state.settings, state.tables, event)
         if refusal is not None:
-            if now_s - state.refused_at_s >= REFUSED_EVERY_S:
-                state.refused_at_s = now_s
+            if now_s - state.crew.refused_at_s >= REFUSED_EVERY_S:
+                state.crew.refused_at_s = now_s
                 tx.add_event("learner_refused", event.learner, reason=refusal)
             message = Refuse(reason=refusal, again=waits is not None)
             tx.commands.append(SendMessage(learner=event.learner, message=message))
             return
-        state.learners[event.learner] = Learner(
+        state.crew.learners[event.learner] = Learner(
             hello=event.hello,
             slot=event.slot,
             place=place_of(event.learner, event.hello, slot=event.slot),
             last_heard_s=now_s,
         )
         # A Hello shows that processes can start; failed starts count in a row.
-        state.failed_starts = 0
+        state.crew.failed_starts = 0
         if event.slot is not None:
-            state.slots[event.slot].learner = event.learner
-        record_group(state, tx, event.hello.proof)
+            state.crew.slots[event.slot].learner = event.learner
+        record_group(state.settings.config, tx, event.hello.proof)
         record_device(state.tables, tx, event.learner, event.hello)
-        versions = other_versions(state.versions, event.hello)
+        versions = other_versions(state.settings.versions, event.hello)
         tx.add_event(
             "learner_joined",
             event.learner,
@@ -92,10 +105,10 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
         )
     else:
         known.last_heard_s = now_s
-    welcome = Welcome(heartbeat_s=state.patience.heartbeat_among_s(len(state.learners)))
+    welcome = Welcome(heartbeat_s=state.crew.patience.heartbeat_among_s(len(state.crew.learners)))
     tx.commands.append(SendMessage(learner=event.learner, message=welcome))
-    if state.phase == "stopping":
-        stop = Stop(grace_s=state.patience.grace_s)
+    if state.phase.name == "stopping":
+        stop = Stop(grace_s=state.crew.patience.grace_s)
         tx.commands.append(SendMessage(learner=event.learner, message=stop))
 
 
@@ -109,18 +122,18 @@ def other_versions(versions: Mapping[str, str], hello: Hello) -> Differences:
     return {} if hello.versions is None else differences(versions, hello.versions)
 
 
-def advice(state: ControllerState, hello: Hello) -> str:
+def advice(settings: Settings, hello: Hello) -> str:
     """Return the end of a refusal: which versions differ, and the command that mends it."""
-    different = other_versions(state.versions, hello)
+    different = other_versions(settings.versions, hello)
     if different:
         versions = told(different, place="the learner has")
         return f"; packages of other versions: {versions}: {pip_command(different)}"
     return "" if hello.versions is None else "; its packages have the versions of the run"
 
 
-def group_refusal(state: ControllerState, hello: Hello) -> str | None:
+def group_refusal(settings: Settings, tables: Tables, hello: Hello) -> str | None:
     """Return why a learner's results cannot be the run's; None: they can."""
-    group = state.tables.run.proof
+    group = tables.run.proof
     # Other runs have none (`record_group`).
     if not group or hello.proof == group:
         return None
@@ -128,14 +141,14 @@ def group_refusal(state: ControllerState, hello: Hello) -> str | None:
     return (
         f"results differ: the proof of the run's learners has digest {group[:8]}, {theirs}, and "
         "where deterministic is true all must agree bit by bit; usually the CPU type or the "
-        f"version of torch differs, or the environment ignores its seed{advice(state, hello)}"
+        f"version of torch differs, or the environment ignores its seed{advice(settings, hello)}"
     )
 
 
-def record_group(state: ControllerState, tx: Transaction, proof: Digest | None) -> None:
+def record_group(config: RunConfig, tx: Transaction, proof: Digest | None) -> None:
     """Keep the group of a deterministic run: that of the first learner with a proof."""
-    if state.config.deterministic and proof is not None and not state.tables.run.proof:
-        tx.put(replace(state.tables.run, proof=proof))
+    if config.deterministic and proof is not None and not tx.tables.run.proof:
+        tx.put(replace(tx.tables.run, proof=proof))
 
 
 def record_device(tables: Tables, tx: Transaction, learner: LearnerId, hello: Hello) -> None:
@@ -152,67 +165,70 @@ def record_device(tables: Tables, tx: Transaction, learner: LearnerId, hello: He
         tx.add_event("device_differs", learner, device=kind, before=list(run.devices))
 
 
-def fence(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
+def fence(phase: Phase, blame: Blame, tx: Transaction, learner_id: LearnerId) -> None:
     """Tell a learner of the past to go: what it holds has been given to somebody else."""
-    blamed = state.gone.get(learner_id)
+    blamed = phase.crew.gone.get(learner_id)
     if blamed is not None:
-        state.gone[learner_id] = None
-        failures.withdraw(state, tx, blamed)
+        phase.crew.gone[learner_id] = None
+        # It has spoken again, so its line was cut: nobody is to blame that it was lost.
+        blame.ledger.withdraw(blamed)
+        pauses.follow(phase, blame, tx)
     reason = "fenced: this learner was given up, or is of another epoch"
     message = Refuse(reason=reason, again=True)
     tx.commands.append(SendMessage(learner=learner_id, message=message))
 
 
-def hear(state: ControllerState, tx: Transaction, event: HeartbeatReceived) -> None:
+def hear(phase: Phase, tx: Transaction, event: HeartbeatReceived) -> None:
     """Note that a learner is alive, and what it does."""
-    learner = state.learners.get(event.learner)
+    learner = phase.crew.learners.get(event.learner)
     if learner is None:
         return
     learner.hear(event.heartbeat, now_s=tx.now.monotonic_s)
-    if state.phase == "stopping":
+    if phase.name == "stopping":
         # It may not have heard the first one, and nobody is waited for longer than need be.
-        stop = Stop(grace_s=state.patience.grace_s)
+        stop = Stop(grace_s=phase.crew.patience.grace_s)
         tx.commands.append(SendMessage(learner=event.learner, message=stop))
 
 
-def _time_out(state: ControllerState, event: LearnerJoined, *, now_s: float) -> str | None:
+def _time_out(crew: Crew, event: LearnerJoined, *, now_s: float) -> str | None:
     """Return the reason why a learner from elsewhere has to wait; None if it does not."""
-    fault = state.faults.get(place_of(event.learner, event.hello, slot=event.slot))
+    fault = crew.faults.get(place_of(event.learner, event.hello, slot=event.slot))
     # A process of the launcher waits by the backoff of its slot instead.
     if fault is not None and event.slot is None and now_s < fault.until_s:
         return fault.reason
     return None
 
 
-def _refusal(state: ControllerState, event: LearnerJoined) -> str | None:
-    if event.hello.environment_digest != state.setup.spec.digest:
+def _refusal(settings: Settings, tables: Tables, event: LearnerJoined) -> str | None:
+    if event.hello.environment_digest != settings.setup.spec.digest:
         return (
-            f"environment differs: the run's has digest {state.setup.spec.digest[:8]}, "
+            f"environment differs: the run's has digest {settings.setup.spec.digest[:8]}, "
             f"the learner's {event.hello.environment_digest[:8]}"
-            f"{advice(state, event.hello)}"
+            f"{advice(settings, event.hello)}"
         )
-    if event.hello.config_digest != state.setup.digest:
+    if event.hello.config_digest != settings.setup.digest:
         return (
-            f"configuration differs: the run's has digest {state.setup.digest[:8]}, "
+            f"configuration differs: the run's has digest {settings.setup.digest[:8]}, "
             f"the learner's {event.hello.config_digest[:8]}"
-            f"{advice(state, event.hello)}"
+            f"{advice(settings, event.hello)}"
         )
     # One that has no store of its own asks for checkpoints where they are served.
-    is_remote = event.hello.store is None and state.config.serves_store
-    if state.store is not None and event.hello.store != state.store and not is_remote:
+    is_remote = event.hello.store is None and settings.config.serves_store
+    if settings.store is not None and event.hello.store != settings.store and not is_remote:
         return (
             "this learner does not see the run's checkpoints: set remote_learners, so that they "
-            f"are served, or mount the directory {state.setup.root} of the controller's machine "
+            f"are served, or mount the directory {settings.setup.root} of the controller's machine "
             "on this one, and give arena learner the run.yaml in it, not a copy"
         )
-    unknown = set(event.hello.populations) - set(state.setup.populations)
+    unknown = set(event.hello.populations) - set(settings.setup.populations)
     if unknown:
         return (
-            f"unknown populations {sorted(unknown)}: the run has {sorted(state.setup.populations)}"
+            f"unknown populations {sorted(unknown)}: "
+            f"the run has {sorted(settings.setup.populations)}"
         )
     # Results are compared last: other packages or another environment change them, too, and say
     # more.
-    return group_refusal(state, event.hello)
+    return group_refusal(settings, tables, event.hello)
 
 
 def lose(
@@ -239,17 +255,17 @@ def lose(
         with_node: Whether it was lost with its machine, which no work is to blame for.
         dump_stacks: Whether it is to write where it is stuck, before.
     """
-    if learner_id not in state.learners:
+    if learner_id not in state.crew.learners:
         return
-    carried_episodes.forget_learner(state, learner_id)
-    learner = state.learners.pop(learner_id)
+    carried_episodes.forget_learner(state.indexes.retention, state.crew, learner_id)
+    learner = state.crew.learners.pop(learner_id)
     # The rows stay open: without a holder, `fill` gives them out again.
     for held in learner.held:
-        del state.holders[held.assignment_id]
-    state.gone[learner_id] = None
+        del state.crew.holders[held.assignment_id]
+    state.crew.gone[learner_id] = None
     # A dictionary is in order of insertion: the one that is gone for longest is forgotten.
-    if len(state.gone) > MAX_GONE:
-        del state.gone[next(iter(state.gone))]
+    if len(state.crew.gone) > MAX_GONE:
+        del state.crew.gone[next(iter(state.crew.gone))]
     tx.add_event(
         "learner_lost" if crash or with_node else "learner_left",
         learner_id,
@@ -267,18 +283,18 @@ def lose(
             )
             # A process of the launcher is killed, and never speaks again.
             if unreachable and learner.slot is None:
-                state.gone[learner_id] = blamed
+                state.crew.gone[learner_id] = blamed
     # A newer process may have said Hello from that slot meanwhile.
-    is_in_slot = learner.slot is not None and state.slots[learner.slot].learner == learner_id
+    is_in_slot = learner.slot is not None and state.crew.slots[learner.slot].learner == learner_id
     if learner.slot is not None and is_in_slot and not with_node:
         if crash:
             tx.commands.append(KillLearner(slot=learner.slot, dump_stacks=dump_stacks))
-        _plan_restart(state, tx, learner.slot)
+        _plan_restart(state.crew, tx, learner.slot)
 
 
 def give_up_unreachable(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
     """Give a learner up to which an assignment could not be sent, unless it is the launcher's."""
-    learner = state.learners.get(learner_id)
+    learner = state.crew.learners.get(learner_id)
     # The launcher knows best how its processes end; one that does not end is judged by its silence.
     if learner is not None and learner.slot is None:
         reason = "an assignment could not be sent to it"
@@ -287,7 +303,7 @@ def give_up_unreachable(state: ControllerState, tx: Transaction, learner_id: Lea
 
 def renew(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
     """Start a learner's process anew, to see whether a failure is the process's or a policy's."""
-    slot = state.learners[learner_id].slot
+    slot = state.crew.learners[learner_id].slot
     assert slot is not None, "only the launcher's processes can be started"
     tx.commands.append(KillLearner(slot=slot))
     lose(state, tx, learner_id, reason="started anew, to see if another process fails alike")
@@ -316,21 +332,21 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
     A process of the launcher is started again after growing pauses; one from elsewhere is told why,
     and refused for a while.
     """
-    learner = state.learners[learner_id]
-    if not _is_at_fault(state.ledger, learner):
+    learner = state.crew.learners[learner_id]
+    if not _is_at_fault(state.blame.ledger, learner):
         return
-    place, charges = learner.place, state.ledger.charges_of(learner_id)
+    place, charges = learner.place, state.blame.ledger.charges_of(learner_id)
     now_s, times = tx.now.monotonic_s, 1
-    if place in state.faults:
-        times += state.faults[place].times
+    if place in state.crew.faults:
+        times += state.crew.faults[place].times
     reason = (
         f"{len(charges)} assignments in a row failed on this learner and not on others; the last: "
         f"{charges[-1].reason}"
     )
     if learner.slot is None:
-        reason += f". Mend that and join again in {state.patience.refused_s:.0f} s or later"
-    state.faults[place] = Fault(
-        times=times, reason=reason, until_s=now_s + state.patience.refused_s
+        reason += f". Mend that and join again in {state.crew.patience.refused_s:.0f} s or later"
+    state.crew.faults[place] = Fault(
+        times=times, reason=reason, until_s=now_s + state.crew.patience.refused_s
     )
     tx.add_event(
         "learner_dismissed",
@@ -342,7 +358,9 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
         assignments=[charge.assignment_id for charge in charges],
     )
     what = f"{learner_id} ({place}) was sent away {times} times: {reason}"
-    alerts.record(state, tx, Finding("learner_failing", "", place, what))
+    alerts.record(
+        state.phase, state.measured.alerts, tx, Finding("learner_failing", "", place, what)
+    )
     if learner.slot is None:
         tx.commands.append(
             SendMessage(learner=learner_id, message=Refuse(reason=reason, again=True))
@@ -357,7 +375,7 @@ def exit_slot(
     state: ControllerState, tx: Transaction, *, slot_index: int, code: int | None
 ) -> None:
     """Note that the process in a slot has ended (code None: with its machine)."""
-    slot = state.slots[slot_index]
+    slot = state.crew.slots[slot_index]
     if code is None:
         if slot.learner is not None:
             lose(state, tx, slot.learner, reason="its node was lost", with_node=True)
@@ -365,7 +383,7 @@ def exit_slot(
         slot.vacate(start_at_s=tx.now.monotonic_s)
     elif slot.learner is not None:
         how = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
-        learner = state.learners.get(slot.learner)
+        learner = state.crew.learners.get(slot.learner)
         growth = learner.memory_growth() if learner is not None else None
         # The system's killer for want of memory sends SIGKILL and leaves no message.
         if code == -signal.SIGKILL and growth is not None:
@@ -373,19 +391,19 @@ def exit_slot(
         lose(state, tx, slot.learner, reason=how, crash=True)
     elif slot.started_s is not None:
         _count_failed_start(
-            state, tx, slot_index, reason=f"ended with code {code} before its Hello"
+            state.phase, tx, slot_index, reason=f"ended with code {code} before its Hello"
         )
 
 
-def forgive_gap(state: ControllerState, tx: Transaction) -> None:
+def forgive_gap(phase: Phase, pause: Pause | None, tx: Transaction) -> None:
     """Extend everybody's time by a long gap in the controller's own loop, before any judgement."""
-    gap_s = tx.now.monotonic_s - state.last_event_s
-    state.last_event_s = tx.now.monotonic_s
+    gap_s = tx.now.monotonic_s - phase.last_event_s
+    phase.last_event_s = tx.now.monotonic_s
     # Nothing came for so long, not even a tick: the controller itself stood still.
-    if gap_s > state.patience.liveness_s / 2:
-        forgive(state.learners.values(), state.slots, state.pause, gap_s=gap_s)
+    if gap_s > phase.crew.patience.liveness_s / 2:
+        forgive(phase.crew.learners.values(), phase.crew.slots, pause, gap_s=gap_s)
         # The grace of a stop counts only time in which learners could be heard.
-        state.stopping_s += gap_s
+        phase.stopping_s += gap_s
 
 
 def check(state: ControllerState, tx: Transaction, event: Ticked) -> None:
@@ -393,8 +411,8 @@ def check(state: ControllerState, tx: Transaction, event: Ticked) -> None:
     # Judge as of the last moment when no message waited: one that is not read yet is no silence.
     now_s = tx.now.monotonic_s - event.deaf_s
     # A copy: `lose` takes learners out.
-    for learner_id, learner in list(state.learners.items()):
-        reason = overdue(learner, now_s=now_s, patience=state.patience)
+    for learner_id, learner in list(state.crew.learners.items()):
+        reason = overdue(learner, now_s=now_s, patience=state.crew.patience)
         if reason is not None:
             if learner.slot is not None:
                 reason += "; its stacks are in the run's logs directory"
@@ -404,44 +422,42 @@ def check(state: ControllerState, tx: Transaction, event: Ticked) -> None:
                 learner_id,
                 reason=reason,
                 crash=True,
-                unreachable=now_s - learner.last_heard_s > state.patience.liveness_s,
+                unreachable=now_s - learner.last_heard_s > state.crew.patience.liveness_s,
                 dump_stacks=True,
             )
-        elif learner.is_to_be_told_again(now_s=now_s, patience=state.patience):
+        elif learner.is_to_be_told_again(now_s=now_s, patience=state.crew.patience):
             row = state.tables.assignments.get(learner.held[0].assignment_id)
             if row is not None:
                 tx.commands.append(SendMessage(learner=learner_id, message=row.message))
-    for index, slot in enumerate(state.slots):
+    for index, slot in enumerate(state.crew.slots):
         is_starting = slot.learner is None and slot.started_s is not None
         slot.is_waiting = is_starting and index in event.waiting
         if slot.is_waiting:
             # Its time to say Hello begins when it has a place.
             slot.started_s = tx.now.monotonic_s
-        elif is_starting and now_s - (slot.started_s or 0.0) > state.patience.start_s:
+        elif is_starting and now_s - (slot.started_s or 0.0) > state.crew.patience.start_s:
             tx.commands.append(KillLearner(slot=index))
-            reason = f"no Hello within {state.patience.start_s:.0f} s"
-            _count_failed_start(state, tx, index, reason=reason)
+            reason = f"no Hello within {state.crew.patience.start_s:.0f} s"
+            _count_failed_start(state.phase, tx, index, reason=reason)
 
 
-def _count_failed_start(
-    state: ControllerState, tx: Transaction, slot_index: int, *, reason: str
-) -> None:
+def _count_failed_start(phase: Phase, tx: Transaction, slot_index: int, *, reason: str) -> None:
     # Failed starts count over all slots: where no process can start, each slot would try again for
     # ever.
-    state.failed_starts += 1
+    phase.crew.failed_starts += 1
     tx.add_event("learner_start_failed", f"slot-{slot_index}", reason=reason)
-    _plan_restart(state, tx, slot_index)
-    if state.failed_starts >= state.patience.max_failed_starts:
-        state.fail(
+    _plan_restart(phase.crew, tx, slot_index)
+    if phase.crew.failed_starts >= phase.crew.patience.max_failed_starts:
+        phase.fail(
             tx,
-            reason=f"{state.failed_starts} learner processes in a row ended before they could "
+            reason=f"{phase.crew.failed_starts} learner processes in a row ended before they could "
             f"work; the last one {reason}. Their output is in the run's logs directory.",
         )
 
 
-def _plan_restart(state: ControllerState, tx: Transaction, slot_index: int) -> None:
+def _plan_restart(crew: Crew, tx: Transaction, slot_index: int) -> None:
     # The jitter only spreads restarts in time; it decides nothing, so it takes no decision number.
-    seed = np.random.SeedSequence([state.config.seed, 2, state.tables.num_events, slot_index])
+    seed = np.random.SeedSequence([tx.seed, 2, tx.tables.num_events, slot_index])
     jitter = float(np.random.default_rng(seed).random())
-    slot = state.slots[slot_index]
-    slot.backoff(now_s=tx.now.monotonic_s, patience=state.patience, jitter=jitter)
+    slot = crew.slots[slot_index]
+    slot.backoff(now_s=tx.now.monotonic_s, patience=crew.patience, jitter=jitter)

@@ -16,22 +16,28 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from arena.config import LearnerSetup
 from arena.types import AssignmentId, LearnerId, PolicyId, policy_of_trainee, population_of
 from arena.wire.messages import Evaluate, Train
 from populations.config.message_sizes import fitted
+from populations.config.run_config import RunConfig
 from populations.controller.assignments import jobs
 from populations.controller.assignments.budgets import budget, usual_budget
 from populations.controller.assignments.carried_episodes import holder_of
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import more_pairings
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
+from populations.controller.evolution.exploration import are_open
 from populations.controller.lineups import Requests, knowledge
 from populations.controller.state.commands import SendMessage
-from populations.controller.state.leases import QUEUED_PER_LEARNER, Held, Learner
+from populations.controller.state.leases import QUEUED_PER_LEARNER, Crew, Held, Learner, Pause
+from populations.controller.state.ledger import Ledger
 from populations.controller.state.pauses import may_give
-from populations.controller.state.state import ControllerState, is_for_now
+from populations.controller.state.settings import Settings
+from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import Team, held_up, team_of
 from populations.controller.state.transaction import Transaction
+from populations.league.league import League
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.records.tables import Tables
 
@@ -45,15 +51,19 @@ MAX_LEAD_ASSIGNMENTS = 4
 
 def fill(state: ControllerState, tx: Transaction) -> None:
     """Give every learner with credit something to do, as long as there is something."""
-    if state.phase not in ("training", "evaluating"):
+    if state.phase.name not in ("training", "evaluating"):
         return
     # In deterministic mode each decision knows all results before it, so it waits for ratings.
-    waits = state.fits.running or state.fits.are_stale() or state.is_evolving
-    if state.config.deterministic and (waits or state.holders):
+    waits = (
+        state.fits.running
+        or state.fits.are_stale()
+        or are_open(state.tables, state.indexes.members, state.phase)
+    )
+    if state.settings.config.deterministic and (waits or state.crew.holders):
         return
     free = {
         learner_id: learner
-        for learner_id, learner in state.learners.items()
+        for learner_id, learner in state.crew.learners.items()
         if len(learner.held) < learner.credit
     }
     if not free:
@@ -61,14 +71,17 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     # Lost, failed, or left by the epoch before: they go out again, the oldest first.
     unheld = sorted(
         assignment_id
-        for assignment_id in state.tables.assignments.keys() - state.holders.keys()
-        if is_for_now(state, state.tables.assignments[assignment_id])
+        for assignment_id in state.tables.assignments.keys() - state.crew.holders.keys()
+        if state.phase.is_for_now(state.tables.assignments[assignment_id])
     )
     # What there is to do depends on the populations that a learner serves, but for those learners
     # that leave a policy to the one that holds its episodes.
     idle: set[tuple[str, ...]] = set()
     content: set[LearnerId] = set()
-    while may_give(state) and (learner_id := _next_learner(state, free, idle)) is not None:
+    while (
+        may_give(state.crew.learners, state.blame.pause)
+        and (learner_id := _next_learner(state.tables, state.blame.pause, free, idle)) is not None
+    ):
         learner = free[learner_id]
         job = _again(state, learner_id, unheld, content) or _decide(state, tx, learner_id, content)
         if job is not None:
@@ -77,13 +90,16 @@ def fill(state: ControllerState, tx: Transaction) -> None:
             idle.add(learner.hello.populations)
         if len(learner.held) >= learner.credit or (job is None and learner_id in content):
             del free[learner_id]
-        if job is not None and state.config.deterministic:
+        if job is not None and state.settings.config.deterministic:
             # One assignment is open at a time, so that each decision knows all earlier results.
             return
 
 
 def _next_learner(
-    state: ControllerState, free: Mapping[LearnerId, Learner], idle: Set[tuple[str, ...]]
+    tables: Tables,
+    pause: Pause | None,
+    free: Mapping[LearnerId, Learner],
+    idle: Set[tuple[str, ...]],
 ) -> LearnerId | None:
     """Return the learner with the most credit, of those that have any.
 
@@ -91,14 +107,14 @@ def _next_learner(
     first that have not failed, then those that have not for longest: with the same one each time a
     run would end in which others can work.
     """
-    failed_s = {} if state.pause is None else state.pause.failed_s
+    failed_s = {} if pause is None else pause.failed_s
     # A learner that only evaluates comes first: with no more policies than learners, a policy that
     # is queued where another one trains would be missing where nobody trains. The id is last, so
     # that equal learners come in one order.
     ranked = (
         (
             failed_s.get(learner.place, -math.inf),
-            len(_trainings(state.tables, learner)),
+            len(_trainings(tables, learner)),
             len(learner.held),
             learner_id,
         )
@@ -124,15 +140,15 @@ def _again(
 
     One that failed on the learner is left to others.
     """
-    learner = state.learners[learner_id]
+    learner = state.crew.learners[learner_id]
     for assignment_id in unheld:
         row = state.tables.assignments[assignment_id]
         if not serves(learner.hello.populations, row):
             continue
         # It failed here; another place will tell whose fault that was.
-        failed_at = state.ledger.places_of(assignment_id)
+        failed_at = state.blame.ledger.places_of(assignment_id)
         if learner.place in failed_at and any(
-            place not in failed_at for place in able_places(state, row, without=learner.place)
+            place not in failed_at for place in able_places(state.crew, row, without=learner.place)
         ):
             content.add(learner_id)
             continue
@@ -152,12 +168,12 @@ def serves(populations: Collection[str], row: AssignmentRow) -> bool:
     return all(population_of(trainee.policy) in populations for trainee in message.trainees)
 
 
-def able_places(state: ControllerState, row: AssignmentRow, *, without: str) -> Iterator[str]:
+def able_places(crew: Crew, row: AssignmentRow, *, without: str) -> Iterator[str]:
     """Yield places of other learners, there or coming, that may do an assignment."""
-    for other in state.learners.values():
+    for other in crew.learners.values():
         if other.place != without and serves(other.hello.populations, row):
             yield other.place
-    for place, slot in state.coming():
+    for place, slot in crew.coming():
         if place != without and serves(slot.populations, row):
             yield place
 
@@ -169,11 +185,11 @@ def _give(
     message: Train | Evaluate,
     requests: Requests,
 ) -> None:
-    learner, now_s = state.learners[learner_id], tx.now.monotonic_s
+    learner, now_s = state.crew.learners[learner_id], tx.now.monotonic_s
     row = state.tables.assignments.get(message.assignment_id)
     if row is None:
         # Nothing is journaled that cannot be sent: each resume would try to send it again.
-        message = fitted(message, setup=state.setup)
+        message = fitted(message, setup=state.settings.setup)
         row = AssignmentRow(
             assignment_id=message.assignment_id,
             kind="train" if isinstance(message, Train) else "evaluate",
@@ -188,9 +204,9 @@ def _give(
     learner.held.append(
         Held(assignment_id=row.assignment_id, attempt=attempt, given_s=now_s, sent_s=now_s)
     )
-    state.holders[row.assignment_id] = learner_id
-    if state.pause is not None:
-        state.pause.failed_s[learner.place] = now_s
+    state.crew.holders[row.assignment_id] = learner_id
+    if state.blame.pause is not None:
+        state.blame.pause.failed_s[learner.place] = now_s
     tx.commands.append(SendMessage(learner=learner_id, message=message))
     who = {"learner": learner_id, "slot": learner.slot, "attempt": attempt}
     _explain(state, tx, message, requests, who)
@@ -217,7 +233,7 @@ def _explain(
             opponents=[
                 [player.player for player in seating.players] for seating in message.opponents
             ],
-            **knowledge(state, message, requests),
+            **knowledge(state.settings, state.indexes, message, requests),
         )
     else:
         tx.add_event(
@@ -243,12 +259,19 @@ def _decide(
         learner_id: The learner.
         content: Takes the learner in if what there is to do is left to others.
     """
-    learner = state.learners[learner_id]
-    if state.phase == "evaluating":
-        return jobs.evaluation(state, more_pairings(state, tx, learner))
+    learner = state.crew.learners[learner_id]
+    if state.phase.name == "evaluating":
+        return jobs.evaluation(
+            state.settings.config, state.tables, more_pairings(state, tx, learner)
+        )
     # A second evaluation of one learner comes after a policy: that would wait behind another one.
     num_evaluations = len(learner.held) - len(_trainings(state.tables, learner))
-    trains_first = num_evaluations > 0 or is_left_to_cheaper(state, learner)
+    trains_first = num_evaluations > 0 or is_left_to_cheaper(
+        state.settings.config,
+        state.crew.learners,
+        learner,
+        share.short_of(state.settings, state.indexes, state.crew, state.measured),
+    )
     job = None if trains_first else _evaluation_if_due(state, tx, learner)
     if job is not None:
         return job
@@ -267,31 +290,39 @@ def _evaluation_if_due(
 
     What its share has not earned yet, not even with the time of a training assignment ahead, waits.
     """
-    if state.config.evaluation.share <= 0.0:
+    if state.settings.config.evaluation.share <= 0.0:
         return None
-    short = share.short_of(state)
+    short = share.short_of(state.settings, state.indexes, state.crew, state.measured)
     # One evaluation is open at a time while they fail, so that it is known whose fault it is, and
     # ever fewer are tried.
-    is_open = state.ledger.failed_evaluations and state.pending_matches.num_open
-    if short <= 0.0 or is_open or state.ledger.evaluation_waits:
+    is_open = state.blame.ledger.failed_evaluations and state.indexes.pending_matches.num_open
+    if short <= 0.0 or is_open or state.blame.ledger.evaluation_waits:
         return None
-    num_matches = share.earned_matches(state, learner, short)
+    num_matches = share.earned_matches(
+        state.settings,
+        share.match_s(state.settings, state.tables, state.measured, learner),
+        short,
+    )
     if not is_worth_it(state, learner, num_matches=num_matches):
         return None
     # Draw after all reasons to wait, because a draw takes a decision number.
-    return jobs.evaluation(state, draw_pairings(state, tx, num_matches=num_matches))
+    return jobs.evaluation(
+        state.settings.config, state.tables, draw_pairings(state, tx, num_matches=num_matches)
+    )
 
 
-def is_left_to_cheaper(state: ControllerState, learner: Learner) -> bool:
+def is_left_to_cheaper(
+    config: RunConfig, learners: Mapping[LearnerId, Learner], learner: Learner, short_s: float
+) -> bool:
     """Return whether a learner leaves evaluation that is due to one where it costs less."""
     # Measured times must decide nothing in deterministic mode.
-    if state.config.deterministic:
+    if config.deterministic:
         return False
     # A learner's running and queued work come before an evaluation that it takes next: if more time
     # than that is lacking, those that are cheaper do not keep up, or are stuck.
-    patience_s = (1 + QUEUED_PER_LEARNER) * state.config.assignment.target_s
-    return 0.0 < share.short_of(state) < patience_s and any(
-        is_cheaper(other, learner) for other in state.learners.values()
+    patience_s = (1 + QUEUED_PER_LEARNER) * config.assignment.target_s
+    return 0.0 < short_s < patience_s and any(
+        is_cheaper(other, learner) for other in learners.values()
     )
 
 
@@ -321,26 +352,29 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
     Returns:
         Empty: there is nothing to train. None: what there is is left to other learners.
     """
-    learner, turn = state.learners[learner_id], population_in_turn(state)
+    learner = state.crew.learners[learner_id]
+    turn = population_in_turn(state.settings, state.tables)
 
     def may_train(population: str) -> bool:
-        return turn in (None, population) and _may_train(state, learner, population)
+        return turn in (None, population) and _may_train(
+            state.settings.setup, state.league, learner, population
+        )
 
-    blocked = held_up(state)
-    waiting = blocked | _waiting(state)
+    blocked = held_up(state.league)
+    waiting = blocked | _waiting(state.league, state.blame.ledger)
 
     def next_policy(held_up: Set[PolicyId]) -> PolicyRow | None:
         # Initial checkpoints come first, so that each population always has a frozen player.
-        return state.training_queue.next(
+        return state.indexes.training_queue.next(
             state.tables,
             held_up=held_up,
-            limit=state.config.stop.agent_steps_per_policy,
+            limit=state.settings.config.stop.agent_steps_per_policy,
             may_train=may_train,
         )
 
     # A policy that fails lets others train first; they show if it is to blame.
     first = next_policy(waiting)
-    if first is not None or _others_train(state, waiting):
+    if first is not None or _others_train(state.tables, state.crew.learners, waiting):
         blocked = waiting
     elif waiting != blocked:
         first = next_policy(blocked)
@@ -348,14 +382,15 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
         return ()
     # Whole episodes have no bound in steps; a rival is then no further ahead than a ghost is old.
     max_lead = min(
-        usual_budget(state, first, learner=learner), state.config.ghosts.every_agent_steps
+        usual_budget(state.settings.config, state.tables, first, learner=learner),
+        state.settings.config.ghosts.every_agent_steps,
     )
     team = team_with(state, first, held_up=blocked, may_train=may_train, max_lead=max_lead)
     if not team:
         return ()
     if _is_left_to_faster(state, tx, learner, team):
         return None
-    if holder_of(state, team) in (None, learner_id):
+    if holder_of(state.settings.config, state.tables, state.crew, team) in (None, learner_id):
         return team
 
     def may_go_on(known: Team) -> bool:
@@ -389,12 +424,14 @@ def _instead_of(
         one is left to its holder.
     """
     policies = state.tables.policies
-    here = dict.fromkeys(one.team for one in state.episodes.values() if one.learner == learner_id)
+    here = dict.fromkeys(
+        one.team for one in state.crew.episodes.values() if one.learner == learner_id
+    )
     held = (tuple(policies[policy] for policy in team) for team in here)
     own = [team for team in held if may_go_on(team)]
     at_work = [
         tuple(policies[trainee.policy] for trainee in message.trainees)
-        for message in _trainings(state.tables, state.learners[learner_id])
+        for message in _trainings(state.tables, state.crew.learners[learner_id])
     ]
     ahead = min(map(_least_trained, own or at_work), default=None)
     if ahead is None or _least_trained(first)[0] + behind < ahead[0]:
@@ -408,36 +445,38 @@ def _least_trained(team: Team) -> tuple[int, int]:
     return min((row.agent_steps, row.index) for row in team)
 
 
-def _waiting(state: ControllerState) -> Set[PolicyId]:
+def _waiting(league: League, ledger: Ledger) -> Set[PolicyId]:
     """Return policies that let others train first, because they failed."""
     waiting = set()
     # Few have failed, also where there are thousands of policies.
-    for name in state.ledger.suspects():
+    for name in ledger.suspects():
         policy, generation = policy_of_trainee(name)
-        row = state.tables.policies[policy]
-        if row.generation == generation and state.ledger.waits(name, is_evaluation=False):
-            waiting |= {mate.policy for mate in team_of(state.league, row)}
+        row = league.tables.policies[policy]
+        if row.generation == generation and ledger.waits(name, is_evaluation=False):
+            waiting |= {mate.policy for mate in team_of(league, row)}
     return waiting
 
 
-def _others_train(state: ControllerState, waiting: Set[PolicyId]) -> bool:
+def _others_train(
+    tables: Tables, learners: Mapping[LearnerId, Learner], waiting: Set[PolicyId]
+) -> bool:
     """Return whether policies that do not wait are in training."""
     return bool(waiting) and any(
         trainee.policy not in waiting
-        for learner in state.learners.values()
-        for message in _trainings(state.tables, learner)
+        for learner in learners.values()
+        for message in _trainings(tables, learner)
         for trainee in message.trainees
     )
 
 
-def _may_train(state: ControllerState, learner: Learner, population: str) -> bool:
+def _may_train(setup: LearnerSetup, league: League, learner: Learner, population: str) -> bool:
     """Return whether a learner serves a population, and those of its mates."""
     # A team has a policy of every population.
-    populations = state.setup.populations if state.league.teams else [population]
+    populations = setup.populations if league.teams else [population]
     return all(map(learner.may_train, populations))
 
 
-def population_in_turn(state: ControllerState) -> str | None:
+def population_in_turn(settings: Settings, tables: Tables) -> str | None:
     """Return the one population that may learn now; None: all may.
 
     With ``matchmaking.learning_side_turns`` each policy does ``every_agent_steps`` in a turn of its
@@ -445,16 +484,16 @@ def population_in_turn(state: ControllerState) -> str | None:
     configuration. It follows from agent steps alone, so nothing is saved. Source: ``team_change``
     of Unity ML-Agents' self-play.
     """
-    turns = state.config.matchmaking.learning_side_turns
+    turns = settings.config.matchmaking.learning_side_turns
     if turns is None:
         return None
-    limit = state.config.stop.agent_steps_per_policy
+    limit = settings.config.stop.agent_steps_per_policy
     least: dict[str, int] = {}
-    for row in state.tables.policies.values():
+    for row in tables.policies.values():
         # One that has reached its limit, or never trains again, must not hold the turn.
         if row.state == "active" and (limit is None or row.agent_steps < limit):
             least[row.population] = min(row.agent_steps, least.get(row.population, row.agent_steps))
-    order = {name: index for index, name in enumerate(state.setup.populations)}
+    order = {name: index for index, name in enumerate(settings.setup.populations)}
     return min(
         least,
         key=lambda name: (least[name] // turns.every_agent_steps, order[name]),
@@ -473,14 +512,20 @@ def _is_left_to_faster(
     policy = team[0]
     population = policy.population
     fastest = max(
-        (other for other in state.learners.values() if _may_train(state, other, population)),
+        (
+            other
+            for other in state.crew.learners.values()
+            if _may_train(state.settings.setup, state.league, other, population)
+        ),
         key=lambda other: other.speeds.get(population, 0.0),
         # Any learner makes initial weights, also where none that trains them has joined yet.
         default=learner,
     )
     speed = learner.speeds.get(population, 0.0)
     # Measured times must decide nothing in deterministic mode.
-    if state.config.deterministic or speed >= CLEARLY * fastest.speeds.get(population, 0.0):
+    if state.settings.config.deterministic or speed >= CLEARLY * fastest.speeds.get(
+        population, 0.0
+    ):
         return False
     others = (
         row.agent_steps
@@ -515,16 +560,16 @@ def team_with(
     Returns:
         The policy and its mates or its rival. Empty: it waits for a rival that trains alone.
     """
-    if state.config.matchmaking.rivals == "frozen" or policy.checkpoint is None:
+    if state.settings.config.matchmaking.rivals == "frozen" or policy.checkpoint is None:
         return team_of(state.league, policy)
-    (other,) = (name for name in state.setup.populations if name != policy.population)
+    (other,) = (name for name in state.settings.setup.populations if name != policy.population)
     if not may_train(other):
         return (policy,)
-    limit = state.config.stop.agent_steps_per_policy
-    rival = state.training_queue.next_of(other, state.tables, held_up=held_up, limit=limit)
+    limit = state.settings.config.stop.agent_steps_per_policy
+    rival = state.indexes.training_queue.next_of(other, state.tables, held_up=held_up, limit=limit)
     if rival is not None and abs(policy.agent_steps - rival.agent_steps) <= max_lead:
         rows = {row.population: row for row in (policy, rival)}
-        return tuple(rows[name] for name in state.setup.populations)
+        return tuple(rows[name] for name in state.settings.setup.populations)
     # Two that were parted once would otherwise train alone by turns from then on.
     alone = (
         state.tables.policies[row.message.trainees[0].policy]
@@ -547,14 +592,14 @@ def _may_go_on(
     max_lead: int,
 ) -> bool:
     """Return whether a team may learn now that has done so before; arguments as of `team_with`."""
-    limit = state.config.stop.agent_steps_per_policy
+    limit = state.settings.config.stop.agent_steps_per_policy
     first, *others = team
     is_free = partial(
-        state.training_queue.is_free, tables=state.tables, held_up=held_up, limit=limit
+        state.indexes.training_queue.is_free, tables=state.tables, held_up=held_up, limit=limit
     )
     if not is_free(first):
         return False
-    if state.config.matchmaking.rivals == "frozen" or not others:
+    if state.settings.config.matchmaking.rivals == "frozen" or not others:
         known = team_with(state, first, held_up=held_up, may_train=may_train, max_lead=max_lead)
         return known == team
     # Any free rival will do here, not only the one that comes next: episodes go on with this one

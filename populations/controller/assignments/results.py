@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from arena.checkpoints.manifest import Manifest
+from arena.config import LearnerSetup
 from arena.matches.seating import num_episodes
 from arena.types import AssignmentId, Digest, LearnerId, Tally, population_of
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
@@ -28,7 +29,8 @@ from populations.controller.opponents import update_qualities
 from populations.controller.state import pauses
 from populations.controller.state.commands import RemoveCheckpoints, SendMessage
 from populations.controller.state.events import AssignmentFailed, AssignmentFinished
-from populations.controller.state.leases import Held, Learner
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.leases import Crew, Held, Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leaders_of, team_of
 from populations.controller.state.transaction import Transaction
@@ -50,40 +52,34 @@ MAX_REASON = 1000
 def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -> None:
     """Commit what a learner did, and the decisions that follow from it."""
     finished = event.finished
-    opened = _open_row(state, tx, event.learner, finished.assignment_id, finished.attempt)
+    opened = _open_row(state.crew, tx, event.learner, finished.assignment_id, finished.attempt)
     if opened is None:
         return
     row, held = opened
-    refused = _refused(state, tx, event, row, held)
+    asked = Asked(
+        message=row.message,
+        setup=state.settings.setup,
+        waited_s=tx.now.monotonic_s - held.sent_s,
+        up_s=tx.now.monotonic_s - state.phase.started_s,
+    )
+    refused = _refused(asked, event)
     if refused is not None:
         _fail(state, tx, event.learner, row, refused)
         return
     # It did its work, so failures that are held against it are no longer in a row.
-    finish_row(state, tx, state.learners[event.learner], row)
-    place = state.learners[event.learner].place
-    alerts.record(state, tx, Finding("learner_failing", "", place, ""))
+    finish_row(state, tx, state.crew.learners[event.learner], row)
+    place = state.crew.learners[event.learner].place
+    alerts.record(state.phase, state.measured.alerts, tx, Finding("learner_failing", "", place, ""))
     _commit(state, tx, event, row)
     quarantine.rescue_waiting(state, tx)
     halving.fill_places(state, tx)
     # Mark last, as the decisions above have released or named checkpoints.
-    mark_unneeded(state, tx)
+    mark_unneeded(state.indexes, tx)
 
 
-def _refused(
-    state: ControllerState,
-    tx: Transaction,
-    event: AssignmentFinished,
-    row: AssignmentRow,
-    held: Held,
-) -> Failed | None:
+def _refused(asked: Asked, event: AssignmentFinished) -> Failed | None:
     """Return a failure in the place of a result that does not fit its assignment, else None."""
     finished = event.finished
-    asked = Asked(
-        message=row.message,
-        setup=state.setup,
-        waited_s=tx.now.monotonic_s - held.sent_s,
-        up_s=tx.now.monotonic_s - state.started_s,
-    )
     fault = find_inconsistency(asked, finished, manifests=event.manifests)
     if fault is None:
         return None
@@ -129,42 +125,46 @@ def _commit(
             manifest = event.manifests[published.checkpoint.key]
             metrics = metrics_of_trainee(finished.metrics, row.message.trainees, of=trainee.policy)
             _advance_policy(state, tx, row, metrics, trainee, published.checkpoint.key, manifest)
-            _note_speed(state.learners[event.learner], trainee, metrics)
+            _note_speed(state.crew.learners[event.learner], trainee, metrics)
         # A checkpoint is on disk, so the disk has room.
-        pauses.accept(state, tx)
+        pauses.accept(state.blame, tx)
         # Decide after all trainees have advanced, because a team decides as one.
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
-        learner = state.learners[event.learner]
-        share.record(state.match_times, learner, matches=matches, duration_s=finished.duration_s)
+        learner = state.crew.learners[event.learner]
+        share.record(
+            state.measured.match_times, learner, matches=matches, duration_s=finished.duration_s
+        )
         games.take(state, tx, row, finished.games)
-        _validate(state, tx, row.message)
-        _learn_lengths(state, tx, finished.tallies)
+        _validate(state.settings.setup, state.league, tx, row.message)
+        _learn_lengths(state.settings.setup, state.league, tx, finished.tallies)
         # Seconds of an epoch that only evaluates are not taken from the finals of a later one.
-        is_extra = state.evaluation_only is not None
+        is_extra = state.phase.evaluation_only is not None
         tx.count(
             **{"extra_evaluation_s" if is_extra else "evaluation_s": finished.duration_s},
             evaluation_assignments=1,
         )
 
 
-def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> None:
+def _validate(setup: LearnerSetup, league: League, tx: Transaction, message: Evaluate) -> None:
     """Mark the generations whose weights have played themselves."""
     for pairing in message.pairings:
-        policy = validated_generation_of(state, pairing)
+        policy = validated_generation_of(setup, league, pairing)
         if policy is not None:
             tx.put(replace(policy, validated_generation=policy.generation))
 
 
-def _learn_lengths(state: ControllerState, tx: Transaction, tallies: Sequence[Tally]) -> None:
+def _learn_lengths(
+    setup: LearnerSetup, league: League, tx: Transaction, tallies: Sequence[Tally]
+) -> None:
     """Take the length of matches for policies that have not ended an episode in training yet."""
     for tally in tallies:
         for entrant in dict.fromkeys(tally.entrants):
-            made = state.league.checkpoints.get(Digest(entrant))
-            policy = None if made is None else state.tables.policies[made.policy]
+            made = league.checkpoints.get(Digest(entrant))
+            policy = None if made is None else tx.tables.policies[made.policy]
             if policy is not None and policy.episode_length == 0.0:
                 # mean length = calls / episodes; a match of cooperation is two episodes
-                length = tally.length_sum / num_episodes(tally, seats=state.setup.seats)
+                length = tally.length_sum / num_episodes(tally, seats=setup.seats)
                 tx.put(replace(policy, episode_length=length))
 
 
@@ -182,7 +182,7 @@ def _take_tallies(
 
 
 def _open_row(
-    state: ControllerState,
+    crew: Crew,
     tx: Transaction,
     learner: LearnerId,
     assignment_id: AssignmentId,
@@ -192,13 +192,13 @@ def _open_row(
     # A result is acknowledged in any case, after the commit: a learner repeats it until then.
     answer = Acknowledge(assignment_id=assignment_id, attempt=attempt)
     tx.commands.append(SendMessage(learner=learner, message=answer))
-    known = state.learners.get(learner)
+    known = crew.learners.get(learner)
     if known is None:
         return None
     held = known.release(assignment_id, attempt=attempt, now_s=tx.now.monotonic_s)
     if held is not None:
-        del state.holders[assignment_id]
-    row = state.tables.assignments.get(assignment_id)
+        del crew.holders[assignment_id]
+    row = tx.tables.assignments.get(assignment_id)
     # The assignment was closed meanwhile, or given out again: the learner is free, but nothing
     # counts.
     if row is None or held is None or row.attempt != attempt:
@@ -241,14 +241,14 @@ def _advance_policy(
     is_trained = manifest.agent_steps > trainee.agent_steps
     # The budget stays without that metric, as nothing is known of episodes.
     if metrics.get("episode/count", 1.0) == 0.0:
-        state.doublings[policy.policy] += is_trained
+        state.blame.doublings[policy.policy] += is_trained
     elif isinstance(row.message, Train) and row.message.carried:
         # Doublings end only where episodes go on: those that begin anew each time, as where
         # learners cannot hold all of them, need as many agent steps once more.
-        state.doublings.pop(policy.policy, None)
+        state.blame.doublings.pop(policy.policy, None)
     # Values are computed here alone, as agent steps change: an assignment has one value from end to
     # end.
-    hyperparameters = state.scheduled[policy.population].values(
+    hyperparameters = state.settings.scheduled[policy.population].values(
         policy.hyperparameters, factors=policy.factors, agent_steps=manifest.agent_steps
     )
     policy = replace(
@@ -261,7 +261,7 @@ def _advance_policy(
         episode_length=_smooth(policy.episode_length, length),
     )
     tx.put(policy)
-    mark_export(state.config, tx, policy, before=steps_before)
+    mark_export(state.settings.config, tx, policy, before=steps_before)
 
 
 def _note_speed(learner: Learner, trainee: Trainee, metrics: Mapping[str, float]) -> None:
@@ -286,16 +286,18 @@ def _smooth(old: float, new: float) -> float:
     return new if old == 0.0 else old + SMOOTHING * (new - old) if new > 0.0 else old
 
 
-def mark_unneeded(state: ControllerState, tx: Transaction) -> None:
+def mark_unneeded(indexes: Indexes, tx: Transaction) -> None:
     """Mark checkpoints that nothing needs for removal; their directories go after the commit."""
-    tables = state.tables
+    tables = tx.tables
 
     def standing(policy: PolicyRow) -> str | None:
-        digest = state.league.standing_weights(policy)
-        return None if digest is None else state.league.checkpoints[digest].key
+        digest = indexes.fits.league.standing_weights(policy)
+        return None if digest is None else indexes.fits.league.checkpoints[digest].key
 
-    state.rated_pins.refresh(state.retention, league=state.league, contenders=state.fits.contenders)
-    keys = state.retention.unneeded(tables, standing=standing)
+    indexes.rated_pins.refresh(
+        indexes.retention, league=indexes.fits.league, contenders=indexes.fits.contenders
+    )
+    keys = indexes.retention.unneeded(tables, standing=standing)
     for key in keys:
         # The state is committed before the directories go: a resume removes what a crash has left.
         tx.put(replace(tables.checkpoints[key], state="doomed"))
@@ -306,7 +308,7 @@ def mark_unneeded(state: ControllerState, tx: Transaction) -> None:
 def fail(state: ControllerState, tx: Transaction, event: AssignmentFailed) -> None:
     """Take in that an assignment failed."""
     failed = event.failed
-    opened = _open_row(state, tx, event.learner, failed.assignment_id, failed.attempt)
+    opened = _open_row(state.crew, tx, event.learner, failed.assignment_id, failed.attempt)
     if opened is not None:
         _fail(state, tx, event.learner, opened[0], failed, damage=event.damage)
 
@@ -320,7 +322,7 @@ def _fail(
     *,
     damage: str | None = None,
 ) -> None:
-    if fail_row(state, tx, state.learners[learner_id], row, failed, damage=damage):
+    if fail_row(state, tx, state.crew.learners[learner_id], row, failed, damage=damage):
         learner_lifecycle.renew(state, tx, learner_id)
     else:
         learner_lifecycle.dismiss_if_at_fault(state, tx, learner_id)

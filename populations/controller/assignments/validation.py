@@ -35,7 +35,7 @@ from arena.wire.keys import holder_of
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.leases import Learner
-from populations.controller.state.state import ControllerState
+from populations.records.tables import Tables
 
 SLACK_S = 60.0
 """Seconds by which a learner's stopwatch may be ahead of the controller's clock."""
@@ -328,13 +328,15 @@ def open_leases(learners: Mapping[LearnerId, Learner]) -> Leases:
     return tuple((name, *held.lease) for name, learner in learners.items() for held in learner.held)
 
 
-def open_grants(state: ControllerState) -> dict[str, tuple[Grant, ...]]:
+def open_grants(
+    setup: LearnerSetup, tables: Tables, learners: Mapping[LearnerId, Learner]
+) -> dict[str, tuple[Grant, ...]]:
     """Return what each learner may publish, by the name of its key."""
     grants: dict[str, tuple[Grant, ...]] = {}
-    for name, assignment_id, _ in open_leases(state.learners):
-        row = state.tables.assignments.get(assignment_id)
+    for name, assignment_id, _ in open_leases(learners):
+        row = tables.assignments.get(assignment_id)
         if row is not None and isinstance(row.message, Train):
-            asked = Asked(message=row.message, setup=state.setup, waited_s=0.0, up_s=0.0)
+            asked = Asked(message=row.message, setup=setup, waited_s=0.0, up_s=0.0)
             own = grants_of(row.message, max_agent_steps=asked.max_agent_steps)
             grants[holder_of(name)] = grants.get(holder_of(name), ()) + own
     return grants

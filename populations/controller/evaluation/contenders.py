@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from arena.config import LearnerSetup
 from populations.controller.indexes.player_strengths import PlayerStrength, player_strength
-from populations.controller.state.state import ControllerState
+from populations.controller.state.fits import Fits
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.ledger import Ledger
+from populations.controller.state.settings import Settings
 from populations.controller.state.teams import (
     frozen_team,
     ghost_team,
@@ -39,58 +43,68 @@ class EvaluationPool:
         return np.sqrt(squared_lengths(spread) + self.field.own_variance)
 
 
-def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> EvaluationPool:
+def evaluation_pool(
+    settings: Settings, indexes: Indexes, ledger: Ledger, rng: np.random.Generator | None
+) -> EvaluationPool:
     """Return active policies at their current checkpoints, ghosts worth a look, and the bots.
 
     Args:
-        state: The controller.
+        settings: Settings of the run.
+        indexes: Indexes over the rows.
+        ledger: Failures, and whose fault they are.
         rng: Draws some of many ghosts; None: only the best of them are looked at.
     """
-    league = state.league
-    origins = ghosts_by_origin(state.league)
+    league = indexes.fits.league
+    origins = ghosts_by_origin(indexes.fits.league)
     found: list[PlayerStrength] = []
-    for population in state.setup.ranked_populations:
-        ratings = state.fits.ratings(population)
-        found += state.strengths.policies(
+    for population in settings.setup.ranked_populations:
+        ratings = indexes.fits.ratings(population)
+        found += indexes.strengths.policies(
             population,
             ratings=ratings,
             league=league,
             team_of=lambda row: (
-                frozen_team(state.league, row) if is_whole(state.league, row) else None
+                frozen_team(indexes.fits.league, row)
+                if is_whole(indexes.fits.league, row)
+                else None
             ),
         )
-        found += state.strengths.ghosts(
+        found += indexes.strengths.ghosts(
             population,
             ratings=ratings,
             league=league,
-            team_of=lambda ghost: ghost_team(state.league, ghost, origins),
+            team_of=lambda ghost: ghost_team(indexes.fits.league, ghost, origins),
             rng=rng,
         )
-        found += _bots(state.external_players, ratings, population)
+        found += _bots(settings.external_players, ratings, population)
     # Equal weights are one player, whoever holds them: a donor's are also those of who copied it.
     # Reversed, so that the first of equals stays: a policy comes before its ghost.
     first = {(known.population, known.entrant): known for known in reversed(found)}
     players = [known for known in found if first[known.population, known.entrant] is known]
-    if shunned := state.ledger.shunned():
+    if shunned := ledger.shunned():
         players = [
-            known for known in players if maker_of(state.league, known.entrant) not in shunned
+            known
+            for known in players
+            if maker_of(indexes.fits.league, known.entrant) not in shunned
         ]
-    names = list(state.setup.ranked_populations)
+    names = list(settings.setup.ranked_populations)
     return EvaluationPool(
         players=tuple(players),
         field=Field(
             ratings=np.array([known.rating for known in players]),
-            spread=_spread(state, players),
+            spread=_spread(settings.setup, indexes.fits, players),
             own_variance=np.array([known.own_variance for known in players]),
             is_eligible=np.array([known.kind != "bot" for known in players], dtype=bool),
             is_ranked=np.array([known.kind == "policy" for known in players], dtype=bool),
             population=np.array([names.index(known.population) for known in players]),
-            remaining=state.pending_matches.remaining(players),
+            remaining=indexes.pending_matches.remaining(players),
             scatter=max(
-                row.pair_deviation**2 if (row := state.fits.ratings(name).row) is not None else 0.0
+                row.pair_deviation**2
+                if (row := indexes.fits.ratings(name).row) is not None
+                else 0.0
                 for name in names
             ),
-            met=_meetings(state.league, players),
+            met=_meetings(indexes.fits.league, players),
         ),
     )
 
@@ -111,9 +125,9 @@ def _meetings(league: League, players: Sequence[PlayerStrength]) -> Callable[[in
     return met
 
 
-def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray:
+def _spread(setup: LearnerSetup, fits: Fits, players: list[PlayerStrength]) -> FloatArray:
     """Return rows of the populations' factors, which share their columns: one fit made them all."""
-    spreads = {name: state.fits.ratings(name).spread for name in state.setup.ranked_populations}
+    spreads = {name: fits.ratings(name).spread for name in setup.ranked_populations}
     width = max((spread.shape[1] for spread in spreads.values() if spread is not None), default=1)
     # Zeros without a spread: `player_strength` has the variance in ``own_variance`` then.
     rows = np.zeros((len(players), width))

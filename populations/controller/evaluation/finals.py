@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from arena.matches.comparisons import rival_populations
 from arena.types import RANDOM_BOT, Seating
 from arena.wire.messages import Pairing
+from populations.config.run_config import RunConfig
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.pairings import (
     MIN_MATCHES_PER_SEATING,
@@ -28,17 +29,23 @@ from populations.controller.evaluation.pairings import (
     seatings_of,
     validation_pairings,
 )
-from populations.controller.evaluation.share import at_most, full_size, in_time
+from populations.controller.evaluation.share import at_most, full_size, match_s, matches_in_time
 from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.clocks import Countdown
-from populations.controller.state.leases import Learner
+from populations.controller.state.fits import Fits
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.leases import Crew, Learner
+from populations.controller.state.measured import Measured
+from populations.controller.state.phase import Phase
+from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.matchmaking.external_players import external_player_id
 from populations.ratings.model import probability_positive
+from populations.records.tables import Tables
 
 FINAL_DEVIATION = 32.0
 """Deviation from the mean of the population, in Elo, at which a rating is sure enough."""
@@ -71,26 +78,37 @@ def is_decided(state: ControllerState) -> bool:
 
     An epoch that only evaluates goes on until its time is over.
     """
-    if is_time_over(state):
+    if is_time_over(state.settings, state.indexes, state.phase, state.measured):
         return True
-    if state.evaluation_only is not None:
+    if state.phase.evaluation_only is not None:
         return False
     # Nothing is drawn: this is asked often, and a draw would take a decision number each time.
-    known = evaluation_pool(state, None)
-    return not _unsettled(state.league, known).any() and not _missing(state, known)
+    known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
+    return not _unsettled(state.league, known).any() and not _missing(
+        state.settings, state.fits, known
+    )
 
 
-def is_time_over(state: ControllerState) -> bool:
+def is_time_over(settings: Settings, indexes: Indexes, phase: Phase, measured: Measured) -> bool:
     """Return whether no learner can end one more match in the time that was named.
 
     Never in deterministic mode, where seconds decide nothing.
     """
-    countdown, learners = state.countdown, state.learners.values()
+    countdown, learners = phase.countdown, phase.crew.learners.values()
     if countdown is None:
         return False
     # The next learner is waited for, because nobody knows how long a match takes without one.
     return countdown.left_s <= 0.0 or (
-        bool(learners) and not any(in_time(state, learner, 1) for learner in learners)
+        bool(learners)
+        and not any(
+            matches_in_time(
+                phase,
+                indexes.pending_matches,
+                learner,
+                match_s(settings, indexes.fits.league.tables, measured, learner),
+            )
+            for learner in learners
+        )
     )
 
 
@@ -99,12 +117,12 @@ def longest_s(*, training_s: float, num_learners: int) -> float:
     return max(FINAL_SHARE * training_s, FINAL_S) / num_learners
 
 
-def final_countdown(state: ControllerState) -> Countdown | None:
+def final_countdown(config: RunConfig, tables: Tables, crew: Crew) -> Countdown | None:
     """Return the time for finals, as training ends; None in deterministic mode."""
-    if state.config.deterministic:
+    if config.deterministic:
         return None
-    run, share = state.tables.run, state.config.evaluation.share
-    num_learners = max(len(state.learners), len(state.slots), 1)
+    run, share = tables.run, config.evaluation.share
+    num_learners = max(len(crew.learners), len(crew.slots), 1)
     most_s = longest_s(training_s=run.training_s, num_learners=num_learners)
     # left = s / (1 - s) T - E, for training T and evaluation E; below 0 after earlier finals. What
     # evaluation has left of its share makes finals no longer than was said.
@@ -114,14 +132,16 @@ def final_countdown(state: ControllerState) -> Countdown | None:
 
 def more_pairings(state: ControllerState, tx: Transaction, learner: Learner) -> tuple[Pairing, ...]:
     """Draw a learner's next evaluation after training; empty: there is none, or no time for it."""
-    num_matches = in_time(state, learner, at_most(state, full_size(state.setup), learner=learner))
+    one_s = match_s(state.settings, state.tables, state.measured, learner)
+    most = matches_in_time(state.phase, state.indexes.pending_matches, learner, one_s)
+    num_matches = int(min(at_most(full_size(state.settings.setup), one_s), most))
     if not num_matches:
         return ()
     found = final_pairings(state, tx, num_matches=num_matches)
-    if not found and state.evaluation_only is not None:
+    if not found and state.phase.evaluation_only is not None:
         # Nothing is open that finals ask for: as in training, what tells most.
         found = draw_pairings(state, tx, num_matches=num_matches)
-    return _cut(found, in_time(state, learner, sum(pairing.num_matches for pairing in found)))
+    return _cut(found, int(min(sum(pairing.num_matches for pairing in found), most)))
 
 
 def _cut(pairings: tuple[Pairing, ...], num_matches: int) -> tuple[Pairing, ...]:
@@ -148,13 +168,13 @@ def final_pairings(
     """
     # Newcomers come first: weights that break a match would break it for all others in the
     # evaluation.
-    newcomers = validation_pairings(state, num_matches=num_matches)
-    if newcomers:
-        return newcomers
+    validations = validation_pairings(state, num_matches=num_matches)
+    if validations:
+        return validations
     # The last matches may have settled what seems open.
     if state.fits.running or state.fits.are_stale():
         return ()
-    known = evaluation_pool(state, None)
+    known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
     unsettled = _unsettled(state.league, known)
     if unsettled.any():
         return pairings_about(
@@ -162,9 +182,9 @@ def final_pairings(
             known,
             weights=unsettled.astype(np.float64),
             num_matches=num_matches,
-            rng=state.draw(tx),
+            rng=tx.draw(),
         ) or validation_pairings(state, num_matches=num_matches, waiting=True)
-    missing = _missing(state, known)
+    missing = _missing(state.settings, state.fits, known)
     # Open ones may be about these very pairs, and are not in the results yet.
     if not missing or any(open_evaluations(state.tables)):
         return ()
@@ -188,19 +208,19 @@ def final_pairings(
         )
     pairings: list[Pairing] = []
     # Pairs for which this evaluation has no time are still missing at the next one.
-    left = at_most(state, sum(num_matches for _, num_matches in missing))
+    one_s = match_s(state.settings, state.tables, state.measured)
+    left = at_most(sum(num_matches for _, num_matches in missing), one_s)
     for (first, second), to_play in missing:
         if left > 0:
-            shared = _shared(state, first, second, min(to_play, left))
+            shared = _shared(
+                seatings_of(state.settings.setup, state.tables, first, second), min(to_play, left)
+            )
             pairings += [Pairing(seating=seating, num_matches=num) for seating, num in shared]
             left -= to_play
     return tuple(pairings)
 
 
-def _shared(
-    state: ControllerState, first: PlayerStrength, second: PlayerStrength, to_play: int
-) -> list[tuple[Seating, int]]:
-    seatings = seatings_of(state, first, second)
+def _shared(seatings: Sequence[Seating], to_play: int) -> list[tuple[Seating, int]]:
     return [
         # Every seat equally often.
         (seating, max(to_play // len(seatings), MIN_MATCHES_PER_SEATING))
@@ -222,7 +242,7 @@ def _unsettled(league: League, known: EvaluationPool) -> BoolArray:
     )
 
 
-def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, int]]:
+def _missing(settings: Settings, fits: Fits, known: EvaluationPool) -> list[tuple[Pair, int]]:
     """Return pairs of contenders, and of champion and anchor, that have not met often enough.
 
     Returns:
@@ -231,11 +251,11 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     # A player that has all agents of a population is met by the others' contenders.
     only = {
         name: one.player and external_player_id(one.player)
-        for name, one in state.config.populations.items()
+        for name, one in settings.config.populations.items()
     }
     contenders = {
         name: _contenders(
-            state.fits.ratings(name),
+            fits.ratings(name),
             [
                 player
                 for player in known.players
@@ -243,16 +263,16 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
                 and (player.kind != "bot" or player.player.player == only[name])
             ],
         )
-        for name in state.setup.ranked_populations
+        for name in settings.setup.ranked_populations
     }
     everybody = [player for found in contenders.values() for player in found]
     anchors = [player for player in known.players if player.player.player == RANDOM_BOT]
-    seats = state.setup.seats
+    seats = settings.setup.seats
     # Players of populations on one side never meet, so they would be waited for without an end.
     rivals = rival_populations(seats)
     # The leader of each population meets the bots: among equals that need not be the one with the
     # best bound.
-    titled = {(name, leading_entrant(state.fits, name)) for name in contenders}
+    titled = {(name, leading_entrant(fits, name)) for name in contenders}
     best = [player for player in known.players if (player.population, player.entrant) in titled]
     wanted: Iterator[tuple[Pair, int]] = chain(
         zip(combinations(everybody, 2), repeat(TOURNAMENT_MATCHES)),
@@ -263,12 +283,12 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
         if frozenset((first.population, second.population)) not in rivals:
             continue
         # Whoever draws nothing has one game in each seating.
-        if state.setup.repeats_games and RANDOM_BOT not in (
+        if settings.setup.repeats_games and RANDOM_BOT not in (
             first.player.player,
             second.player.player,
         ):
             num_matches = 1
-        met = _num_met(state.league, first, second)
+        met = _num_met(fits.league, first, second)
         if met < num_matches:
             missing.append(((first, second), num_matches - met))
     return missing

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import asdict, replace
 
+from arena.config import LearnerSetup
 from arena.types import MAX_GAMES, Game, PlayerId, is_external
 from arena.wire.messages import Evaluate
 from populations.config.run_config import RunConfig
+from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.records.games import MAX_HELD, defeats, kept_games, played_as, populations_of
@@ -31,7 +33,7 @@ def take(
     state: ControllerState, tx: Transaction, row: AssignmentRow, games: Sequence[Game]
 ) -> None:
     """Keep the games of an evaluation; where there are too many, let some go."""
-    message, keep = row.message, state.config.replays.keep
+    message, keep = row.message, state.settings.config.replays.keep
     # A resume may have said meanwhile that none are kept.
     if not games or not keep or not isinstance(message, Evaluate):
         return
@@ -47,17 +49,17 @@ def take(
                 keys=tuple("" if one.weights is None else one.weights.key for one in players),
             )
         )
-    if len(state.tables.games) > keep * len(state.setup.populations):
-        _thin(state, tx, keep=keep - keep // SLACK)
-    hold(state, tx)
+    if len(state.tables.games) > keep * len(state.settings.setup.populations):
+        _thin(state.settings.setup, tx, keep=keep - keep // SLACK)
+    hold(state.settings, tx)
 
 
-def _thin(state: ControllerState, tx: Transaction, *, keep: int) -> None:
-    games, seats = list(state.tables.games.values()), state.setup.seats
+def _thin(setup: LearnerSetup, tx: Transaction, *, keep: int) -> None:
+    games, seats = list(tx.tables.games.values()), setup.seats
     stay: set[str] = set()
-    for population in state.setup.populations:
+    for population in setup.populations:
         own = [game for game in games if population in populations_of(game, seats=seats)]
-        rated = state.tables.ratings.get(population)
+        rated = tx.tables.ratings.get(population)
         champion = None if rated is None else rated.champion
         stay |= kept_games(own, keep=keep, champion=champion, seats=seats)
     for game in games:
@@ -65,19 +67,19 @@ def _thin(state: ControllerState, tx: Transaction, *, keep: int) -> None:
             tx.delete(game)
 
 
-def hold(state: ControllerState, tx: Transaction) -> None:
+def hold(settings: Settings, tx: Transaction) -> None:
     """Let the newest defeats of each champion keep the weights of their players, no others."""
-    games = state.tables.games
+    games = tx.tables.games
     held: set[str] = set()
-    most, pool = MAX_HELD, state.config.ghosts.keep
+    most, pool = MAX_HELD, settings.config.ghosts.keep
     if pool is not None:
         # A ghost that is held stays in its pool, where most places must be free for new ones.
-        most = min(most, pool // (4 * len(state.setup.populations)))
-    for rated in state.tables.ratings.values():
+        most = min(most, pool // (4 * len(settings.setup.populations)))
+    for rated in tx.tables.ratings.values():
         if rated.champion is not None:
-            lost = defeats(games.values(), rated.champion, seats=state.setup.seats)
+            lost = defeats(games.values(), rated.champion, seats=settings.setup.seats)
             # Weights that are gone already cannot be kept.
-            kept = [game.game for game in lost if game.holds or _is_there(state.tables, game)]
+            kept = [game.game for game in lost if game.holds or _is_there(tx.tables, game)]
             held.update(kept[max(0, len(kept) - most) :])
     for game in list(games.values()):
         if game.holds != (game.game in held):

@@ -27,10 +27,12 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Evaluate, Pairing
-from populations.config.sections import StopEvaluation
+from populations.config.run_config import RunConfig
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
-from populations.controller.evaluation.share import at_most
+from populations.controller.evaluation.share import at_most, match_s
+from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.controller.indexes.player_strengths import PlayerStrength
+from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.state.goals import evaluation_bound, seekers_of_evaluation
 from populations.controller.state.leases import Learner
 from populations.controller.state.ledger import Ledger
@@ -74,31 +76,38 @@ def draw_pairings(
         num_matches: About as many as are played, or fewer.
     """
     # Validate before anything is drawn, because validation takes no decision number.
-    newcomers = validation_pairings(state, num_matches=num_matches)
-    if newcomers:
-        return newcomers
-    rng = state.draw(tx)
-    known = evaluation_pool(state, rng)
+    validations = validation_pairings(state, num_matches=num_matches)
+    if validations:
+        return validations
+    rng = tx.draw()
+    known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, rng)
     # Each population has a fraction of its own, which is about its own players.
-    fractions = [state.config.pbt_of(name).fraction for name in state.setup.ranked_populations]
+    fractions = [
+        state.settings.config.pbt_of(name).fraction
+        for name in state.settings.setup.ranked_populations
+    ]
     weights = np.stack([importance(known.field, fraction=fraction) for fraction in fractions])[
         known.field.population, np.arange(len(known.players))
     ]
-    missing = missing_matches(state, known)
+    missing = missing_matches(
+        state.settings.config, state.league, state.indexes.pending_matches, known
+    )
     weights[list(missing)] += AWAITED_IMPORTANCE
     return pairings_about(
         state, known, weights=weights, missing=missing, num_matches=num_matches, rng=rng
     ) or validation_pairings(state, num_matches=num_matches, waiting=True)
 
 
-def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, int]:
+def missing_matches(
+    config: RunConfig, league: League, pending_matches: PendingMatches, known: EvaluationPool
+) -> dict[int, int]:
     """Count the matches that policies lack for their next decision of PBT, by place.
 
     Matches that are being played count. The policy whose decision is due first comes first.
     """
     asked: Counter[tuple[str, int]] = Counter()
-    origins = state.league.checkpoints
-    for (_, entrant), num_matches in state.pending_matches.open_matches().items():
+    origins = league.checkpoints
+    for (_, entrant), num_matches in pending_matches.open_matches().items():
         made = origins.get(Digest(entrant))
         if made is not None:
             # Matches are counted by generation, as `min_matches` counts them.
@@ -107,9 +116,9 @@ def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, 
     for index, player in enumerate(known.players):
         if player.kind != "policy":
             continue
-        row = state.tables.policies[PolicyId(player.player.player)]
-        pbt = state.config.pbt_of(row.population)
-        has = state.league.matches_in_generation(row) + asked[row.policy, row.generation]
+        row = league.tables.policies[PolicyId(player.player.player)]
+        pbt = config.pbt_of(row.population)
+        has = league.matches_in_generation(row) + asked[row.policy, row.generation]
         if pbt.exploit != "none" and has < pbt.min_matches:
             found.append((next_mark(row, pbt), index, pbt.min_matches - has))
     return {index: missing for _, index, missing in sorted(found)}
@@ -121,14 +130,18 @@ def is_worth_it(state: ControllerState, learner: Learner, *, num_matches: int) -
     A goal of ``stop.evaluation`` has a pair of its own. What takes longer than any evaluation may
     is worth the longest time that one may take.
     """
+    one_s = match_s(state.settings, state.tables, state.measured, learner)
 
     def is_enough_for(smallest: int) -> bool:
-        return num_matches >= at_most(state, smallest, learner=learner)
+        return num_matches >= at_most(smallest, one_s)
 
     # Each pair in all seatings.
-    pairs = 2 if state.config.stop.evaluation is None else 3
-    smallest = pairs * _num_seatings(state.setup) * MIN_MATCHES_PER_SEATING
-    return is_enough_for(smallest) or (is_enough_for(VALIDATION_MATCHES) and bool(newcomers(state)))
+    pairs = 2 if state.settings.config.stop.evaluation is None else 3
+    smallest = pairs * _num_seatings(state.settings.setup) * MIN_MATCHES_PER_SEATING
+    return is_enough_for(smallest) or (
+        is_enough_for(VALIDATION_MATCHES)
+        and bool(newcomers(state.settings.setup, state.league, state.blame.ledger))
+    )
 
 
 def pairings_about(
@@ -156,7 +169,7 @@ def pairings_about(
         return ()
     # Bots are mere opponents: nothing is decided by how well they are known.
     weights = np.where(known.field.is_eligible, weights, 0.0)
-    seats_per_pair = _num_seatings(state.setup)
+    seats_per_pair = _num_seatings(state.settings.setup)
     num_pairs = min(max(num_matches // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
     chosen = choose_pairs(
         known.field,
@@ -178,9 +191,11 @@ def pairings_about(
     pairs = Counter((*chosen, *goal_pairs(state, known, may_play=may_play, num_pairs=len(chosen))))
     shares: Counter[Seating] = Counter()
     for (first, second), share in pairs.items():
-        for seating in seatings_of(state, known.players[first], known.players[second]):
+        for seating in seatings_of(
+            state.settings.setup, state.tables, known.players[first], known.players[second]
+        ):
             shares[seating] += share
-    shares.update(_anchors(state))
+    shares.update(_anchors(state.settings.setup, state.league))
     if not shares:
         return ()
     per_share = max(num_matches // shares.total(), MIN_MATCHES_PER_SEATING)
@@ -221,13 +236,13 @@ def _num_seatings(setup: LearnerSetup) -> int:
 
 
 def seatings_of(
-    state: ControllerState, first: PlayerStrength, second: PlayerStrength
+    setup: LearnerSetup, tables: Tables, first: PlayerStrength, second: PlayerStrength
 ) -> tuple[Seating, ...]:
     """Seat two players in every seat equally often; random play has other populations' seats."""
-    seats = state.setup.seats
-    if len(state.setup.ranked_populations) == 1:
+    seats = setup.seats
+    if len(setup.ranked_populations) == 1:
         # Other sides have their turn in each evaluation.
-        turn = state.tables.run.next_assignment
+        turn = tables.run.next_assignment
         return pair_seatings(first.team, second.team, seats=seats, turn=turn)
     players = {first.population: first.player, second.population: second.player}
     rest = Player(player=RANDOM_BOT)
@@ -251,7 +266,7 @@ def _anchoring(
 ) -> Iterator[tuple[int, int]]:
     """Return one pair for each bot, so that the scale keeps its zero."""
     population = known.field.population
-    is_alone = len(state.setup.ranked_populations) == 1
+    is_alone = len(state.settings.setup.ranked_populations) == 1
     for index, player in enumerate(known.players):
         if player.kind != "bot":
             continue
@@ -269,41 +284,45 @@ def _anchoring(
         yield first, index
 
 
-def _anchors(state: ControllerState) -> list[Seating]:
+def _anchors(setup: LearnerSetup, league: League) -> list[Seating]:
     """Return pairings of the scales' zeros, until the advantage of each side is known."""
-    if len(state.setup.ranked_populations) == 1:
+    if len(setup.ranked_populations) == 1:
         return []
     # Results have the lower seat first.
-    bots = [(seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats]
-    played = sum(state.league.num_met(*pair) for pair in set(pairwise(bots)))
+    bots = [(seat.population, Entrant(RANDOM_BOT)) for seat in setup.seats]
+    played = sum(league.num_met(*pair) for pair in set(pairwise(bots)))
     if played >= ANCHOR_MATCHES:
         return []
     # Random play meets itself, or the advantage of a side could not be told from the strength of
     # its players.
-    return [Seating(players=tuple(Player(player=RANDOM_BOT) for _ in state.setup.seats))]
+    return [Seating(players=tuple(Player(player=RANDOM_BOT) for _ in setup.seats))]
 
 
-def newcomers(state: ControllerState, *, waiting: bool = False) -> list[PolicyRow]:
+def newcomers(
+    setup: LearnerSetup, league: League, ledger: Ledger, *, waiting: bool = False
+) -> list[PolicyRow]:
     """Return active leaders whose generation has no checkpoint that has played itself.
 
     Args:
-        state: The controller.
+        setup: Setup of learners.
+        league: Players and results.
+        ledger: Failures, and whose fault they are.
         waiting: Whether those count that have failed and let other evaluations go first, which
             show if they are to blame.
     """
-    validating = set(validated_by(state, open_evaluations(state.tables)))
+    validating = set(validated_by(setup, league, open_evaluations(league.tables)))
     found = [
         row
-        for row in state.tables.policies.values()
+        for row in league.tables.policies.values()
         if row.validated_generation != row.generation
         # The policy of the first population stands for its team in cooperation.
-        and row.population in state.setup.ranked_populations
-        and is_whole(state.league, row)
+        and row.population in setup.ranked_populations
+        and is_whole(league, row)
     ]
     return [
         row
         for row in found
-        if row.policy not in validating and (waiting or not _waits(state.ledger, row))
+        if row.policy not in validating and (waiting or not _waits(ledger, row))
     ]
 
 
@@ -323,25 +342,31 @@ def validation_pairings(
         waiting: As of `newcomers`; for where there is nothing else to play.
     """
     # One newcomer plays at a time after a failed evaluation, so that it is known whose fault it is.
-    limit = 1 if state.ledger.failed_evaluations else MAX_NEWCOMERS
+    limit = 1 if state.blame.ledger.failed_evaluations else MAX_NEWCOMERS
     limit = min(limit, -(-num_matches // VALIDATION_MATCHES))
     return tuple(
-        Pairing(seating=_alone(state, row), num_matches=VALIDATION_MATCHES)
-        for row in newcomers(state, waiting=waiting)[:limit]
+        Pairing(
+            seating=_alone(state.settings.setup, state.league, row), num_matches=VALIDATION_MATCHES
+        )
+        for row in newcomers(
+            state.settings.setup, state.league, state.blame.ledger, waiting=waiting
+        )[:limit]
     )
 
 
-def _alone(state: ControllerState, row: PolicyRow) -> Seating:
+def _alone(setup: LearnerSetup, league: League, row: PolicyRow) -> Seating:
     """Seat a policy and its mates in their populations' seats, random play in the others."""
-    team, rest = frozen_team(state.league, row), Player(player=RANDOM_BOT)
-    return Seating(players=tuple(team.get(seat.population, rest) for seat in state.setup.seats))
+    team, rest = frozen_team(league, row), Player(player=RANDOM_BOT)
+    return Seating(players=tuple(team.get(seat.population, rest) for seat in setup.seats))
 
 
-def validated_by(state: ControllerState, messages: Iterator[Evaluate]) -> Iterator[PolicyId]:
+def validated_by(
+    setup: LearnerSetup, league: League, messages: Iterator[Evaluate]
+) -> Iterator[PolicyId]:
     """Return policies that play against themselves in some evaluations."""
     for message in messages:
         for pairing in message.pairings:
-            policy = validated_policy(state, pairing)
+            policy = validated_policy(setup, league, pairing)
             if policy is None:
                 # An evaluation is all newcomers against themselves, or has none of them: with many
                 # evaluations open a look at each pairing would take longer than all the rest.
@@ -349,37 +374,39 @@ def validated_by(state: ControllerState, messages: Iterator[Evaluate]) -> Iterat
             yield policy
 
 
-def validated_policy(state: ControllerState, pairing: Pairing) -> PolicyId | None:
+def validated_policy(setup: LearnerSetup, league: League, pairing: Pairing) -> PolicyId | None:
     """Return the policy that a pairing validates, of a team the leader.
 
     It and its mates are alone, but for random play in other populations.
     """
     players = pairing.seating.players
     named = next((player.player for player in players if player.weights is not None), None)
-    row = state.tables.policies.get(PolicyId(named or ""))
+    row = league.tables.policies.get(PolicyId(named or ""))
     if row is None:
         return None
-    team: dict[str, str] = {mate.population: mate.policy for mate in team_of(state.league, row)}
+    team: dict[str, str] = {mate.population: mate.policy for mate in team_of(league, row)}
     is_alone = all(
         player.player == team[seat.population]
         if seat.population in team
         else player.weights is None
-        for seat, player in zip(state.setup.seats, players, strict=True)
+        for seat, player in zip(setup.seats, players, strict=True)
     )
-    return team_of(state.league, row)[0].policy if is_alone else None
+    return team_of(league, row)[0].policy if is_alone else None
 
 
-def validated_generation_of(state: ControllerState, pairing: Pairing) -> PolicyRow | None:
+def validated_generation_of(
+    setup: LearnerSetup, league: League, pairing: Pairing
+) -> PolicyRow | None:
     """Return the policy whose present generation a pairing validates, of a team the leader."""
-    policy_id = validated_policy(state, pairing)
+    policy_id = validated_policy(setup, league, pairing)
     if policy_id is None:
         return None
     played = {player.weights.digest for player in pairing.seating.players if player.weights}
-    team = team_of(state.league, state.tables.policies[policy_id])
+    team = team_of(league, league.tables.policies[policy_id])
     # Any weights of the present generation count: with as many learners as policies, each has
     # trained on since they were seated.
     is_present = len(played) == len(team) and all(
-        any(_is_of_generation(state.league, mate, digest) for digest in played) for mate in team
+        any(_is_of_generation(league, mate, digest) for digest in played) for mate in team
     )
     return team[0] if is_present else None
 
@@ -419,11 +446,11 @@ def goal_pairs(
         may_play: Whether a player's weights exist. bool [N].
         num_pairs: Pairs that the evaluation has besides.
     """
-    goal = state.config.stop.evaluation
+    goal = state.settings.config.stop.evaluation
     # Nothing waits for the goal in finals.
-    if goal is None or state.phase != "training":
+    if goal is None or state.phase.name != "training":
         return
-    seekers = seekers_of_evaluation(state)
+    seekers = seekers_of_evaluation(state.settings.config, state.tables, state.indexes.goals)
     rows = {
         index: state.tables.policies[policy]
         for index, player in enumerate(known.players)
@@ -434,21 +461,27 @@ def goal_pairs(
     # A single place is the other one's in the next evaluation.
     turn = state.tables.run.next_assignment
     for index, player in enumerate(known.players):
-        if player.player.player != state.config.stop.player:
+        if player.player.player != state.settings.config.stop.player:
             continue
         rivals = [
             rival
             for rival, row in rows.items()
-            if len(state.setup.ranked_populations) == 1 or row.population != player.population
+            if len(state.settings.setup.ranked_populations) == 1
+            or row.population != player.population
         ]
         if rivals:
-            nearest = max(rivals, key=lambda rival: _bound(state, rows[rival], goal))
+            nearest = max(
+                rivals,
+                key=lambda rival: _bound(
+                    state.settings.config, state.tables, state.indexes.goals, rows[rival]
+                ),
+            )
             best = max(rivals, key=lambda rival: known.field.ratings[rival])
             for place in range(turn, turn + number):
                 yield (best if place % 2 else nearest), index
 
 
-def _bound(state: ControllerState, policy: PolicyRow, goal: StopEvaluation) -> float:
-    bound = evaluation_bound(state, policy, goal)
+def _bound(config: RunConfig, tables: Tables, goals: StopGoals, policy: PolicyRow) -> float:
+    bound = evaluation_bound(config, tables, goals, policy)
     # A return's bound can be below any number that stands for none.
     return -math.inf if bound is None else bound

@@ -7,15 +7,21 @@ that training never stands still for matches that no share has been earned for.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from arena.config import LearnerSetup
 from arena.matches.seating import plays_of
+from populations.config.run_config import RunConfig
+from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.controller.state.clocks import MatchTimes
-from populations.controller.state.episode_lengths import expected_length
-from populations.controller.state.leases import Learner
-from populations.controller.state.state import ControllerState
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.leases import Crew, Learner
+from populations.controller.state.measured import Measured
+from populations.controller.state.phase import Phase
+from populations.controller.state.settings import Settings
 from populations.records.rows import Json
+from populations.records.tables import Tables
 
 MIN_MATCHES = 128
 """Least matches of an evaluation; more where a learner has more environments, one match each."""
@@ -30,73 +36,86 @@ def record(match_times: MatchTimes, learner: Learner, *, matches: int, duration_
         times.add(matches=matches, duration_s=duration_s)
 
 
-def match_s(state: ControllerState, learner: Learner | None = None) -> float | None:
+def match_s(
+    settings: Settings, tables: Tables, measured: Measured, learner: Learner | None = None
+) -> float | None:
     """Return learner seconds that an evaluation match takes; None: not known, or not to be minded.
 
     Of the learner's last evaluations, else of all last ones; before the first, what training shows.
     """
-    if state.config.deterministic:
+    if settings.config.deterministic:
         return None
     own_s = None if learner is None else learner.match_times.match_s
-    recent_s = own_s or state.match_times.match_s
+    recent_s = own_s or measured.match_times.match_s
     if recent_s is not None:
         return recent_s
     # The time is rather too long, as training takes time beside its decisions. It is 0 while no
     # speed is known.
-    return len(plays_of(state.setup.seats)) * max(_episode_s(state), default=0.0) or None
+    return (
+        len(plays_of(settings.setup.seats))
+        * max(_episode_s(settings.setup, tables, measured), default=0.0)
+        or None
+    )
 
 
-def _episode_s(state: ControllerState) -> Iterator[float]:
+def _episode_s(setup: LearnerSetup, tables: Tables, measured: Measured) -> Iterator[float]:
     """Return seconds of an episode by each population's trainees."""
-    in_turns = state.setup.spec.api == "aec"
-    for name, population in state.setup.populations.items():
+    in_turns = setup.spec.api == "aec"
+    for name, population in setup.populations.items():
         trained = [
-            row
-            for row in state.tables.policies.values()
-            if row.population == name and row.speed > 0.0
+            row for row in tables.policies.values() if row.population == name and row.speed > 0.0
         ]
         if trained:
             # A call of ``step`` is one decision in turns, else one of each agent.
-            decisions = expected_length(state, trained[0]) * (
+            decisions = measured.expected_length(tables, trained[0]) * (
                 1 if in_turns else len(population.agents)
             )
             yield decisions * len(trained) / sum(row.speed for row in trained)
 
 
-def reached(state: ControllerState) -> float | None:
+def reached(config: RunConfig, tables: Tables, measured: Measured) -> float | None:
     """Return evaluation's share of learner seconds in this epoch's training; None: no seconds.
 
     In deterministic mode of the run's assignments.
     """
-    training, evaluation = _spent(state)
+    training, evaluation = _spent(config, tables, measured)
     return evaluation / (training + evaluation) if training + evaluation > 0.0 else None
 
 
-def document(state: ControllerState) -> dict[str, Json]:
+def document(
+    config: RunConfig, tables: Tables, phase: Phase, measured: Measured
+) -> dict[str, Json]:
     """Return what ``status --json`` has about evaluation: shares of learner seconds in training."""
-    share = reached(state) if state.share_reached is None else state.share_reached
-    return {"share_asked": state.config.evaluation.share, "share_reached": share}
+    share = (
+        reached(config, tables, measured) if phase.share_reached is None else phase.share_reached
+    )
+    return {"share_asked": config.evaluation.share, "share_reached": share}
 
 
-def _spent(state: ControllerState) -> tuple[float, float]:
+def _spent(config: RunConfig, tables: Tables, measured: Measured) -> tuple[float, float]:
     """Return what training and evaluation have had in this epoch (deterministic: in the run)."""
-    run = state.tables.run
-    if state.config.deterministic:
+    run = tables.run
+    if config.deterministic:
         return float(run.training_assignments), float(run.evaluation_assignments)
     # Seconds count from the start of the epoch: a run that goes on after its finals has no debt.
-    before_training_s, before_evaluation_s = state.spent_before_s
+    before_training_s, before_evaluation_s = measured.spent_before_s
     return run.training_s - before_training_s, run.evaluation_s - before_evaluation_s
 
 
-def short_of(state: ControllerState) -> float:
+def short_of(settings: Settings, indexes: Indexes, crew: Crew, measured: Measured) -> float:
     """Return learner seconds (deterministic: assignments) that evaluation lacks to its share."""
-    share = state.config.evaluation.share
-    training, evaluation = _spent(state)
+    share = settings.config.evaluation.share
+    training, evaluation = _spent(settings.config, indexes.fits.league.tables, measured)
     if training <= 0.0:
         return 0.0
-    for assignment_id, num_matches in state.pending_matches.open.items():
-        holder = state.holders.get(assignment_id)
-        one_s = match_s(state, None if holder is None else state.learners.get(holder))
+    for assignment_id, num_matches in indexes.pending_matches.open.items():
+        holder = crew.holders.get(assignment_id)
+        one_s = match_s(
+            settings,
+            indexes.fits.league.tables,
+            measured,
+            None if holder is None else crew.learners.get(holder),
+        )
         # An open evaluation makes up for everything while its length is unknown.
         if one_s is None:
             return 0.0
@@ -105,21 +124,21 @@ def short_of(state: ControllerState) -> float:
     return share * (training + evaluation) - evaluation
 
 
-def earned_matches(state: ControllerState, learner: Learner, short_s: float) -> int:
+def earned_matches(settings: Settings, one_s: float | None, short_s: float) -> int:
     """Count the matches of a learner's next evaluation; 1 at least.
 
     As many as there are environments, or as evaluation is short of if that is more, but no more
     than it is short of and a training assignment takes.
 
     Args:
-        state: The controller.
-        learner: Learner that is to carry it out.
+        settings: Settings of the run.
+        one_s: Learner seconds of a match (`match_s`).
         short_s: Seconds that evaluation is short of.
     """
-    one_s, full = match_s(state, learner), full_size(state.setup)
+    full = full_size(settings.setup)
     if one_s is None:
         return full
-    seconds = min(short_s + state.config.assignment.target_s, MAX_EVALUATION_S)
+    seconds = min(short_s + settings.config.assignment.target_s, MAX_EVALUATION_S)
     return max(min(max(full, int(short_s / one_s)), int(seconds / one_s)), 1)
 
 
@@ -128,25 +147,28 @@ def full_size(setup: LearnerSetup) -> int:
     return max(MIN_MATCHES, setup.num_envs)
 
 
-def at_most(state: ControllerState, num_matches: int, *, learner: Learner | None = None) -> int:
-    """Return as many matches as the longest evaluation has time for, 1 at least."""
-    one_s = match_s(state, learner)
+def at_most(num_matches: int, one_s: float | None) -> int:
+    """Return as many matches of so many seconds as the longest evaluation has time for, 1 at
+    least.
+    """
     return num_matches if one_s is None else max(min(num_matches, int(MAX_EVALUATION_S / one_s)), 1)
 
 
-def in_time(state: ControllerState, learner: Learner, num_matches: int) -> int:
-    """Return as many matches as a learner can end in the time that is named; 0: not one.
+def matches_in_time(
+    phase: Phase, pending_matches: PendingMatches, learner: Learner, one_s: float | None
+) -> float:
+    """Return how many matches a learner can end in the time that is named; 0: not one.
 
-    What the learner holds comes first.
+    What the learner holds comes first. Infinity where no time is named, or a match's is not known.
     """
-    countdown, one_s = state.countdown, match_s(state, learner)
+    countdown = phase.countdown
     if countdown is None:
-        return num_matches
+        return math.inf
     if one_s is None:
-        return num_matches if countdown.left_s > 0.0 else 0
-    left_s, open_matches = countdown.left_s, state.pending_matches.open
+        return math.inf if countdown.left_s > 0.0 else 0
+    left_s = countdown.left_s
     for held in learner.held:
-        held_s = open_matches.get(held.assignment_id, 0) * one_s
-        played_s = 0.0 if held.started_s is None else state.last_event_s - held.started_s
+        held_s = pending_matches.open.get(held.assignment_id, 0) * one_s
+        played_s = 0.0 if held.started_s is None else phase.last_event_s - held.started_s
         left_s -= max(held_s - played_s, 0.0)
-    return max(min(num_matches, int(left_s / one_s)), 0)
+    return max(int(left_s / one_s), 0)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from arena.types import PolicyId, Value, trainee_entrant
 from populations.controller.evolution.exploration import numbers, values_of
 from populations.controller.evolution.generations import begin_generation, explored_on
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
@@ -49,7 +50,7 @@ def _copy(
 ) -> None:
     """Put a policy on its donor's checkpoint, at once or when its hyperparameters are explored."""
     # The donor's factors, but the values of the policy's own clock.
-    copied = state.scheduled[policy.population].values(
+    copied = state.settings.scheduled[policy.population].values(
         donor.hyperparameters, factors=donor.factors, agent_steps=policy.agent_steps
     )
     pending: dict[str, Json] = {
@@ -63,16 +64,16 @@ def _copy(
         **_told(donor.factors),
         "decision": dict(data),
     }
-    if explore and state.config.pbt_of(policy.population).explore != "none":
-        _wait(state, tx, policy, pending)
+    if explore and state.settings.config.pbt_of(policy.population).explore != "none":
+        _wait(tx, policy, pending)
     else:
         same = Exploration(old=copied, new=copied, moves={})
-        commit_exploit(state, tx, policy, pending, same)
+        commit_exploit(
+            state.settings.scheduled, state.fits, tx, replace(policy, pending=pending), same
+        )
 
 
-def explore_own(
-    state: ControllerState, tx: Transaction, policy: PolicyRow, *, data: Mapping[str, Json]
-) -> None:
+def explore_own(tx: Transaction, policy: PolicyRow, *, data: Mapping[str, Json]) -> None:
     """Change a policy's own hyperparameters when they are explored; its weights stay."""
     pending: dict[str, Json] = {
         "kind": "explore",
@@ -80,38 +81,36 @@ def explore_own(
         **_told(policy.factors),
         "decision": dict(data),
     }
-    _wait(state, tx, policy, pending)
+    _wait(tx, policy, pending)
 
 
-def _wait(
-    state: ControllerState, tx: Transaction, policy: PolicyRow, pending: dict[str, Json]
-) -> None:
+def _wait(tx: Transaction, policy: PolicyRow, pending: dict[str, Json]) -> None:
     # Drawn and journaled now: the question after a crash has the same seed.
-    seed: list[Json] = list(state.draw_words(tx))
+    seed: list[Json] = list(tx.draw_words())
     tx.put(replace(policy, pending={**pending, "seed": seed}))
-    state.waiting.append(policy.policy)
 
 
 def commit_exploit(
-    state: ControllerState,
+    scheduled: Mapping[str, ScheduledValues],
+    fits: Fits,
     tx: Transaction,
     policy: PolicyRow,
-    pending: Mapping[str, Json],
     exploration: Exploration,
 ) -> None:
-    """Put a policy on its donor's checkpoint, as it was when that was decided.
+    """Put a policy on its donor's checkpoint, as it was when its pending decision was made.
 
     Identity and counters stay the policy's own; its generation rises, so its statistics start anew.
     """
+    pending = policy.pending
     # The donor may have trained on, or be quarantined by now: retention kept its checkpoint.
     donor = PolicyId(str(pending["donor"]))
-    checkpoint = state.tables.checkpoints[str(pending["checkpoint"])]
+    checkpoint = tx.tables.checkpoints[str(pending["checkpoint"])]
     generation, agent_steps = pending["donor_generation"], pending["donor_agent_steps"]
     assert isinstance(generation, int)
     assert isinstance(agent_steps, int)
-    new, factors = _explored(state.scheduled, policy, pending, exploration)
+    new, factors = _explored(scheduled, policy, pending, exploration)
     after = begin_generation(
-        state.fits,
+        fits,
         tx,
         replace(
             policy,
@@ -173,21 +172,21 @@ def _told(factors: Mapping[str, float]) -> dict[str, Json]:
 
 
 def commit_explore(
-    state: ControllerState,
+    scheduled: Mapping[str, ScheduledValues],
+    fits: Fits,
     tx: Transaction,
     policy: PolicyRow,
-    pending: Mapping[str, Json],
     exploration: Exploration,
 ) -> None:
-    """Change a policy's own hyperparameters; its weights stay."""
-    new, factors = _explored(state.scheduled, policy, pending, exploration)
+    """Change a policy's own hyperparameters as its pending decision says; its weights stay."""
+    new, factors = _explored(scheduled, policy, policy.pending, exploration)
     changed = replace(policy, hyperparameters=new, factors=factors)
-    after = explored_on(state.fits, tx, changed, cause="explore")
+    after = explored_on(fits, tx, changed, cause="explore")
     tx.add_decision(
         "explored",
         policy.policy,
         **{
-            **decision_of(pending),
+            **decision_of(policy.pending),
             "generation": after.generation,
             "agent_steps": policy.agent_steps,
             "old": dict(exploration.old),

@@ -11,27 +11,29 @@ from msgspec.structs import replace
 
 from arena.config import LessonEnd
 from populations.controller.state import goals
-from populations.controller.state.state import ControllerState
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.phase import Phase
+from populations.controller.state.settings import Settings
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import Json, PolicyRow
 
 LESSON_BEGAN = "lesson_began"
 
 
-def advance(state: ControllerState, tx: Transaction) -> None:
+def advance(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -> None:
     """Begin the next lesson where every policy in training has reached the present one's end."""
-    curriculum, run = state.config.environment.curriculum, state.tables.run
-    if state.phase != "training" or run.lesson >= len(curriculum) - 1:
+    curriculum, run = settings.config.environment.curriculum, tx.tables.run
+    if phase.name != "training" or run.lesson >= len(curriculum) - 1:
         return
     until = curriculum[run.lesson].until
     assert until is not None, "each lesson but the last has an end"
     # A policy that waits for a donor's weights counts, as it will be active again (see `phases`).
-    rows = [row for row in state.tables.policies.values() if row.state == "active" or row.pending]
+    rows = [row for row in tx.tables.policies.values() if row.state == "active" or row.pending]
     # `all` ends at the first policy that is not there yet: this is asked at every event.
-    if not rows or not all(_has_reached(state, row, until) for row in rows):
+    if not rows or not all(_has_reached(indexes, row, until) for row in rows):
         return
     # Values are taken before the lesson changes, because they are about the one that ends.
-    values: Json = {row.policy: measure(state, row, until) for row in rows}
+    values: Json = {row.policy: measure(indexes, row, until) for row in rows}
     lesson = run.lesson + 1
     tx.put(replace(run, lesson=lesson))
     tx.add_event(
@@ -40,23 +42,23 @@ def advance(state: ControllerState, tx: Transaction) -> None:
         str(lesson + 1),
         lessons=len(curriculum),
         agent_steps=run.agent_steps,
-        kwargs=cast("Json", dict(state.setup.spec.lessons[lesson])),
+        kwargs=cast("Json", dict(settings.setup.spec.lessons[lesson])),
         reason=_said(until),
         values=values,
     )
 
 
-def measure(state: ControllerState, policy: PolicyRow, until: LessonEnd) -> float | None:
+def measure(indexes: Indexes, policy: PolicyRow, until: LessonEnd) -> float | None:
     """Return a policy's value of what ends the present lesson; None: too little is known yet."""
     if until.agent_steps is not None:
         return policy.agent_steps
     if until.rating is not None:
-        return goals.bound_at_any_time(state.fits, policy)
-    return state.goals.mean_return(policy, lesson=state.tables.run.lesson)
+        return goals.bound_at_any_time(indexes.fits, policy)
+    return indexes.goals.mean_return(policy, lesson=indexes.fits.league.tables.run.lesson)
 
 
-def _has_reached(state: ControllerState, policy: PolicyRow, until: LessonEnd) -> bool:
-    value = measure(state, policy, until)
+def _has_reached(indexes: Indexes, policy: PolicyRow, until: LessonEnd) -> bool:
+    value = measure(indexes, policy, until)
     return value is not None and value >= until.value
 
 

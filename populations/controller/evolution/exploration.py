@@ -8,7 +8,8 @@ again, and has the same answer, because all that it depends on is in the journal
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from itertools import chain
 
 import numpy as np
 
@@ -16,13 +17,16 @@ from arena.types import Hyperparameters, PolicyId, Value
 from arena.users_code import guarded
 from populations.choices import Categories, Choices, number_of
 from populations.controller.evolution.generations import history_now
+from populations.controller.indexes.pbt_members import MemberIndex
 from populations.controller.state.commands import ExploreHyperparameters
 from populations.controller.state.events import HyperparametersExplored
-from populations.controller.state.state import ControllerState
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.phase import Phase
+from populations.controller.state.settings import Settings
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb
-from populations.records.rows import Json
+from populations.records.rows import Json, PolicyRow
 from populations.records.tables import Tables
 from populations.search_space import parse_search_space
 
@@ -30,42 +34,46 @@ TOLERANCE = 1e-9
 """Relative: bounds are compared after arithmetic in floating point."""
 
 
-def ask(state: ControllerState, tx: Transaction) -> None:
+def ask(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -> None:
     """Send the questions that wait; in deterministic mode one after the other's answer."""
-    # Decisions stay pending in the journal; an epoch that trains asks about them.
-    if state.evaluation_only is not None:
-        state.waiting.clear()
+    config, exploring = settings.config, indexes.members.exploring
+    # Decisions stay pending in the journal; an epoch that trains asks about them. Questions wait
+    # for the first fit after a resume, because the certainty of gains is not durable.
+    if phase.evaluation_only is not None or (indexes.fits.running and not indexes.fits.last):
         return
-    # Questions wait for the first fit after a resume, because the certainty of gains is not
-    # durable.
-    if state.fits.running and not state.fits.last:
-        return
-    # An answer is in the history of the next question, which must not depend on speed.
-    while state.waiting and not (state.config.deterministic and state.exploring):
-        policy = state.tables.policies[state.waiting.pop(0)]
-        pending = policy.pending
-        if not pending:  # given up meanwhile
-            continue
-        state.exploring.add(policy.policy)
+    for policy in waiting(tx.tables, exploring):
+        # An answer is in the history of the next question, which must not depend on speed.
+        if config.deterministic and exploring:
+            return
+        exploring.add(policy.policy)
         tx.commands.append(
             ExploreHyperparameters(
                 policy=policy.policy,
-                rule=state.explore[policy.population],
-                hyperparameters=values_of(pending["hyperparameters"]),
-                search_space=state.config.populations[policy.population].search_space,
-                history=history_now(state, policy),
+                rule=settings.explore[policy.population],
+                hyperparameters=values_of(policy.pending["hyperparameters"]),
+                search_space=config.populations[policy.population].search_space,
+                history=history_now(settings, indexes.fits, policy),
                 agent_steps=policy.agent_steps,
-                seed=tuple(int(word) for word in _words(pending["seed"])),
+                seed=tuple(int(word) for word in _words(policy.pending["seed"])),
             )
         )
 
 
-def pending_policies(tables: Tables) -> list[PolicyId]:
-    """Return the policies with a pending decision, in the order in which it was made."""
-    pending = [row for row in tables.policies.values() if row.pending]
-    # The last word of a seed is its decision number (`ControllerState.draw_words`): a resumed run
-    # asks in the order in which the run before would have asked.
-    return [row.policy for row in sorted(pending, key=lambda row: _words(row.pending["seed"])[-1])]
+def waiting(tables: Tables, exploring: Set[PolicyId]) -> list[PolicyRow]:
+    """Return the policies with a decision for which nobody explores yet, first come first."""
+    pending = chain.from_iterable(rows.values() for rows in tables.policies.by("pending").values())
+    # The last word of a seed is its decision number (`Transaction.draw_words`): a resumed run asks
+    # in the order in which the run before would have asked.
+    return sorted(
+        (row for row in pending if row.policy not in exploring),
+        key=lambda row: _words(row.pending["seed"])[-1],
+    )
+
+
+def are_open(tables: Tables, members: MemberIndex, phase: Phase) -> bool:
+    """Return whether decisions wait for new hyperparameters, for which this epoch asks."""
+    is_open = members.exploring or tables.policies.by("pending")
+    return bool(is_open) and phase.evaluation_only is None
 
 
 def values_of(value: Json) -> dict[str, Value]:

@@ -10,8 +10,9 @@ from typing import Literal
 from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, PolicyId, trainee_entrant
+from populations.config.run_config import RunConfig
 from populations.controller.state.fits import Fits
-from populations.controller.state.state import ControllerState
+from populations.controller.state.settings import Settings
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.league.lineage import first_of_line, num_copies, steps_since_parent
@@ -138,31 +139,31 @@ def ended_generation(fits: Fits, policy_id: PolicyId) -> GenerationRow | None:
     )
 
 
-def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, ...]:
+def history(config: RunConfig, fits: Fits, policy: PolicyRow) -> tuple[GenerationRow, ...]:
     """Return all generations of policies of a policy's population and role, in order of beginning.
 
     Its own last one is ended in it.
     """
-    ended = ended_generation(state.fits, policy.policy)
-    tables = state.tables
+    ended = ended_generation(fits, policy.policy)
+    tables = fits.league.tables
     rows = dict(tables.generations.by("population").get(policy.population, {}))
     if ended is not None:
         rows[ended.entrant] = ended
     alike = tables.policies.by("role")[policy.population, policy.role]
     # Most populations have one role, and a long run has many generations.
-    if len(alike) == state.config.populations[policy.population].num_policies:
+    if len(alike) == config.populations[policy.population].num_policies:
         return tuple(rows.values())
     is_alike = map(alike.__contains__, map(attrgetter("policy"), rows.values()))
     return tuple(compress(rows.values(), is_alike))
 
 
-def history_now(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, ...]:
+def history_now(settings: Settings, fits: Fits, policy: PolicyRow) -> tuple[GenerationRow, ...]:
     """Return `history` with the values that its factors would give now.
 
     A rule compares generations of different times, and moves the value in use of this one: what it
     learns about a scheduled hyperparameter is about the factor.
     """
-    scheduled, rows = state.scheduled[policy.population], history(state, policy)
+    scheduled, rows = settings.scheduled[policy.population], history(settings.config, fits, policy)
     if not scheduled.schedules:
         return rows
     return tuple(

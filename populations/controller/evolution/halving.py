@@ -18,10 +18,12 @@ from itertools import chain
 
 from msgspec.structs import replace
 
+from populations.config.run_config import RunConfig
 from populations.config.sizing import num_sharing
 from populations.controller.evolution.changes import exploit
 from populations.controller.evolution.members import is_reference
 from populations.controller.evolution.quarantine import donors_of
+from populations.controller.state.leases import Crew
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leader_of, team_of
 from populations.controller.state.transaction import Transaction
@@ -33,10 +35,9 @@ LEAST = 2
 """Policies that train on at least: with one alone nothing could be compared or copied."""
 
 
-def num_places(state: ControllerState, population: str) -> int:
+def num_places(config: RunConfig, crew: Crew, population: str) -> int:
     """Return how many policies of a population train on: all, or as many as learners at once."""
-    config = state.config
-    if state.config.pbt_of(population).share == "even":
+    if config.pbt_of(population).share == "even":
         return config.populations[population].num_policies
     if config.deterministic:
         # One assignment is open at a time, however many learners there are.
@@ -45,21 +46,21 @@ def num_places(state: ControllerState, population: str) -> int:
     wanted = learners.get(population, 0) if isinstance(learners, Mapping) else learners or 1
     # Learners from elsewhere come and go.
     present = sum(
-        learner.hello.slots for learner in state.learners.values() if learner.may_train(population)
+        learner.hello.slots for learner in crew.learners.values() if learner.may_train(population)
     )
     return max(LEAST, -(-max(wanted, present) // num_sharing(config)))
 
 
-def num_active(state: ControllerState, population: str) -> int:
+def num_active(config: RunConfig, tables: Tables, population: str) -> int:
     """Return how many policies of a population train, those that wait for weights included."""
-    inactive = state.tables.policies.by("inactive").values()
+    inactive = tables.policies.by("inactive").values()
     out = chain.from_iterable(rows.values() for rows in inactive)
     num_out = sum(row.population == population and not row.pending for row in out)
-    return state.config.populations[population].num_policies - num_out
+    return config.populations[population].num_policies - num_out
 
 
 def halve(
-    state: ControllerState,
+    config: RunConfig,
     tx: Transaction,
     team: Sequence[PolicyRow],
     decision: Decision,
@@ -75,7 +76,7 @@ def halve(
     else:
         leaves = evidence.rank > max(places, (evidence.num_ranked + 1) // 2)
     standing = f"it is in the {'worse' if leaves else 'better'} half"
-    active = num_active(state, team[0].population) - leaves
+    active = num_active(config, tx.tables, team[0].population) - leaves
     reason = f"{standing}; {active} train on, until {places} do (pbt.share is halving)"
     for row in team:
         if leaves:
@@ -89,11 +90,13 @@ def fill_places(state: ControllerState, tx: Transaction) -> None:
 
     There are where a learner has joined, a policy has broken, or a resume has changed the setting.
     """
-    if state.phase != "training":
+    if state.phase.name != "training":
         return
     rows = state.tables.policies
     for population in sorted({row.population for row in _retired(state.tables)}):
-        free = num_places(state, population) - num_active(state, population)
+        free = num_places(state.settings.config, state.crew, population) - num_active(
+            state.settings.config, state.tables, population
+        )
         # Almost always: this is asked after every assignment.
         if free <= 0:
             continue
@@ -113,9 +116,11 @@ def _retired(tables: Tables) -> Iterable[PolicyRow]:
 
 
 def _bring_back(state: ControllerState, tx: Transaction, row: PolicyRow) -> None:
-    _, donor = max(donors_of(state, row), default=(0.0, None))
+    _, donor = max(
+        donors_of(state.settings.config, state.fits, state.blame.ledger, row), default=(0.0, None)
+    )
     if donor is not None:
-        explore = not is_reference(state.config, row)
+        explore = not is_reference(state.settings.config, row)
         reason = "it was retired, and there is a place for it again"
         exploit(
             state, tx, team_of(state.league, row), donor, explore=explore, data={"reason": reason}

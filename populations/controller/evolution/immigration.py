@@ -48,13 +48,13 @@ def try_immigrate(
         data: The numbers of that decision.
     """
     policy = team[0]
-    immigration = state.config.pbt_of(policy.population).immigration
-    limit = state.config.stop.agent_steps_per_policy
+    immigration = state.settings.config.pbt_of(policy.population).immigration
+    limit = state.settings.config.stop.agent_steps_per_policy
     is_done = limit is not None and policy.agent_steps >= limit
-    if immigration.probability <= 0.0 or is_done or is_reference(state.config, policy):
+    if immigration.probability <= 0.0 or is_done or is_reference(state.settings.config, policy):
         return False
     # Draw after the conditions, so that no decision number is taken without immigration.
-    rng = state.draw(tx)
+    rng = tx.draw()
     if rng.random() >= immigration.probability:
         return False
     for row in team:
@@ -70,12 +70,12 @@ def _immigrate(
     rng: np.random.Generator,
     data: Mapping[str, Json],
 ) -> None:
-    immigration = state.config.pbt_of(policy.population).immigration
+    immigration = state.settings.config.pbt_of(policy.population).immigration
     players = immigration.players
     index = int(rng.integers(len(players))) if players else None
-    population = state.config.populations[policy.population]
+    population = state.settings.config.populations[policy.population]
     # A new member's, by the clock of the policy whose place it takes.
-    scheduled = state.scheduled[policy.population]
+    scheduled = state.settings.scheduled[policy.population]
     first = scheduled.first_factors
     start = scheduled.values(population.start_values, factors=first, agent_steps=policy.agent_steps)
     new, factors = scheduled.explored(

@@ -6,7 +6,7 @@ from arena.types import Digest, Entrant, PolicyId
 from populations.config.run_config import RunConfig
 from populations.controller.indexes.player_strengths import nearest_rated
 from populations.controller.state.fits import Fits
-from populations.controller.state.state import ControllerState
+from populations.controller.state.indexes import Indexes
 from populations.core import CommonScores, Member, RatingDifference, Score
 from populations.league.league import League
 from populations.league.ratings import Ratings
@@ -62,22 +62,26 @@ def _standing(fits: Fits, policy: PolicyId) -> Digest | None:
     return standing_weights_of(fits, row)
 
 
-def members_of(state: ControllerState, population: str, *, role: str) -> list[Member]:
+def members_of(config: RunConfig, indexes: Indexes, population: str, *, role: str) -> list[Member]:
     """Return the active policies of a population that have a role."""
     # Members of the last decision are kept; those with changes since are made anew below.
-    ratings, tables = state.fits.ratings(population), state.tables
-    kept, policies = state.members.current(population, ratings=ratings, league=state.league)
+    ratings, tables = indexes.fits.ratings(population), indexes.fits.league.tables
+    kept, policies = indexes.members.current(
+        population, ratings=ratings, league=indexes.fits.league
+    )
     for policy in policies:
         row = tables.policies[policy]
-        kept.set(policy, _member(state, ratings, row) if row.state == "active" else None)
+        kept.set(
+            policy, _member(config, indexes.fits, ratings, row) if row.state == "active" else None
+        )
     # PBT ranks within a role: an exploiter is not worse than a main agent because it loses to
     # others, and what it has found would be gone if it became a copy.
     return kept.listed(role, tables)
 
 
-def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
-    digest = standing_weights_of(state.fits, row)
-    record = state.league.record(row.population, digest or "")
+def _member(config: RunConfig, fits: Fits, ratings: Ratings, row: PolicyRow) -> Member:
+    digest = standing_weights_of(fits, row)
+    record = fits.league.record(row.population, digest or "")
     matches, total = record.matches, record.return_sum
     squares = record.return_sum_of_squares
     # s^2 = (sum x^2 - (sum x)^2 / n) / (n - 1)
@@ -87,8 +91,8 @@ def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
         index=row.index,
         rating=ratings.rating(digest),
         deviation=ratings.deviation(digest),
-        num_matches=state.league.matches_in_generation(row),
-        is_reference=is_reference(state.config, row),
+        num_matches=fits.league.matches_in_generation(row),
+        is_reference=is_reference(config, row),
         num_returns=matches,
         return_mean=total / matches if matches else 0.0,
         # Rounding may leave a little less than nothing.

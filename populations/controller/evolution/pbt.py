@@ -66,14 +66,14 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     policy = state.tables.policies[policy.policy]
     team = team_of(state.league, policy)
     # The final matches rate what is there, and a decision that waits is made already.
-    if state.phase == "evaluating" or any(row.pending for row in team):
+    if state.phase.name == "evaluating" or any(row.pending for row in team):
         return
     # A recorded schedule is followed in the place of PBT.
-    if any(state.config.populations[row.population].schedule for row in team):
+    if any(state.settings.config.populations[row.population].schedule for row in team):
         for row in team:
-            schedules.follow(state, tx, row)
+            schedules.follow(state.settings.config, state.fits, tx, row)
         return
-    pbt = state.config.pbt_of(policy.population)
+    pbt = state.settings.config.pbt_of(policy.population)
     marks = num_marks(policy, pbt)
     if not marks or pbt.exploit == "none":
         return
@@ -87,10 +87,17 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     # The rule has failed if there is no decision; nothing changes until the next mark.
     if decision is None:
         return
-    places = halving.num_places(state, policy.population)
-    if halving.num_active(state, policy.population) > places:
+    places = halving.num_places(state.settings.config, state.crew, policy.population)
+    if halving.num_active(state.settings.config, state.tables, policy.population) > places:
         data = {**_numbers_of(decision), MARKS: marks}
-        halving.halve(state, tx, team_of(state.league, policy), decision, places=places, data=data)
+        halving.halve(
+            state.settings.config,
+            tx,
+            team_of(state.league, policy),
+            decision,
+            places=places,
+            data=data,
+        )
     else:
         _carry_out(state, tx, team_of(state.league, policy), decision, marks=marks)
 
@@ -127,12 +134,12 @@ def _decide(
     """Ask the population's rule; None, and an event, if the rule fails."""
     population = policy.population
     # A rule that fails takes its decision number as well.
-    rng = state.draw(tx)
+    rng = tx.draw()
 
     def decide() -> Decision:
-        decision: Decision = state.exploit[population].decide(
+        decision: Decision = state.settings.exploit[population].decide(
             policy.policy,
-            members=members_of(state, population, role=policy.role),
+            members=members_of(state.settings.config, state.indexes, population, role=policy.role),
             difference=rating_difference(state.fits, population),
             common=common_scores(state.fits, population),
             rng=rng,
@@ -142,7 +149,7 @@ def _decide(
         if isinstance(decision, ExploitDonor):
             _check_donor(state.tables, policy, decision.donor)
             # A copy would suffer from what its donor suffers from.
-            if is_failing(state, decision.donor):
+            if is_failing(state.tables, state.blame.ledger, decision.donor):
                 reason = f"{decision.donor} has not finished an assignment since it failed"
                 decision = NotReady(reason=reason, evidence=decision.evidence)
         # Evidence is read here and not when the decision is carried out: evidence that is none is
@@ -182,9 +189,9 @@ def _carry_out(
             exploit(state, tx, team, decision.donor, explore=decision.explore, data=data)
         return
     for policy in team:
-        pbt = state.config.pbt_of(policy.population)
+        pbt = state.settings.config.pbt_of(policy.population)
         if isinstance(decision, ExploreOwn) and pbt.explore != "none":
-            explore_own(state, tx, policy, data=data)
+            explore_own(tx, policy, data=data)
         else:
             tx.add_decision("kept", policy.policy, **data)
 
@@ -217,7 +224,7 @@ def _plain(value: object) -> Json:
 
 def complete(state: ControllerState, tx: Transaction, event: HyperparametersExplored) -> None:
     """Commit the decision that waited for these hyperparameters."""
-    state.exploring.discard(event.policy)
+    state.indexes.members.exploring.discard(event.policy)
     policy = state.tables.policies[event.policy]
     # A quarantine has given the decision up while the rule worked.
     if not policy.pending:
@@ -225,12 +232,12 @@ def complete(state: ControllerState, tx: Transaction, event: HyperparametersExpl
     if event.problem is not None:
         tx.add_event("explore_failed", policy.policy, reason=event.problem, instead="perturb")
     if policy.pending["kind"] != "exploit":
-        commit_explore(state, tx, policy, policy.pending, event.exploration)
+        commit_explore(state.settings.scheduled, state.fits, tx, policy, event.exploration)
         return
     checkpoint = state.tables.checkpoints[str(policy.pending["checkpoint"])]
     # Retention keeps what a pending decision names; only damage can have taken it.
     if checkpoint.state == "present":
-        commit_exploit(state, tx, policy, policy.pending, event.exploration)
+        commit_exploit(state.settings.scheduled, state.fits, tx, policy, event.exploration)
     else:
         donor = policy.pending["donor"]
         abandon(state, tx, policy, reason=f"{checkpoint.key} of {donor} is {checkpoint.state}")

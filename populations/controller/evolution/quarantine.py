@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from arena.types import PolicyId, trainee_entrant
 from populations.choices import number_of
+from populations.config.run_config import RunConfig
 from populations.controller.evolution.changes import decision_of, exploit
 from populations.controller.evolution.generations import explored_on
 from populations.controller.evolution.members import is_reference, standing_weights
+from populations.controller.state.fits import Fits
+from populations.controller.state.ledger import Ledger
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leader_of, team_of
 from populations.controller.state.transaction import MARKS, Transaction
+from populations.hyperparameter_schedules import ScheduledValues
 from populations.league.league import League
 from populations.records.rows import PolicyRow
+from populations.records.tables import Tables
 
 LEARNING_RATE = "learning_rate"
 MAX_RESCUES = 3
@@ -33,7 +38,7 @@ def quarantine(
     Their open assignments end. How they come back is said by `rescue`.
     """
     leader = leader_of(state.league, policy_id)
-    state.ledger.note_quarantine(trainee_entrant(leader.policy, generation=leader.generation))
+    state.blame.ledger.note_quarantine(trainee_entrant(leader.policy, generation=leader.generation))
     team = team_of(state.league, leader)
     names = {row.policy for row in team}
     for row in list(state.tables.assignments.values()):
@@ -54,23 +59,23 @@ def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
     began, and waits for one where there is none. Only where nobody can be a donor the rate is
     halved. In the final matches nobody changes.
     """
-    if state.phase != "training" or not _has_weights(state.league, leader):
+    if state.phase.name != "training" or not _has_weights(state.league, leader):
         return
     team = team_of(state.league, leader)
-    donors = donors_of(state, leader)
+    donors = donors_of(state.settings.config, state.fits, state.blame.ledger, leader)
     # One that has not finished since may suffer from the same, and then a copy would not help.
     # Equal ratings are told apart by name, so a resumed run finds the same.
     _, donor = max(
-        (one for one in donors if state.ledger.has_recovered(one[1], since=leader.policy)),
+        (one for one in donors if state.blame.ledger.has_recovered(one[1], since=leader.policy)),
         default=(0.0, None),
     )
     if not donors and all(row.rescues == 0 and row.checkpoint is not None for row in team):
-        _halve(state, tx, team)
+        _halve(state.settings.scheduled, state.fits, tx, team)
     elif donor is not None and leader.rescues < MAX_RESCUES:
         for row in team:
             tx.put(replace(row, rescues=row.rescues + 1))
         reason = "it was quarantined; the donor is the best rated policy that has trained since"
-        explore = not is_reference(state.config, leader)
+        explore = not is_reference(state.settings.config, leader)
         exploit(
             state,
             tx,
@@ -97,7 +102,9 @@ def _has_weights(league: League, leader: PolicyRow) -> bool:
     return all(checkpoint is None or checkpoint.state == "present" for checkpoint in kept)
 
 
-def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:
+def _halve(
+    scheduled: Mapping[str, ScheduledValues], fits: Fits, tx: Transaction, team: Sequence[PolicyRow]
+) -> None:
     """Let a team go on with half its learning rates."""
     for policy in team:
         old = dict(policy.hyperparameters)
@@ -105,36 +112,38 @@ def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -
         rate = old.get(LEARNING_RATE)
         new = old if rate is None else {**old, LEARNING_RATE: number_of(rate) / 2}
         # A scheduled learning rate has its factor halved, and with it all that is to come.
-        new, factors = state.scheduled[policy.population].explored(
+        new, factors = scheduled[policy.population].explored(
             new, old=old, factors=policy.factors, agent_steps=policy.agent_steps
         )
         after = replace(policy, state="active", rescues=1, hyperparameters=new, factors=factors)
-        explored_on(state.fits, tx, after, cause="quarantine")
+        explored_on(fits, tx, after, cause="quarantine")
         tx.add_event("learning_rate_halved", policy.policy, old=dict(old), new=dict(new))
 
 
-def donors_of(state: ControllerState, policy: PolicyRow) -> list[tuple[float, PolicyId]]:
+def donors_of(
+    config: RunConfig, fits: Fits, ledger: Ledger, policy: PolicyRow
+) -> list[tuple[float, PolicyId]]:
     """Return the rated active policies of the same role that do not fail themselves, with ratings.
 
     None where PBT does not copy at all.
     """
-    if state.config.pbt_of(policy.population).exploit == "none":
+    if config.pbt_of(policy.population).exploit == "none":
         return []
-    ratings = state.fits.ratings(policy.population)
+    ratings = fits.ratings(policy.population)
     return [
         (interval[0], name)
-        for name, digest in standing_weights(state.fits, policy.population).items()
+        for name, digest in standing_weights(fits, policy.population).items()
         if name != policy.policy
-        and state.tables.policies[name].role == policy.role
-        and not is_failing(state, name)
+        and fits.league.tables.policies[name].role == policy.role
+        and not is_failing(fits.league.tables, ledger, name)
         and (interval := ratings.interval(digest)) is not None
     ]
 
 
-def is_failing(state: ControllerState, name: PolicyId) -> bool:
+def is_failing(tables: Tables, ledger: Ledger, name: PolicyId) -> bool:
     """Return whether a policy has not finished training since it last failed."""
-    entrant = trainee_entrant(name, generation=state.tables.policies[name].generation)
-    return bool(state.ledger.in_a_row(entrant, is_evaluation=False))
+    entrant = trainee_entrant(name, generation=tables.policies[name].generation)
+    return bool(ledger.in_a_row(entrant, is_evaluation=False))
 
 
 def abandon(state: ControllerState, tx: Transaction, policy: PolicyRow, *, reason: str) -> None:

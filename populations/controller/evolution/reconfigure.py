@@ -43,7 +43,7 @@ def reconfigure(
     for policy in list(state.tables.policies.values()):
         if policy.population != population:
             continue
-        scheduled = state.scheduled[population]
+        scheduled = state.settings.scheduled[population]
         kept = {name: factor for name, factor in policy.factors.items() if name not in changed}
         factors = scheduled.completed(kept)
         new = scheduled.values(

@@ -18,6 +18,7 @@ from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id, trainee_e
 from populations.config.role_settings import INITIAL, NEAREST_EVEN
 from populations.controller.evolution.generations import begin_generation
 from populations.controller.state.fits import Fits
+from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, FloatArray
@@ -63,17 +64,17 @@ def try_reset(state: ControllerState, tx: Transaction, policy_id: PolicyId) -> N
     Main agents never do, nor does a policy that has reached its limit of agent steps.
     """
     policy = state.tables.policies[policy_id]
-    limit = state.config.stop.agent_steps_per_policy
+    limit = state.settings.config.stop.agent_steps_per_policy
     is_done = limit is not None and policy.agent_steps >= limit
-    if policy.role == MAIN or is_done or state.phase == "evaluating":
+    if policy.role == MAIN or is_done or state.phase.name == "evaluating":
         return
-    roles = state.config.roles
+    roles = state.settings.config.roles
     probability = reset_probability(policy.role, league_exploiter=roles.reset_probability)
     # The ghost that it has just left has its present count.
     left = ghost_id(policy.policy, agent_steps=policy.agent_steps)
     data: dict[str, Json] = {"ghost": left, "probability": probability}
-    if is_reset(probability, rng=state.draw(tx)):
-        _start_again(state, tx, policy, _origin(state, policy), data=data)
+    if is_reset(probability, rng=tx.draw()):
+        _start_again(state, tx, policy, _origin(state.settings, state.fits, policy), data=data)
     else:
         tx.add_event("kept", policy.policy, role=policy.role, reason="no reset was drawn", **data)
 
@@ -122,7 +123,7 @@ def _start_again(
             **data,
             **origin.numbers,
             "role": policy.role,
-            "rule": state.config.roles.reset,
+            "rule": state.settings.config.roles.reset,
             "to": origin.player,
             "checkpoint": origin.checkpoint,
             "generation": after.generation,
@@ -131,21 +132,21 @@ def _start_again(
     )
 
 
-def _origin(state: ControllerState, policy: PolicyRow) -> Origin:
-    rule = state.config.roles.reset
+def _origin(settings: Settings, fits: Fits, policy: PolicyRow) -> Origin:
+    rule = settings.config.roles.reset
     if rule == INITIAL:
-        return _initial(state.tables, policy)
+        return _initial(fits.league.tables, policy)
     if rule == NEAREST_EVEN:
-        return _nearest_even(state.fits, policy)
-    if state.config.roles.is_imported:
+        return _nearest_even(fits, policy)
+    if settings.config.roles.is_imported:
         key = reset_key(policy.population)
-        if key in state.immigrants:
+        if key in settings.immigrants:
             return Origin(player=rule, initial_weights=key, parent=Entrant(rule))
     # The rule is the name of a player of this run: a ghost, or a policy as it is now.
-    ghost = state.tables.ghosts.get(PlayerId(rule))
+    ghost = fits.league.tables.ghosts.get(PlayerId(rule))
     if ghost is not None and ghost.is_present:
         return _of_ghost(ghost)
-    row = state.tables.policies.get(PolicyId(rule))
+    row = fits.league.tables.policies.get(PolicyId(rule))
     if row is not None and row.checkpoint is not None and row.state == "active":
         return Origin(
             player=row.policy,
@@ -153,7 +154,7 @@ def _origin(state: ControllerState, policy: PolicyRow) -> Origin:
             parent=trainee_entrant(row.policy, generation=row.generation),
             parent_agent_steps=row.agent_steps,
         )
-    return _initial(state.tables, policy, instead_of=rule, because="it is not there")
+    return _initial(fits.league.tables, policy, instead_of=rule, because="it is not there")
 
 
 def _initial(tables: Tables, policy: PolicyRow, **numbers: Json) -> Origin:

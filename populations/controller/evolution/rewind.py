@@ -13,36 +13,40 @@ from msgspec.structs import replace
 
 from arena.types import Hyperparameters, PolicyId, trainee_entrant
 from populations.controller.evolution.generations import begin_generation
-from populations.controller.state.state import ControllerState
+from populations.controller.state.fits import Fits
+from populations.controller.state.settings import Settings
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import CheckpointRow, GhostRow, PolicyRow
 from populations.records.tables import Tables
 
 
-def rewind(state: ControllerState, tx: Transaction, then: CheckpointRow | GhostRow) -> PolicyRow:
+def rewind(
+    settings: Settings, fits: Fits, tx: Transaction, then: CheckpointRow | GhostRow
+) -> PolicyRow:
     """Put a policy back on one of its kept checkpoints or ghosts.
 
     A decision about it that waits is given up, and its open assignments end. A quarantined policy
     is active again.
 
     Args:
-        state: The controller of a run that is not going on.
+        settings: Settings of the run.
+        fits: Fits of ratings.
         tx: Takes the rows.
         then: Kept checkpoint or ghost, whose bytes are right.
 
     Returns:
         The policy as it goes on.
     """
-    policy = state.tables.policies[then.policy]
+    policy = tx.tables.policies[then.policy]
     ghost = then if isinstance(then, GhostRow) else None
-    end_assignments(state.tables, tx, policy.policy, reason=f"{policy.policy} was rewound")
-    old, factors = hyperparameters_of(state.tables, then)
-    scheduled = state.scheduled[policy.population]
+    end_assignments(tx.tables, tx, policy.policy, reason=f"{policy.policy} was rewound")
+    old, factors = hyperparameters_of(tx.tables, then)
+    scheduled = settings.scheduled[policy.population]
     factors = scheduled.completed(factors)
     # A scheduled value has the factor of that time, but agent steps go on.
     new = scheduled.values(old, factors=factors, agent_steps=policy.agent_steps)
     after = begin_generation(
-        state.fits,
+        fits,
         tx,
         replace(
             policy,

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from populations.config.run_config import RunConfig
 from populations.controller.evolution.generations import explored_on
-from populations.controller.state.state import ControllerState
+from populations.controller.state.fits import Fits
+from populations.controller.state.settings import Settings
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import PolicyRow
 
 
-def follow(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
+def follow(config: RunConfig, fits: Fits, tx: Transaction, policy: PolicyRow) -> None:
     """Change a policy's hyperparameters if it has reached a mark of its schedule.
 
     Of several marks within one assignment the last one holds.
     """
-    schedule = state.config.populations[policy.population].schedule
+    schedule = config.populations[policy.population].schedule
     reached = [
         (index, entry)
         for index, entry in enumerate(schedule)
@@ -26,7 +28,7 @@ def follow(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
         return
     index, entry = reached[-1]
     new = replace(policy, hyperparameters=dict(entry.hyperparameters))
-    after = explored_on(state.fits, tx, new, cause="replay")
+    after = explored_on(fits, tx, new, cause="replay")
     tx.add_event(
         "replayed",
         policy.policy,
@@ -41,11 +43,11 @@ def follow(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     )
 
 
-def to_next_entry(state: ControllerState, policy: PolicyRow) -> int | None:
+def to_next_entry(settings: Settings, policy: PolicyRow) -> int | None:
     """Return agent steps to a policy's next mark in its schedules; None if there is none ahead."""
-    schedule = state.config.populations[policy.population].schedule
+    schedule = settings.config.populations[policy.population].schedule
     marks = [entry.agent_steps for entry in schedule]
     # Schedules of single hyperparameters; those without marks change with each assignment.
-    mark = state.scheduled[policy.population].next_mark(policy.agent_steps)
+    mark = settings.scheduled[policy.population].next_mark(policy.agent_steps)
     marks += [mark] if mark is not None else []
     return min((at - policy.agent_steps for at in marks if at > policy.agent_steps), default=None)

@@ -14,6 +14,8 @@ from populations.config.run_config import RunConfig
 from populations.controller.evolution.resets import try_reset
 from populations.controller.opponents import make_request, quality_of_new
 from populations.controller.state.commands import LinkGhosts
+from populations.controller.state.indexes import Indexes
+from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import FloatArray
@@ -38,7 +40,7 @@ def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow])
         team: Policies that learned together, at the checkpoints that this has led to. If it is time
             for one of them, each leaves a ghost: they are opponents, or rated, only together.
     """
-    reasons = (_why(state, policy) for policy in team)
+    reasons = (_why(state.settings, state.indexes, policy) for policy in team)
     why = next((reason for reason in reasons if reason is not None), None)
     for policy in team if why is not None else ():
         assert policy.checkpoint is not None, "it has just published one"
@@ -64,7 +66,9 @@ def _freeze(
         key=ghost_key(policy.policy, agent_steps=policy.agent_steps, digest=checkpoint.digest),
         checkpoint=checkpoint.key,
         role=policy.role,
-        quality=quality_of_new(state, policy.population),
+        quality=quality_of_new(
+            state.settings.matchmaker, state.tables, state.indexes.opponent_pools, policy.population
+        ),
     )
     tx.put(ghost)
     tx.put(replace(state.tables.policies[policy.policy], ghost_at=policy.agent_steps))
@@ -75,7 +79,7 @@ def _freeze(
         role=policy.role,
         agent_steps=policy.agent_steps,
         weights=checkpoint.weights_digest,
-        every_agent_steps=state.config.ghosts.every_agent_steps,
+        every_agent_steps=state.settings.config.ghosts.every_agent_steps,
         **why,
     )
     # The row is committed first; a resume makes the directory if a crash comes between.
@@ -93,16 +97,16 @@ def steps_to_next(config: RunConfig, policy: PolicyRow) -> int:
     return next_mark(policy.agent_steps - policy.ghost_at, phase=every)
 
 
-def _why(state: ControllerState, policy: PolicyRow) -> dict[str, Json] | None:
+def _why(settings: Settings, indexes: Indexes, policy: PolicyRow) -> dict[str, Json] | None:
     """Say why it is time for a ghost, with the numbers; None if it is not."""
     if policy.ghost_at < 0:
         return {"reason": "its first checkpoint"}
-    config, agent_steps = state.config, policy.agent_steps - policy.ghost_at
+    config, agent_steps = settings.config, policy.agent_steps - policy.ghost_at
     if agent_steps < config.ghosts.every_agent_steps:
         return None
     if not has_exploiters(config.populations[policy.population].roles):
         return {"reason": f"{agent_steps:,} agent steps since the last one"}
-    win_rates = _win_rates(state, policy)
+    win_rates = _win_rates(settings, indexes, policy)
     reason = config.roles.why_ghost(
         policy.role,
         agent_steps=agent_steps,
@@ -120,7 +124,7 @@ def _why(state: ControllerState, policy: PolicyRow) -> dict[str, Json] | None:
     }
 
 
-def _win_rates(state: ControllerState, policy: PolicyRow) -> FloatArray:
+def _win_rates(settings: Settings, indexes: Indexes, policy: PolicyRow) -> FloatArray:
     """Return win rates in training against the met ones of those it has to beat. float64 [N].
 
     That is the latest main agents for a main exploiter, all ghosts for the others. Results alone
@@ -128,14 +132,14 @@ def _win_rates(state: ControllerState, policy: PolicyRow) -> FloatArray:
     """
     # One empty array, for none at all cannot be concatenated.
     found: list[FloatArray] = [np.zeros(0)]
-    for population in _opposing(state.setup, policy):
-        request = make_request(state, policy, population)
+    for population in _opposing(settings.setup, policy):
+        request = make_request(settings, indexes, policy, population)
         rivals = request.ghosts
         if policy.role == MAIN_EXPLOITER:
             rivals = request.latest.take(np.flatnonzero(request.latest.of_role(MAIN)))
         wins, losses = request.record(rivals)
         # Old matches fade: what is left of them may be no whole number.
-        is_met = wins + losses >= state.config.roles.min_matches
+        is_met = wins + losses >= settings.config.roles.min_matches
         # (w + 1/2) / (w + l + 1): the mean of the posterior with Jeffreys' prior
         found.append(((wins + JEFFREYS) / (wins + losses + 2.0 * JEFFREYS))[is_met])
     return np.concatenate(found)

@@ -57,9 +57,13 @@ class MemberIndex:
     """The members of each population, and of whom something has changed since they were made.
 
     Owned by the controller's thread.
+
+    Attributes:
+        exploring: Policies for which the worker thread explores hyperparameters.
     """
 
     def __init__(self) -> None:
+        self.exploring: set[PolicyId] = set()
         self._kept: dict[str, KeptMembers] = {}
         self._changed: dict[PolicyId, None] = {}
         self._evaluated: dict[str, set[str]] = {}

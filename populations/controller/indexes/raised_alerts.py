@@ -6,7 +6,7 @@ The journal has a row of each that holds (`AlertRow`), so they outlast the contr
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from arena.types import PolicyId
@@ -21,6 +21,7 @@ class Alerts:
     """Alerts that hold, and what was measured lately. Owned by the controller's thread.
 
     Attributes:
+        fail: Kinds that fail the run.
         raised: By kind and subject, what is wrong with whom.
         windows: Measurements of each policy.
         unended_s: By population, learner seconds of training since an episode ended.
@@ -28,6 +29,7 @@ class Alerts:
         advice: By kind and subject, the remedy of the last finding; empty: that of the kind.
     """
 
+    fail: Collection[str] = ()
     raised: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
     windows: defaultdict[PolicyId, Window] = field(default_factory=lambda: defaultdict(Window))
     unended_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -109,9 +111,14 @@ def document(
     }
 
 
-def resumed(rows: Iterable[AlertRow]) -> Alerts:
-    """Return the alerts that hold when a controller goes on with a run."""
-    alerts = Alerts()
+def resumed(rows: Iterable[AlertRow], *, fail: Collection[str] = ()) -> Alerts:
+    """Return the alerts that hold when a controller goes on with a run.
+
+    Args:
+        rows: Those of the journal.
+        fail: Kinds that fail the run.
+    """
+    alerts = Alerts(fail=fail)
     for row in rows:
         # The next measurement of the source replaces the text.
         alerts.raised[row.name, row.subject] = {row.source: row.what}

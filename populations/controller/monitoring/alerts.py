@@ -12,12 +12,17 @@ from collections.abc import Iterator
 from arena.types import PolicyId
 from arena.users_code import encodable
 from arena.wire.messages import Train
+from populations.config.run_config import RunConfig
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained
+from populations.controller.indexes.raised_alerts import Alerts
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
+from populations.controller.state.leases import Pause
+from populations.controller.state.phase import Phase
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
+from populations.league.league import League
 from populations.pbt.scheduler import interval, mark_of
 from populations.records.rows import AlertRow, AssignmentRow, EventRow, PolicyRow
 from populations.records.tables import Tables
@@ -40,38 +45,38 @@ def watch(state: ControllerState, tx: Transaction) -> None:
     """Look at what an event has brought, and at who has nothing to do."""
     # Findings are listed first: recording adds rows to those that are looked at.
     for finding in list(_findings(state, tx)):
-        record(state, tx, finding)
+        record(state.phase, state.measured.alerts, tx, finding)
     for row in tx.rows:
         if isinstance(row, EventRow) and row.kind == "quarantined":
             # It is measured no more, so it would keep its alerts for ever.
-            for kind, subject in list(state.alerts.raised):
-                _tell(tx, kind, subject, state.alerts.forget(kind, subject, row.subject))
+            for kind, subject in list(state.measured.alerts.raised):
+                _tell(tx, kind, subject, state.measured.alerts.forget(kind, subject, row.subject))
 
 
-def record(state: ControllerState, tx: Transaction, finding: Finding) -> None:
+def record(phase: Phase, alerts: Alerts, tx: Transaction, finding: Finding) -> None:
     """Update an alert; report its begin and end, and fail the run if it is in `alerts.fail`."""
     kind, subject, _, what, advice = finding
-    was_raised = (kind, subject) in state.alerts.raised
-    change = state.alerts.record(finding)
+    was_raised = (kind, subject) in alerts.raised
+    change = alerts.record(finding)
     # An alert that holds is not reported again for a further source.
     if not (change and was_raised):
         _tell(tx, kind, subject, change, finding)
-    if change and kind in state.config.alerts.fail:
-        state.fail(tx, reason=f"alerts.fail: {kind}: {what}. {advice or KINDS[kind].advice}")
+    if change and kind in alerts.fail:
+        phase.fail(tx, reason=f"alerts.fail: {kind}: {what}. {advice or KINDS[kind].advice}")
 
 
-def record_end(state: ControllerState, tx: Transaction) -> None:
+def record_end(phase: Phase, alerts: Alerts, tx: Transaction) -> None:
     """Clear all alerts at the end of a run, and raise one if the run has trained nothing."""
     # Learners without work are right at the end of a run.
-    change = state.alerts.forget("learners_idle", "", "learners")
+    change = alerts.forget("learners_idle", "", "learners")
     _tell(tx, "learners_idle", "", change)
-    if state.tables.run.agent_steps == 0 and not (state.interrupted or state.failed):
-        what = f"the run ended without a single agent step ({state.reason})"
-        record(state, tx, Finding("no_steps", "", "run", what))
-        if "no_steps" in state.config.alerts.fail:
-            state.reason = f"alerts.fail: no_steps: {what}"
-    elif state.tables.run.agent_steps:
-        record(state, tx, Finding("no_steps", "", "run", ""))
+    if tx.tables.run.agent_steps == 0 and not (phase.interrupted or phase.failed):
+        what = f"the run ended without a single agent step ({phase.reason})"
+        record(phase, alerts, tx, Finding("no_steps", "", "run", what))
+        if "no_steps" in alerts.fail:
+            phase.reason = f"alerts.fail: no_steps: {what}"
+    elif tx.tables.run.agent_steps:
+        record(phase, alerts, tx, Finding("no_steps", "", "run", ""))
 
 
 def _tell(
@@ -104,11 +109,11 @@ def _findings(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
             if isinstance(row.message, Train) and row.agent_steps:
                 yield from _trained(state, row, row.message)
     yield from _decided(state.tables, tx)
-    yield from _idle(state, tx)
+    yield from _idle(state.phase, state.blame.pause, state.measured.alerts, tx)
 
 
 def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iterator[Finding]:
-    measured = state.alerts
+    measured = state.measured.alerts
     for trainee in message.trainees:
         policy = state.tables.policies[trainee.policy]
         metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
@@ -118,41 +123,43 @@ def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iter
             metrics=metrics,
             window=measured.windows[policy.policy],
             # Seconds of all learners together; of each one, if all have trained the population.
-            unended_s=measured.unended_s[policy.population] / max(len(state.learners), 1),
-            episode_length=policy.episode_length or state.measured_length,
-            num_envs=state.setup.num_envs,
-            action=state.setup.spec.agent_specs[
-                state.setup.populations[policy.population].agents[0]
+            unended_s=measured.unended_s[policy.population] / max(len(state.crew.learners), 1),
+            episode_length=policy.episode_length or state.measured.episode_length,
+            num_envs=state.settings.setup.num_envs,
+            action=state.settings.setup.spec.agent_specs[
+                state.settings.setup.populations[policy.population].agents[0]
             ].action,
-            weighs_rewards=bool(state.config.environment.reward_weights),
+            weighs_rewards=bool(state.settings.config.environment.reward_weights),
         )
         for kind, rule in RULES.items():
             what = rule(trained)
             if what is not None:
                 said = f"{policy.policy}: {what}" if what else ""
                 yield Finding(kind, policy.population, policy.policy, said)
-        yield from _overdue(state, policy)
+        yield from _overdue(state.settings.config, state.league, state.phase, policy)
 
 
-def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
+def _overdue(
+    config: RunConfig, league: League, phase: Phase, policy: PolicyRow
+) -> Iterator[Finding]:
     """Return whether PBT should have decided about a policy long ago."""
-    pbt = state.config.pbt_of(policy.population)
+    pbt = config.pbt_of(policy.population)
     others = [
         row
-        for row in state.tables.policies.values()
+        for row in league.tables.policies.values()
         if (row.population, row.role, row.state) == (policy.population, policy.role, "active")
         and row.policy != policy.policy
     ]
-    is_asked = pbt.exploit != "none" and not state.config.populations[policy.population].schedule
+    is_asked = pbt.exploit != "none" and not config.populations[policy.population].schedule
     # Return if no rule is called, a decision is under way, or there is nobody to copy.
-    if not is_asked or policy.pending or not others or state.phase != "training":
+    if not is_asked or policy.pending or not others or phase.name != "training":
         return
     waited = policy.agent_steps - mark_of(policy, pbt)
     what, advice = "", ""
     if waited >= OVERDUE * interval(policy, pbt):
-        own = state.league.matches_in_generation(policy)
-        theirs = [state.league.matches_in_generation(row) for row in others]
-        waiting = state.tables.postponed.get(policy.policy)
+        own = league.matches_in_generation(policy)
+        theirs = [league.matches_in_generation(row) for row in others]
+        waiting = league.tables.postponed.get(policy.policy)
         reason = "its team is not there" if waiting is None else waiting.reason
         what = (
             f"{policy.policy}: PBT could not decide about it for {waited:,} agent steps "
@@ -196,20 +203,20 @@ def _decided(tables: Tables, tx: Transaction) -> Iterator[Finding]:
         yield Finding(*key, key[1], f"the rule failed for {reason}")
 
 
-def _idle(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
+def _idle(phase: Phase, pause: Pause | None, alerts: Alerts, tx: Transaction) -> Iterator[Finding]:
     """Return whether learners have nothing to do, looked at once a second."""
     now_s = tx.now.monotonic_s
-    if now_s - state.alerts.idle_at_s < IDLE_S:
+    if now_s - alerts.idle_at_s < IDLE_S:
         return
-    state.alerts.idle_at_s = now_s
-    idle = [learner for learner in state.learners.values() if not learner.held]
+    alerts.idle_at_s = now_s
+    idle = [learner for learner in phase.crew.learners.values() if not learner.held]
     # Nothing is given out while a run ends or waits for the disk.
-    may_work = state.phase == "training" and state.pause is None
+    may_work = phase.name == "training" and pause is None
     what = ""
     if idle and may_work:
         kind = KINDS["learners_idle"]
         what = (
-            f"{len(idle)} of {len(state.learners)} learners have nothing to do, for "
+            f"{len(idle)} of {len(phase.crew.learners)} learners have nothing to do, for "
             f"{kind.raise_after * IDLE_S:.0f} s at least"
         )
     yield Finding("learners_idle", "", "learners", what)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, PlayerId
 from populations.controller.state.fits import Fits
-from populations.controller.state.state import ControllerState
+from populations.controller.state.phase import Phase
 from populations.controller.state.transaction import Transaction
 from populations.league.champions import champion_of, holders_of, name_of, next_champion
 from populations.league.ratings import interval_fields
@@ -19,33 +19,33 @@ RATINGS_FITTED = "ratings_fitted"
 """Kind of the event of a fit that covers new evaluation matches."""
 
 
-def announce(state: ControllerState, tx: Transaction) -> None:
+def announce(fits: Fits, phase: Phase, tx: Transaction) -> None:
     """Give the title by the last fit; record the fit, and each population with another champion."""
     leading: dict[str, dict[str, Json]] = {}
     previous: dict[str, PlayerId | None] = {}
-    for population, row in list(state.tables.ratings.items()):
-        holders = holders_of(state.league, population)
+    for population, row in list(tx.tables.ratings.items()):
+        holders = holders_of(fits.league, population)
         found = next_champion(
-            state.fits.ratings(population),
+            fits.ratings(population),
             holders,
-            state.league,
-            agent_steps=state.tables.run.agent_steps,
-            is_over=state.phase != "training",
+            fits.league,
+            agent_steps=tx.tables.run.agent_steps,
+            is_over=phase.name != "training",
         )
         if found is not None:
             weights, since = found
-            player = name_of(holders[weights], state.league, weights)
+            player = name_of(holders[weights], fits.league, weights)
             # A player that has copied the weights since, or a ghost of them, is no other champion.
             if player != row.champion_player and weights != row.champion:
                 previous[population] = row.champion_player
                 row = replace(row, champion_player=player)
             tx.put(replace(row, champion=weights, champion_agent_steps=since))
-            leading[population] = _described(state.fits, population, weights, player)
+            leading[population] = _described(fits, population, weights, player)
     champions: dict[str, Json] = {
         name: {key: one[key] for key in ("champion", *interval_fields(None))}
         for name, one in leading.items()
     }
-    tx.add_event(RATINGS_FITTED, "", tallies=state.fits.covered, champions=champions)
+    tx.add_event(RATINGS_FITTED, "", tallies=fits.covered, champions=champions)
     for population, before in previous.items():
         champion = str(leading[population].pop("champion"))
         about = leading[population]

@@ -35,7 +35,7 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]+")
 
 def follow(state: ControllerState, tx: Transaction) -> None:
     """Have the points written that follow from a transaction's rows."""
-    curves = state.curves
+    curves = state.measured.curves
     fitted = []
     unwritten, curves.unwritten = curves.unwritten, []
     for row in [*unwritten, *tx.rows]:
@@ -46,7 +46,7 @@ def follow(state: ControllerState, tx: Transaction) -> None:
         elif isinstance(row, RatingsRow) and row.num_tallies > curves.fitted.get(row.population, 0):
             curves.fitted[row.population] = row.num_tallies
             fitted.append(row.population)
-    is_over = state.phase == "over"
+    is_over = state.phase.name == "over"
     if is_over:
         # The last point of a curve is there, however near to the one before.
         for policy, (steps, metrics) in curves.held.items():
@@ -61,9 +61,15 @@ def follow(state: ControllerState, tx: Transaction) -> None:
     steps = state.tables.run.agent_steps
     is_time = bool(tx.rows) and now_s - curves.run_at_s >= RUN_EVERY_S
     is_time = is_time and steps != curves.run_shown_at
-    if is_over or (is_time and is_due(state.config, curves.run_at_steps, steps)):
+    if is_over or (is_time and is_due(state.settings.config, curves.run_at_steps, steps)):
         curves.run_at_s, curves.run_at_steps = now_s, steps
-        tx.commands.append(WriteMetrics(policy=RUN, agent_steps=steps, metrics=_run_metrics(state)))
+        tx.commands.append(
+            WriteMetrics(
+                policy=RUN,
+                agent_steps=steps,
+                metrics=_run_metrics(state.settings.config, state.fits),
+            )
+        )
 
 
 def _write_training(
@@ -74,15 +80,15 @@ def _write_training(
         # A policy without a step (its initial weights) has no point.
         if steps > trainee.agent_steps:
             metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
-            metrics |= _lineage_metrics(state, trainee)
+            metrics |= _lineage_metrics(state.settings.config, state.tables, trainee)
             metrics |= _factor_metrics(state.tables, trainee)
-            if is_due(state.config, trainee.agent_steps, steps):
-                state.curves.held.pop(trainee.policy, None)
+            if is_due(state.settings.config, trainee.agent_steps, steps):
+                state.measured.curves.held.pop(trainee.policy, None)
                 tx.commands.append(
                     WriteMetrics(policy=trainee.policy, agent_steps=steps, metrics=metrics)
                 )
             else:
-                state.curves.held[trainee.policy] = (steps, metrics)
+                state.measured.curves.held[trainee.policy] = (steps, metrics)
 
 
 def is_due(config: RunConfig, before: int | None, now: int) -> bool:
@@ -100,10 +106,9 @@ def is_due(config: RunConfig, before: int | None, now: int) -> bool:
     return not every or before is None or now // every > before // every
 
 
-def _lineage_metrics(state: ControllerState, trainee: Trainee) -> dict[str, float]:
+def _lineage_metrics(config: RunConfig, tables: Tables, trainee: Trainee) -> dict[str, float]:
     """Return what a policy was trained with, before the decisions that followed."""
-    tables = state.tables
-    space = state.config.populations[population_of(trainee.policy)].search_space
+    space = config.populations[population_of(trainee.policy)].search_space
     values = figures(trainee.hyperparameters, space)
     return {
         **{f"hyperparameter/{name}": value for name, value in values.items()},
@@ -140,16 +145,18 @@ def _write_standings(
             continue
         ratings = _rating_metrics(state.fits, population, digest, prefix="rating/")
         point = (digest, state.league.record(population, digest).matches, ratings)
-        known = state.curves.written.get(row.policy)
+        known = state.measured.curves.written.get(row.policy)
         # Each fit moves all ratings a little: only weights or matches that are new make a point.
         is_new = known is None or known[:depth] != point[:depth]
         steps = evaluated_steps(state.league, row, digest)
-        rated_at = state.curves.rated_at.get(row.policy)
-        if ratings and is_new and (depth == 3 or is_due(state.config, rated_at, steps)):
-            state.curves.written[row.policy] = point
-            state.curves.rated_at[row.policy] = steps
+        rated_at = state.measured.curves.rated_at.get(row.policy)
+        if ratings and is_new and (depth == 3 or is_due(state.settings.config, rated_at, steps)):
+            state.measured.curves.written[row.policy] = point
+            state.measured.curves.rated_at[row.policy] = steps
             metrics = {**ratings, **_record_metrics(state.league, population, digest)}
-            metrics |= _bot_metrics(state, digest, prefix="evaluation/")
+            metrics |= _bot_metrics(
+                state.settings.config, state.league, digest, prefix="evaluation/"
+            )
             tx.commands.append(WriteMetrics(policy=row.policy, agent_steps=steps, metrics=metrics))
 
 
@@ -178,11 +185,13 @@ def _record_metrics(league: League, population: str, digest: Digest) -> dict[str
     return metrics
 
 
-def _bot_metrics(state: ControllerState, digest: str, *, prefix: str) -> dict[str, float]:
+def _bot_metrics(
+    config: RunConfig, league: League, digest: str, *, prefix: str
+) -> dict[str, float]:
     """Return score and return against each bot that these weights have met in evaluation."""
     metrics: dict[str, float] = {}
-    for bot, name in curve_names(state.config.rated_players).items():
-        met = state.league.evaluated_against(Entrant(digest), Entrant(external_player_id(bot)))
+    for bot, name in curve_names(config.rated_players).items():
+        met = league.evaluated_against(Entrant(digest), Entrant(external_player_id(bot)))
         if met is not None:
             metrics[f"{prefix}score_vs_{name}"], metrics[f"{prefix}return_vs_{name}"] = met
     return metrics
@@ -202,40 +211,40 @@ def curve_names(bots: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _run_metrics(state: ControllerState) -> dict[str, float]:
+def _run_metrics(config: RunConfig, fits: Fits) -> dict[str, float]:
     """Return the metrics of the whole run."""
-    run, policies = state.tables.run, state.tables.policies.values()
+    run, policies = fits.league.tables.run, fits.league.tables.policies.values()
     metrics = {
         "run/elapsed_s": run.elapsed_s,
         "run/assignments_count": float(run.assignments_finished),
         "run/matches_count": float(run.matches),
         "run/generations_count": float(sum(row.generation for row in policies)),
         "run/copies_count": float(run.exploits),
-        "run/ghosts_count": float(len(state.tables.ghosts)),
+        "run/ghosts_count": float(len(fits.league.tables.ghosts)),
         "run/quarantined_count": float(sum(row.state == "quarantined" for row in policies)),
     }
     if run.training_s + run.evaluation_s > 0.0:
         metrics["run/evaluation_share"] = run.evaluation_s / (run.training_s + run.evaluation_s)
-    metrics |= _mean_hyperparameters(state)
-    for population, row in state.tables.ratings.items():
+    metrics |= _mean_hyperparameters(config, fits.league.tables)
+    for population, row in fits.league.tables.ratings.items():
         metrics[f"rating/{population}_cyclicity"] = row.cyclicity
-        best = leading_entrant(state.fits, population)
+        best = leading_entrant(fits, population)
         if best is not None:
             prefix = f"champion/{population}_"
-            metrics |= _rating_metrics(state.fits, population, best, prefix=prefix)
-            metrics |= _bot_metrics(state, best, prefix=prefix)
+            metrics |= _rating_metrics(fits, population, best, prefix=prefix)
+            metrics |= _bot_metrics(config, fits.league, best, prefix=prefix)
     return metrics
 
 
-def _mean_hyperparameters(state: ControllerState) -> Mapping[str, float]:
+def _mean_hyperparameters(config: RunConfig, tables: Tables) -> Mapping[str, float]:
     """Return the means of explored hyperparameters over each population's active policies."""
     means: dict[str, float] = {}
-    for population, section in state.config.populations.items():
+    for population, section in config.populations.items():
         for name in section.search_space:
             # Text has no mean.
             values = [
                 value
-                for row in state.tables.policies.values()
+                for row in tables.policies.values()
                 if row.population == population
                 and row.state == "active"
                 and (value := row.hyperparameters.get(name)) is not None

@@ -12,8 +12,9 @@ from pathlib import Path
 from arena.metrics.jsonl import files_of, point_of
 from arena.metrics.sink import RUN
 from arena.wire.messages import Train
+from populations.controller.indexes.curve_points import Curves
 from populations.controller.monitoring.curves import evaluated_steps
-from populations.controller.state.state import ControllerState
+from populations.league.league import League
 from populations.records.rows import AssignmentRow
 
 MAX_ASSIGNMENTS = 1000
@@ -54,22 +55,23 @@ def read_written(path: Path) -> Written | None:
     return trained, rated, run_steps
 
 
-def go_on(state: ControllerState, written: Written, rows: Iterable[AssignmentRow]) -> None:
+def go_on(league: League, curves: Curves, written: Written, rows: Iterable[AssignmentRow]) -> None:
     """Let the curves of a resumed run go on behind the points that were written.
 
     Args:
-        state: State that was just loaded.
+        league: Players and results.
+        curves: Points of curves.
         written: Points that were written.
         rows: Last finished training assignments, by id.
     """
-    curves, policies = state.curves, state.tables.policies
+    policies = league.tables.policies
     trained, rated, curves.run_shown_at = written
     for row in policies.values():
-        digest = state.league.standing_weights(row)
+        digest = league.standing_weights(row)
         if digest is None or row.policy not in rated:
             continue
         steps, figures = rated[row.policy]
-        if steps == evaluated_steps(state.league, row, digest):
+        if steps == evaluated_steps(league, row, digest):
             matches = int(figures["evaluation/matches_count"])
             ratings = {name: one for name, one in figures.items() if name.startswith("rating/")}
             curves.written[row.policy] = (digest, matches, ratings)

@@ -11,6 +11,8 @@ from arena.processes.guard import command_pid
 from arena.types import LearnerId
 from populations.controller.evaluation import share
 from populations.controller.indexes.raised_alerts import document
+from populations.controller.state.leases import Pause
+from populations.controller.state.measured import Measured
 from populations.records.rows import Json
 from populations.storage.status import committed
 
@@ -58,7 +60,7 @@ class LiveFigures:
         """Take a sample of the run's agent steps, those of running assignments included."""
         if self._samples and now_s - self._samples[-1][0] < SAMPLE_S:
             return
-        running = sum(learner.agent_steps for learner in state.learners.values())
+        running = sum(learner.agent_steps for learner in state.crew.learners.values())
         self._samples.append((now_s, state.tables.run.agent_steps + running))
         while now_s - self._samples[0][0] > WINDOW_S:
             self._samples.popleft()
@@ -81,7 +83,7 @@ class LiveFigures:
         store_endpoint: str | None = None,
     ) -> dict[str, Json]:
         """Return the content of `status.json`."""
-        slow = stragglers(state.learners)
+        slow = stragglers(state.crew.learners)
         learners: list[Json] = [
             {
                 "learner": learner_id,
@@ -98,7 +100,7 @@ class LiveFigures:
                 "rss_bytes": learner.rss_bytes,
                 "silent_s": round(now_s - learner.last_heard_s, 2),
             }
-            for learner_id, learner in state.learners.items()
+            for learner_id, learner in state.crew.learners.items()
         ]
         return {
             "run": state.tables.run.run,
@@ -106,23 +108,24 @@ class LiveFigures:
             "epoch": state.tables.run.epoch,
             "endpoint": endpoint,
             "store_endpoint": store_endpoint,
-            "phase": state.phase,
-            "elapsed_s": round(state.elapsed_before_s + now_s - state.started_s, 2),
+            "phase": state.phase.name,
+            "elapsed_s": round(state.phase.elapsed_before_s + now_s - state.phase.started_s, 2),
             # These counts are the committed ones: a journal that has less later has lost work
             # (`storage.loss`).
             **committed(state.tables),
-            "alerts": alerts(state, now_s=now_s),
-            "evaluation": share.document(state),
+            "alerts": alerts(state.blame.pause, state.measured, now_s=now_s),
+            "evaluation": share.document(
+                state.settings.config, state.tables, state.phase, state.measured
+            ),
             "agent_steps_per_s": round(self.agent_steps_per_s, 1),
-            "learners_waiting": sum(slot.is_waiting for slot in state.slots),
+            "learners_waiting": sum(slot.is_waiting for slot in state.crew.slots),
             "learners": learners,
         }
 
 
-def alerts(state: ControllerState, *, now_s: float) -> list[Json]:
+def alerts(pause: Pause | None, measured: Measured, *, now_s: float) -> list[Json]:
     """Return the alerts to show, that of a pause first."""
-    raised = state.alerts.documents()
-    pause = state.pause
+    raised = measured.alerts.documents()
     if pause is None:
         return raised
     when = f"in {max(pause.retry_at_s - now_s, 0.0):.0f} s" if not pause.is_trying else "now"

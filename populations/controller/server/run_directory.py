@@ -261,7 +261,7 @@ class OpenRun:
                 measured_length=self._measured_length,
                 versions=self.run_file.versions,
             )
-            self.state.goals = self._goals()
+            self.state.indexes.goals = self._goals()
             with storage_errors(run_dir):
                 failpoint("open.sinks")
                 makers = find_sinks(
@@ -302,7 +302,12 @@ class OpenRun:
             )
         written = read_written(self.run_dir / METRICS_FILE)
         if written is not None:
-            go_on(self.state, written, sorted(rows, key=lambda row: row.assignment_id))
+            go_on(
+                self.state.league,
+                self.state.measured.curves,
+                written,
+                sorted(rows, key=lambda row: row.assignment_id),
+            )
 
     def _goals(self) -> StopGoals:
         """Return what was measured for goals of stops and lessons; only what one asks for."""

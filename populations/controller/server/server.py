@@ -150,11 +150,13 @@ class Server:
         self._wait = wait
         self._worker = worker("controller-worker")
         # Explorations do not wait for a fit, unless the order of both is to be always the same.
-        self._fitter = self._worker if state.config.deterministic else worker("controller-fits")
+        self._fitter = (
+            self._worker if state.settings.config.deterministic else worker("controller-fits")
+        )
         # Results do not wait for a fit of ratings, which may take seconds.
         self._reader = worker("controller-reader")
         self._upkeep = JournalUpkeep(
-            run_dir, journal, state.config.journal, clock=clock, worker=worker
+            run_dir, journal, state.settings.config.journal, clock=clock, worker=worker
         )
         self._inbox = Inbox()
         """Events that wait: of learners, and answers of the worker threads."""
@@ -215,7 +217,7 @@ class Server:
         if self._inbox.is_empty or now_s - self._ticked_at_s >= TICK_S:
             self._ticked_at_s = now_s
             # Cap the grace, so that a peer that floods the socket cannot extend it for ever.
-            deaf_s = min(now_s - self._all_heard_s, self._state.patience.liveness_s)
+            deaf_s = min(now_s - self._all_heard_s, self._state.crew.patience.liveness_s)
             waiting = frozenset(self._launcher.waiting())
             self._handle([Ticked(deaf_s=deaf_s, waiting=waiting)])
             for hooks in self._hooks:
@@ -263,7 +265,9 @@ class Server:
         Many small things share a commit.
         """
         end_s = self._clock() + MAX_WORK_S
-        while not self._inbox.is_empty and self._state.phase != "over" and self._clock() < end_s:
+        while (
+            not self._inbox.is_empty and self._state.phase.name != "over" and self._clock() < end_s
+        ):
             self._handle(self._next_events())
 
     def _next_events(self) -> Iterator[Event]:
@@ -327,7 +331,7 @@ class Server:
         )
 
     def _receive(self, learner: LearnerId, message: Message) -> None:
-        known = self._state.learners.get(learner)
+        known = self._state.crew.learners.get(learner)
         match message:
             case Hello():
                 # The slot is looked up now: the process may have ended when the event is handled.
@@ -386,7 +390,7 @@ class Server:
         rows: list[Row] = []
         commands: list[Command] = []
         for event in events:
-            if self._state.phase == "over":
+            if self._state.phase.name == "over":
                 break
             failpoint("controller.told")
             now = Now(monotonic_s=self._clock(), utc=self._utc())
@@ -411,10 +415,14 @@ class Server:
     def _grant(self) -> None:
         if self._store is None:
             return
-        leases = open_leases(self._state.learners)
+        leases = open_leases(self._state.crew.learners)
         if leases != self._leases:
             self._leases = leases
-            self._store.grant(open_grants(self._state))
+            self._store.grant(
+                open_grants(
+                    self._state.settings.setup, self._state.tables, self._state.crew.learners
+                )
+            )
 
     def _carry_out(self, command: Command) -> None:
         match command:

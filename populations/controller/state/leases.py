@@ -23,13 +23,14 @@ loop raises, says that it is not stuck.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from arena.types import AssignmentId, LearnerId, PlayerId, PolicyId, Seating
 from arena.wire.messages import Heartbeat, Hello
 from populations.config.run_config import RunConfig
 from populations.controller.state.clocks import MatchTimes
+from populations.controller.state.ledger import Outcome
 
 # A learner goes on with it before the controller has heard that the one before ended.
 QUEUED_PER_LEARNER = 1
@@ -342,6 +343,52 @@ class Pause:
     def is_trying(self) -> bool:
         """Return whether what is given out or linked now shows if it can go on."""
         return self.tried_at_s is not None
+
+
+@dataclass(slots=True, kw_only=True)
+class Crew:
+    """Learners that are there or coming, and what they hold. An epoch begins with none.
+
+    Attributes:
+        patience: How long to wait for learners.
+        slots: Places of the launcher.
+        learners: By id.
+        holders: Which learner has which assignment.
+        episodes: Episodes in flight that learners hold, by each policy that learns in them.
+        gone: Learners that left or were given up, the last ones; they may not come back. With those
+            that were out of reach, the failure that is withdrawn if they speak.
+        refused_at_s: When a learner that was refused was last noted in the events.
+        failed_starts: Processes in a row that ended without a Hello.
+        faults: Places whose learner was at fault and has done nothing right since.
+    """
+
+    patience: Patience
+    slots: list[Slot]
+    learners: dict[LearnerId, Learner] = field(default_factory=dict)
+    holders: dict[AssignmentId, LearnerId] = field(default_factory=dict)
+    episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
+    gone: dict[LearnerId, Outcome | None] = field(default_factory=dict)
+    refused_at_s: float = float("-inf")
+    failed_starts: int = 0
+    faults: dict[str, Fault] = field(default_factory=dict)
+
+    def coming(self) -> Iterator[tuple[str, Slot]]:
+        """Yield the places of learners that are yet to say Hello, with their slots.
+
+        A place whose learner was at fault is not waited for, nor one whose processes end, or never
+        say Hello, time after time, or for which there is no machine.
+        """
+        for index, slot in enumerate(self.slots):
+            place = slot_place(index)
+            is_awaited = not slot.is_waiting and slot.crashes < MAX_CRASHES
+            if slot.learner is None and is_awaited and place not in self.faults:
+                yield place, slot
+
+    def clear_faults(self, learner: Learner) -> None:
+        """Record that a learner did its work: faults and crashes of its place are over."""
+        self.faults.pop(learner.place, None)
+        if learner.slot is not None:
+            self.slots[learner.slot].crashes = 0
 
 
 def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None:

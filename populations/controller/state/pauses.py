@@ -9,51 +9,78 @@ three assignments could have been done, nor while a learner is there or coming t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from arena.types import PlayerId
+from arena.types import LearnerId, PlayerId, PolicyId
 from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
 from populations.controller.state.events import GhostsLinked
-from populations.controller.state.leases import Pause
-from populations.controller.state.ledger import NO_POLICYS, PLACES, STALLED_FAILURES, Outcome
-from populations.controller.state.state import ControllerState
+from populations.controller.state.leases import Learner, Patience, Pause
+from populations.controller.state.ledger import (
+    NO_POLICYS,
+    PLACES,
+    STALLED_FAILURES,
+    Ledger,
+    Outcome,
+)
+from populations.controller.state.phase import Phase
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import Json
 from populations.records.tables import Tables
 
 
+@dataclass(slots=True, kw_only=True)
+class Blame:
+    """Failures, whose fault they are, and the pause that they lead to. An epoch begins with none.
+
+    Attributes:
+        patience: How long a pause waits.
+        least_s: Seconds that an assignment takes at least; 0: no time is known.
+        ledger: Failures, and whose fault they are.
+        pause: While the disk refuses checkpoints or ghosts, or nothing finishes.
+        doublings: Doublings of a policy's budget, one for each assignment without an ended episode.
+    """
+
+    patience: Patience
+    least_s: float
+    ledger: Ledger = field(default_factory=Ledger)
+    pause: Pause | None = None
+    doublings: Counter[PolicyId] = field(default_factory=Counter)
+
+
 def refuse(
-    state: ControllerState, tx: Transaction, *, reason: str, ghosts: tuple[PlayerId, ...] = ()
+    blame: Blame, tx: Transaction, *, reason: str, ghosts: tuple[PlayerId, ...] = ()
 ) -> None:
     """Give nothing out for a while after the disk refused something that was to last.
 
     Args:
-        state: State of the controller.
+        blame: Failures, and whose fault they are.
         tx: Takes the event.
         reason: Words of the disk.
         ghosts: Those that could not be linked.
     """
     # The disk is the better explanation of a run in which nothing finishes.
-    if state.pause is not None and not state.pause.is_storage:
-        state.pause = None
-    pause = _wait(state, tx, reason=reason, is_storage=True)
+    if blame.pause is not None and not blame.pause.is_storage:
+        blame.pause = None
+    pause = _wait(blame, tx, reason=reason, is_storage=True)
     pause.unlinked.update(ghosts)
     pause.num_refusals += 1
     tx.add_event("storage_full", **_told(pause, tx, reason=reason))
 
 
-def _wait(state: ControllerState, tx: Transaction, *, reason: str, is_storage: bool) -> Pause:
+def _wait(blame: Blame, tx: Transaction, *, reason: str, is_storage: bool) -> Pause:
     """Begin a pause, or wait for longer after a try that failed."""
-    now_s, pause = tx.now.monotonic_s, state.pause
-    first_s, last_s = state.patience.storage_s
+    now_s, pause = tx.now.monotonic_s, blame.pause
+    first_s, last_s = blame.patience.storage_s
     if pause is None:
-        pause = state.pause = Pause(
+        pause = blame.pause = Pause(
             reason=reason,
             since_s=now_s,
             wait_s=first_s,
             retry_at_s=now_s + first_s,
             is_storage=is_storage,
-            failed_s=state.ledger.failing_places(),
+            failed_s=blame.ledger.failing_places(),
         )
     elif pause.is_trying:
         # Only a failed try makes the wait longer: work under way when the pause began is refused,
@@ -76,37 +103,35 @@ def _told(pause: Pause, tx: Transaction, *, reason: str) -> dict[str, Json]:
     }
 
 
-def follow(state: ControllerState, tx: Transaction) -> None:
+def follow(phase: Phase, blame: Blame, tx: Transaction) -> None:
     """Pause the run if nothing finishes any more, fail it after some tries, or let it go on."""
-    failures = state.ledger.stall()
-    pause = state.pause
+    failures = blame.ledger.stall()
+    pause = blame.pause
     if pause is not None and pause.is_storage:
         return
     if not failures:
         if pause is not None:
-            state.pause = None
+            blame.pause = None
             tx.add_event("continued", **_told_at_end(pause, tx))
         return
     # Whoever has not failed yet may finish what it is at.
     places = {failure.place for failure in failures}
-    others = [learner for learner in state.learners.values() if learner.place not in places]
+    others = [learner for learner in phase.crew.learners.values() if learner.place not in places]
     if any(learner.held for learner in others):
         return
     if pause is not None and not pause.is_trying:
         return
-    reason = _reason(state.tables, failures)
-    pause = _wait(state, tx, reason=reason, is_storage=False)
-    # An assignment takes no time that is known in deterministic mode.
-    least_s = 0.0 if state.config.deterministic else state.config.assignment.target_s
-    is_long = tx.now.monotonic_s - failures[0].at_s >= STALLED_FAILURES * least_s
+    reason = _reason(tx.tables, failures)
+    pause = _wait(blame, tx, reason=reason, is_storage=False)
+    is_long = tx.now.monotonic_s - failures[0].at_s >= STALLED_FAILURES * blame.least_s
     # Who serves only populations in which nobody trains any more may have nothing to do.
-    trained = {row.population for row in state.tables.policies.values() if row.state == "active"}
+    trained = {row.population for row in tx.tables.policies.values() if row.state == "active"}
     served = (set(learner.hello.populations) for learner in others)
     others_may = any(not own or own & trained for own in served) or any(
-        place not in places for place, _ in state.coming()
+        place not in places for place, _ in phase.crew.coming()
     )
-    if pause.num_refusals >= state.patience.max_tries and is_long and not others_may:
-        state.fail(tx, reason=reason)
+    if pause.num_refusals >= blame.patience.max_tries and is_long and not others_may:
+        phase.fail(tx, reason=reason)
         return
     pause.num_refusals += 1
     tx.add_event("paused", **_told(pause, tx, reason=reason))
@@ -127,16 +152,16 @@ def _reason(tables: Tables, failures: Sequence[Outcome]) -> str:
     return f"{text}; the last: {last.reason}"
 
 
-def accept(state: ControllerState, tx: Transaction) -> None:
+def accept(blame: Blame, tx: Transaction) -> None:
     """End a pause for the disk if it was a try and a checkpoint or ghost could be written."""
-    pause = state.pause
+    pause = blame.pause
     # While ghosts are not linked, assignments that name them would fail.
     if pause is None or not pause.is_storage or not pause.is_trying or pause.unlinked:
         return
-    state.pause = None
+    blame.pause = None
     tx.add_event("storage_recovered", **_told_at_end(pause, tx))
     # Some of these may have been refused too.
-    doomed = tuple(row.key for row in state.tables.checkpoints.values() if row.state == "doomed")
+    doomed = tuple(row.key for row in tx.tables.checkpoints.values() if row.state == "doomed")
     if doomed:
         tx.commands.append(RemoveCheckpoints(keys=doomed))
 
@@ -147,45 +172,40 @@ def _told_at_end(pause: Pause, tx: Transaction) -> dict[str, Json]:
     return {"refusals": pause.num_refusals, "paused_s": paused_s}
 
 
-def take_links(state: ControllerState, tx: Transaction, event: GhostsLinked) -> None:
+def take_links(blame: Blame, tx: Transaction, event: GhostsLinked) -> None:
     """Note which ghosts the disk took, and which not."""
-    pause = state.pause
+    pause = blame.pause
     if pause is not None:
         pause.unlinked.difference_update(event.players)
     if event.refused:
-        refuse(state, tx, reason=event.reason, ghosts=event.refused)
+        refuse(blame, tx, reason=event.reason, ghosts=event.refused)
     elif event.players:
-        accept(state, tx)
+        accept(blame, tx)
 
 
-def retry(state: ControllerState, tx: Transaction) -> None:
+def retry(pause: Pause | None, tx: Transaction) -> None:
     """Try again where it is time."""
-    pause, now_s = state.pause, tx.now.monotonic_s
+    now_s = tx.now.monotonic_s
     if pause is None or pause.is_trying or now_s < pause.retry_at_s:
         return
     pause.tried_at_s = now_s
     # Sorted, for a set has no order.
-    ghosts = tuple(state.tables.ghosts[player] for player in sorted(pause.unlinked))
+    ghosts = tuple(tx.tables.ghosts[player] for player in sorted(pause.unlinked))
     if ghosts:
         tx.commands.append(LinkGhosts(ghosts=ghosts))
 
 
-def may_give(state: ControllerState) -> bool:
+def may_give(learners: Mapping[LearnerId, Learner], pause: Pause | None) -> bool:
     """Return whether an assignment may be given out now: always, or one at a time for a try."""
-    pause = state.pause
     if pause is None:
         return True
     if pause.tried_at_s is None or pause.unlinked:
         return False
     # An assignment that was given since the try began is the try.
     tried_at_s = pause.tried_at_s
-    learners = state.learners.values()
-    return all(held.given_s < tried_at_s for learner in learners for held in learner.held)
+    return all(held.given_s < tried_at_s for learner in learners.values() for held in learner.held)
 
 
-def is_unlinked(state: ControllerState, key: str) -> bool:
+def is_unlinked(tables: Tables, pause: Pause | None, key: str) -> bool:
     """Return whether a missing directory is that of a ghost that the disk refused."""
-    pause = state.pause
-    return pause is not None and any(
-        state.tables.ghosts[player].key == key for player in pause.unlinked
-    )
+    return pause is not None and any(tables.ghosts[player].key == key for player in pause.unlinked)

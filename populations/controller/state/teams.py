@@ -20,7 +20,6 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Trainee
-from populations.controller.state.state import ControllerState
 from populations.league.league import League
 from populations.records.rows import GhostRow, PolicyRow
 
@@ -67,12 +66,13 @@ def is_whole(league: League, policy: PolicyRow) -> bool:
     )
 
 
-def held_up(state: ControllerState) -> set[PolicyId]:
+def held_up(league: League) -> set[PolicyId]:
     """Return policies that cannot be trained because of a mate: one waits, or is quarantined."""
     return {
         mate
-        for policy, team in state.league.teams.items()
-        if state.tables.policies[policy].pending or state.tables.policies[policy].state != "active"
+        for policy, team in league.teams.items()
+        if league.tables.policies[policy].pending
+        or league.tables.policies[policy].state != "active"
         for mate in team
     }
 

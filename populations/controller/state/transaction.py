@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
 from msgspec.structs import replace
 
 from arena.types import PolicyId
@@ -32,14 +33,16 @@ class Transaction:
 
     Attributes:
         tables: Rows in memory.
-        index: Feeds every index with a row that was put (`ControllerState.apply`).
+        index: Feeds every index with a row that was put (`Indexes.apply`).
         now: Time of the event.
+        seed: Seed of the run.
         commands: To carry out after the commit, in order.
     """
 
     tables: Tables
     index: Callable[[Row], None]
     now: Now
+    seed: int
     commands: list[Command] = field(default_factory=list)
     _rows: dict[tuple[str, Hashable, bool], Row] = field(default_factory=dict)
     """Last row of each table and key, and the removal of the one before."""
@@ -95,6 +98,18 @@ class Transaction:
             self.count(pbt_decisions=kind not in NOT_MADE, pbt_marks=marks)
             if policy in self.tables.postponed:
                 self.delete(self.tables.postponed[policy])
+
+    def draw(self) -> np.random.Generator:
+        """Return the next decision's randomness, a function of the run's seed and its number."""
+        return np.random.default_rng(np.random.SeedSequence(self.draw_words()))
+
+    def draw_words(self) -> list[int]:
+        """Return the words that seed the next decision, for one that is drawn later."""
+        # The counter is durable: a resumed run goes on with the next number.
+        number = self.tables.run.decisions
+        self.count(decisions=1)
+        # Stream 0 of the run's seed (`jobs.assignment_seed` has the others).
+        return [self.seed, 0, number]
 
     def count(self, **changes: float) -> None:
         """Raise counters of the run."""

@@ -68,7 +68,7 @@ def test_assignments_of_hundreds_of_sides_fit_and_so_do_their_results(
         assert world.step()
         kinds = {row.kind for row in world.committed if isinstance(row, TallyRow)}
     rows = [row for row in world.committed if isinstance(row, AssignmentRow)]
-    setup = world.state.setup
+    setup = world.state.settings.setup
     for row in rows:
         message = row.message
         assert message is not None
@@ -103,7 +103,7 @@ def test_so_many_populations_that_no_result_can_be_sent_are_refused() -> None:
 
 
 def test_an_evaluation_asks_for_no_more_than_its_result_can_say() -> None:
-    setup = make_world(many_sides(60, populations=60), spec(60)).state.setup
+    setup = make_world(many_sides(60, populations=60), spec(60)).state.settings.setup
     players = [
         Player(
             player=PlayerId(f"p{index}/p000@{index:012d}"),
@@ -134,7 +134,7 @@ def seating(index: int, *, seats: int = 8) -> Seating:
 
 
 def test_what_does_not_fit_is_left_out_evenly_and_alike_each_time() -> None:
-    setup = make_world(config(1), spec(8)).state.setup
+    setup = make_world(config(1), spec(8)).state.settings.setup
     train = make_train(
         opponents=tuple(seating(index) for index in range(1000)),
         carried=tuple(seating(index) for index in range(1000, 1200)),

@@ -39,7 +39,7 @@ def step_without_answers(world: World) -> None:
     """Learners work and ratings are fitted, but nobody explores."""
     world.now_s += 1.0
     for learner in list(world.given):
-        world.state.learners[learner].last_heard_s = world.now_s
+        world.state.crew.learners[learner].last_heard_s = world.now_s
         event = world.work(learner)
         if event is not None:
             world.handle(event)

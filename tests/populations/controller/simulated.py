@@ -266,7 +266,9 @@ class World(SimulatedWorld):
     def join(self, *, slot: int | None = None, populations: tuple[str, ...] = ()) -> LearnerId:
         """A learner says Hello; one without a slot comes in the place of all of the launcher's."""
         if slot is None:
-            self.state.slots = [place for place in self.state.slots if place.learner is not None]
+            self.state.crew.slots = [
+                place for place in self.state.crew.slots if place.learner is not None
+            ]
         return SimulatedWorld.join(self, slot=slot, populations=populations)
 
     def carry_out(self, command: Command) -> None:
@@ -315,7 +317,7 @@ class World(SimulatedWorld):
         """Let time pass in which all learners are heard."""
         if seconds > 0.0:
             self.now_s += seconds
-            for known in self.state.learners.values():
+            for known in self.state.crew.learners.values():
                 known.last_heard_s += seconds
 
     def work(self, learner: LearnerId) -> AssignmentFinished | None:
@@ -328,7 +330,7 @@ class World(SimulatedWorld):
 
     def hear(self) -> None:
         """Every learner has just been heard."""
-        for known in self.state.learners.values():
+        for known in self.state.crew.learners.values():
             known.last_heard_s = self.now_s
 
     def step(self) -> bool:
@@ -362,7 +364,7 @@ class World(SimulatedWorld):
 
     def restart(self) -> None:
         """The controller dies; another one loads what was committed."""
-        self.state = make_state(self.state.config, self.setup, fold(self.committed))
+        self.state = make_state(self.state.settings.config, self.setup, fold(self.committed))
         for of_before in (self.given, self.questions, self.fits):
             of_before.clear()
         self.handle(ControllerStarted())
@@ -374,7 +376,7 @@ class World(SimulatedWorld):
 
     def run(self, *, max_steps: int = 2000, kill_at: Collection[int] = ()) -> None:
         """Go on until the run is over; before some steps everybody dies."""
-        for learner in list(self.state.learners):
+        for learner in list(self.state.crew.learners):
             self.given.setdefault(learner, [])
             self.beat(learner)
         for step in range(max_steps):
@@ -383,7 +385,9 @@ class World(SimulatedWorld):
             if step in kill_at:
                 self.kill()
             self.step()
-        raise AssertionError(f"the run is not over after {max_steps} steps: {self.state.phase}")
+        raise AssertionError(
+            f"the run is not over after {max_steps} steps: {self.state.phase.name}"
+        )
 
     def messages(self, kind: type[M], *statuses: str) -> list[M]:
         """Messages of one kind as often as they were committed, or of rows of some statuses."""
@@ -420,7 +424,7 @@ def made_once(make: Callable[P, World]) -> Callable[P, World]:
             made[key] = make(*args, **kwargs)
         world = copy.deepcopy(made[key])
         # Its columns share memory, and would be copied apart.
-        world.state.opponent_pools = OpponentPools()
+        world.state.indexes.opponent_pools = OpponentPools()
         return world
 
     return copied

@@ -12,11 +12,13 @@ from arena.types import Digest, Entrant
 from populations.audit.verify import Sums
 from populations.controller import checkpoint_rows, result_merging
 from populations.controller.evolution.generations import _rated
+from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.rating_fit import fit_input, snapshot
 from populations.controller.state.events import Now
 from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
+from populations.league.league import League
 from populations.league.lineage import History, steps_since_parent
 from populations.league.removed_rows import CHECKPOINTS
 from populations.records.rows import AssignmentRow, CheckpointRow, Deletion, EventRow
@@ -52,7 +54,7 @@ def known(fits: Fits) -> object:
 
 
 def anew(state: ControllerState) -> ControllerState:
-    resumed = make_state(state.config, state.setup, state.tables)
+    resumed = make_state(state.settings.config, state.settings.setup, state.tables)
     resumed.fits.last = state.fits.last
     return resumed
 
@@ -69,14 +71,17 @@ def watched(world: World, patch: pytest.MonkeyPatch) -> Watched:
     found = Watched(world)
     remove = checkpoint_rows.remove
 
-    def look(state: ControllerState, tx: Transaction, populations: list[str]) -> None:
+    def look(
+        league: League, stop_goals: StopGoals, tx: Transaction, populations: list[str]
+    ) -> None:
+        state = world.state
         before, num_before = known(state.fits), len(state.tables.checkpoints)
         lately = set(state.league.checkpoints)
-        remove(state, tx, populations)
+        remove(league, stop_goals, tx, populations)
         assert known(state.fits) == before
         assert known(anew(state).fits) == before
         # What is remembered of lines is what is found anew.
-        pending = state.pending_matches
+        pending = state.indexes.pending_matches
         for digest, line in list(pending._lines.items()):
             assert pending._line(Digest(digest)) == line
         rows = state.tables.checkpoints
@@ -171,7 +176,7 @@ def test_events_tell_of_schedules_what_rows_told() -> None:
     for generation in list(state.tables.generations.values()):
         tx.put(replace(generation, factors={"learning_rate": 1.1}))
     before, num_before = History.of(state.tables), len(state.tables.checkpoints)
-    checkpoint_rows.remove(state, tx, ["player"])
+    checkpoint_rows.remove(state.league, state.indexes.goals, tx, ["player"])
     assert len(state.tables.checkpoints) < num_before
     events = [row for row in tx.rows if isinstance(row, EventRow)]
     assert History.of(state.tables, events) == before
@@ -181,14 +186,14 @@ def test_events_tell_of_schedules_what_rows_told() -> None:
 def test_rows_stay_whose_matches_a_resume_counts() -> None:
     world, tx = world_to_thin()
     state = world.state
-    state.goals.player = "bot:random"
+    state.indexes.goals.player = "bot:random"
     present = {policy.policy: policy.generation for policy in state.tables.policies.values()}
     before = {
         row.key
         for row in state.tables.checkpoints.values()
         if present[row.policy] == row.generation
     }
-    checkpoint_rows.remove(state, tx, ["player"])
+    checkpoint_rows.remove(state.league, state.indexes.goals, tx, ["player"])
     assert before <= state.tables.checkpoints.keys()
 
 
@@ -211,14 +216,14 @@ def test_the_oldest_go_first_and_no_more_than_so_many(monkeypatch: pytest.Monkey
         for policy in state.tables.policies.values()
     }
     for _ in range(3):
-        checkpoint_rows.remove(state, tx, ["player"])
+        checkpoint_rows.remove(state.league, state.indexes.goals, tx, ["player"])
     gone = [row for key, row in before.items() if key not in state.tables.checkpoints]
     assert len(gone) == 21
     events = [row for row in tx.rows if isinstance(row, EventRow) and row.kind == CHECKPOINTS]
     assert [len(event.data["checkpoints"]) for event in events] == [7, 7, 7]  # type: ignore[arg-type]
     newest = max(row.assignment_id for row in gone)
     stayed = [row for row in state.tables.checkpoints.values() if row.assignment_id < newest]
-    referred = checkpoint_rows._referred_to(state)
+    referred = checkpoint_rows._referred_to(state.league, state.indexes.goals)
     assert all(row.weights_digest in referred or row.state != "deleted" for row in stayed)
     for policy in state.tables.policies.values():
         assert total_steps(state, policy.checkpoint) == line[policy.policy]
@@ -240,7 +245,7 @@ def total_steps(state: ControllerState, key: str | None) -> int:
 def test_populations_that_are_not_full_keep_theirs() -> None:
     world, tx = world_to_thin()
     before = dict(world.state.tables.checkpoints)
-    checkpoint_rows.remove(world.state, tx, [])
+    checkpoint_rows.remove(world.state.league, world.state.indexes.goals, tx, [])
     assert world.state.tables.checkpoints == before
 
 
@@ -249,7 +254,7 @@ def test_what_is_referred_to_stays(by: str) -> None:
     world, tx = world_to_thin()
     state = world.state
     tables = state.tables
-    (victim, *_) = checkpoint_rows._going(state, ["player"]).values()
+    (victim, *_) = checkpoint_rows._going(state.league, state.indexes.goals, ["player"]).values()
     if by == "ratings":
         ratings = tables.ratings["player"]
         tx.put(replace(ratings, former_best=(Entrant(victim.weights_digest),)))
@@ -261,5 +266,5 @@ def test_what_is_referred_to_stays(by: str) -> None:
         tables.ghosts[ghost.player] = replace(ghost, checkpoint=victim.key)
     elif by == "equal weights":
         tx.put(replace(victim, key=victim.key + "0", agent_steps=victim.agent_steps + 1))
-    checkpoint_rows.remove(state, tx, ["player"])
+    checkpoint_rows.remove(state.league, state.indexes.goals, tx, ["player"])
     assert (victim.key in tables.checkpoints) == (by != "nothing")

@@ -13,6 +13,7 @@ from populations.audit.tally_checks import differences, refold
 from populations.audit.verify import Sums
 from populations.choices import number_of
 from populations.controller import generation_rows, result_merging
+from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.opponents import OpponentStatistics
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
@@ -49,15 +50,21 @@ WORLDS: dict[str, dict[str, object]] = {
 def results(state: ControllerState, policy: PolicyRow) -> list[list[float]]:
     """Results against all ghosts, by which opponents are chosen; of one after the other."""
     found = []
-    for population in state.setup.populations:
-        pool = state.opponent_pools.pool(population, state.tables)
-        record = OpponentStatistics(state, pool, policy, population).record(pool.ghosts.candidates)
+    for population in state.settings.setup.populations:
+        pool = state.indexes.opponent_pools.pool(population, state.tables)
+        record = OpponentStatistics(
+            state.fits,
+            pool,
+            policy,
+            population,
+            ghosts_every=state.settings.config.ghosts.every_agent_steps,
+        ).record(pool.ghosts.candidates)
         found += [column.tolist() for column in record]
     return found
 
 
 def anew(state: ControllerState) -> ControllerState:
-    return make_state(state.config, state.setup, state.tables)
+    return make_state(state.settings.config, state.settings.setup, state.tables)
 
 
 def known(league: League) -> object:
@@ -102,18 +109,20 @@ def watched(request: pytest.FixtureRequest) -> Watched:
     found = Watched(world)
     remove, apply = generation_rows.remove, result_merging._apply
 
-    def look(state: ControllerState, tx: Transaction, populations: list[str]) -> None:
+    def look(league: League, tx: Transaction, populations: list[str]) -> None:
+        state = world.state
         before, num_before = known(state.league), len(state.tables.generations)
-        remove(state, tx, populations)
+        remove(league, tx, populations)
         num_after = len(state.tables.generations)
         found.sizes.append((num_before, num_after))
         if num_after < num_before:
             assert known(state.league) == before == known(anew(state).league)
 
-    def look_at_merge(state: ControllerState, tx: Transaction, merge: Merge) -> None:
+    def look_at_merge(league: League, pools: OpponentPools, tx: Transaction, merge: Merge) -> None:
+        state = world.state
         policies = list(state.tables.policies.values())
         before = [results(state, policy) for policy in policies]
-        apply(state, tx, merge)
+        apply(league, pools, tx, merge)
         if any(merge.folds()):
             found.num_folds += 1
             after = [results(state, policy) for policy in policies]
@@ -153,7 +162,7 @@ def test_rows_grow_no_more(watched: Watched) -> None:
     others = [
         row for row in tables.generations.values() if (row.policy, row.generation) not in named
     ]
-    populations = len(watched.world.state.setup.populations)
+    populations = len(watched.world.state.settings.setup.populations)
     assert len(others) <= populations * (KEPT + 8) + len(tables.policies)
 
 
@@ -175,8 +184,8 @@ def test_the_journal_has_what_memory_has(watched: Watched) -> None:
     assert fold(world.committed) == state.tables
     folded = refold(
         [row for row in world.committed if isinstance(row, TallyRow)],
-        seats=state.setup.seats,
-        half_life_matches=state.config.payoffs.half_life_matches,
+        seats=state.settings.setup.seats,
+        half_life_matches=state.settings.config.payoffs.half_life_matches,
         merges=list(merges(all_events(world))),
     )
     assert list(differences(state.tables, folded)) == []

@@ -49,7 +49,7 @@ def thinned() -> World:
     while not world.over and world.now_s < 1e6:
         world.step()
         check(world)
-        if world.state.phase != "training":
+        if world.state.phase.name != "training":
             break
     return world
 
@@ -79,7 +79,7 @@ def world_with_many(keep: int | None) -> World:
         {**FEW, "ghosts": {"every_agent_steps": 500, "keep": None}}, joined=1, steps=40
     )
     assert len(present(world)) > KEEP + 4
-    config = world.state.config
+    config = world.state.settings.config
     ghosts = config.ghosts.model_copy(update={"keep": keep})
     world.state = make_state(
         config.model_copy(update={"ghosts": ghosts}), world.setup, world.state.tables
@@ -108,7 +108,7 @@ def test_what_was_not_removed_is_removed_by_the_next_epoch() -> None:
     (command,) = [one for one in tx.commands if isinstance(one, RemoveCheckpoints)]
     assert set(command.keys) == {ghost.key for ghost in doomed}
     # A crash here: the next epoch asks again, and forgets them when they are gone.
-    world.state = make_state(world.state.config, world.setup, world.state.tables)
+    world.state = make_state(world.state.settings.config, world.setup, world.state.tables)
     now = Now(monotonic_s=0.0, utc="")
     commands = handle(world.state, ControllerStarted(), now).commands
     (again,) = [one for one in commands if isinstance(one, RemoveCheckpoints)]
@@ -133,8 +133,8 @@ def test_what_something_needs_stays(reason: str) -> None:
             tables.ghosts[ghost.player] = replace(ghost, role="main_exploiter", agent_steps=0)
     if reason == "named":
         ghosts = ghosts[:1]
-        roles = state.config.roles.model_copy(update={"reset": ghosts[0].player})
-        state.config = state.config.model_copy(update={"roles": roles})
+        roles = state.settings.config.roles.model_copy(update={"reset": ghosts[0].player})
+        state.settings.config = state.settings.config.model_copy(update={"roles": roles})
     thin(state, state.begin(Now(monotonic_s=0.0, utc="")))
     for ghost in ghosts[: KEEP - 1]:
         assert tables.ghosts[PlayerId(ghost.player)].is_present
@@ -165,7 +165,7 @@ class Broken:
 
 def test_where_a_users_rule_fails_the_pool_is_thinned_all_the_same() -> None:
     world = make_world(FEW, joined=1)
-    world.state.thinning = Broken(times=2)
+    world.state.settings.thinning = Broken(times=2)
     while len(world.events("ghosts_thinned")) < 4:
         world.step()
         check(world)
@@ -175,7 +175,7 @@ def test_where_a_users_rule_fails_the_pool_is_thinned_all_the_same() -> None:
     assert "ZeroDivisionError: no neighbours" in str(failed[0].data["reason"])
     assert [event.data["rule"] for event in world.events("ghosts_thinned")[:3]] == [
         *("spread", "spread"),
-        world.state.config.ghosts.thinning,
+        world.state.settings.config.ghosts.thinning,
     ]
     (alert,) = world.events("alert")
     assert alert.data["name"] == "thinning_fell_back"

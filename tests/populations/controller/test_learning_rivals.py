@@ -172,7 +172,7 @@ def test_bots_keep_their_share_and_never_learn() -> None:
 def test_every_kind_pairs_rivals_and_a_resumed_run_draws_the_same(kind: str) -> None:
     world = rivals_world(matchmaking={"rivals": "learning", "kind": kind, "opponents": 3})
     world.steps(25)
-    resumed = make_state(world.state.config, world.setup, world.state.tables)
+    resumed = make_state(world.state.settings.config, world.setup, world.state.tables)
     pair = pair_of(world)
     first = draw_lineup(world.state, transaction(world), pair).seatings
     run = world.state.tables.run
@@ -187,11 +187,13 @@ def test_the_event_tells_what_each_thinks_of_its_own_opponents(rivals: World) ->
     lineup = draw_lineup(state, transaction(rivals), pair)
     drawn = lineup.seatings
     given = next(m for m in reversed(trained(rivals)) if len(m.trainees) == 2)
-    told = knowledge(state, replace(given, opponents=drawn), lineup.requests)
+    told = knowledge(
+        state.settings, state.indexes, replace(given, opponents=drawn), lineup.requests
+    )
     found = cast("dict[str, float]", told["win_rates"])
     expected: dict[str, float] = {}
     for row, other in (pair, pair[::-1]):
-        request = make_request(state, row, other.population)
+        request = make_request(state.settings, state.indexes, row, other.population)
         rates = dict(zip(request.ghosts.players, request.win_rates(request.ghosts), strict=True))
         frozen = {p.player for s in drawn for p in s.players if p.weights is not None}
         expected |= {name: round(float(rates[name]), 3) for name in frozen & rates.keys()}
@@ -230,10 +232,10 @@ def test_a_rival_that_learned_beside_counts_as_its_latest_by_hand() -> None:
     state, num_met = world.state, 0
     for row in state.tables.policies.values():
         other = "prey" if row.population == "predator" else "predator"
-        request = make_request(state, row, other)
+        request = make_request(state.settings, state.indexes, row, other)
         wins, losses = request.record(request.latest)
-        resumed = make_state(state.config, world.setup, state.tables)
-        again = make_request(resumed, row, other)
+        resumed = make_state(state.settings.config, world.setup, state.tables)
+        again = make_request(resumed.settings, resumed.indexes, row, other)
         assert np.array_equal(again.record(again.latest), (wins, losses)), "to the bit"
         for rival, won, lost in zip(request.latest.policies, wins, losses, strict=True):
             expected = against(world, row, state.tables.policies[rival])
@@ -293,7 +295,7 @@ def test_ratings_pbt_and_ghosts_are_each_ones_own(rivals: World) -> None:
     folded = refold(
         [row for row in rivals.committed if isinstance(row, TallyRow)],
         seats=rivals.setup.seats,
-        half_life_matches=rivals.state.config.payoffs.half_life_matches,
+        half_life_matches=rivals.state.settings.config.payoffs.half_life_matches,
     )
     assert (folded.pairs, folded.records) == (tables.pairs, tables.records)
 
@@ -350,7 +352,9 @@ def test_a_failure_is_held_against_the_one_that_it_names(
 
 def failures_of(world: World, message: Train) -> tuple[int, ...]:
     names = (trainee_entrant(t.policy, generation=t.generation) for t in message.trainees)
-    return tuple(len(world.state.ledger.in_a_row(name, is_evaluation=False)) for name in names)
+    return tuple(
+        len(world.state.blame.ledger.in_a_row(name, is_evaluation=False)) for name in names
+    )
 
 
 def rows_of(world: World, message: Train) -> list[PolicyRow]:
@@ -460,7 +464,7 @@ def test_a_resume_may_change_it_and_what_is_open_is_done_as_it_was(after: str) -
     ]
     assert left_open
     num_before = len(trained(world))
-    world.state.config = config
+    world.state.settings.config = config
     world.kill()
     world.run()
     sizes = [len(message.trainees) for message in trained(world)]

@@ -70,7 +70,7 @@ def any_policy(tables: Tables) -> PolicyRow:
 @pytest.mark.slow
 def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) -> None:
     world = played({**SHORT, "matchmaking": {"kind": kind, "opponents": 4}})
-    resumed = make_state(world.state.config, world.setup, world.state.tables)
+    resumed = make_state(world.state.settings.config, world.setup, world.state.tables)
     assert len(world.state.tables.ghosts) > 4
     for policy in world.state.tables.policies.values():
         if policy.checkpoint is None or policy.state != "active":
@@ -87,25 +87,25 @@ def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) 
 def test_a_corrupt_ghost_and_a_quarantined_policy_are_no_candidates() -> None:
     world = played(SHORT)
     tables = world.state.tables
-    pool = world.state.opponent_pools.pool("player", tables)
+    pool = world.state.indexes.opponent_pools.pool("player", tables)
     ghost = next(iter(tables.ghosts.values()))
     policy = any_policy(tables)
     tx = transaction(world)
     set_aside(world.state, tx, ghost.key, reason="bytes do not match")
     tx.put(structs.replace(tables.policies[policy.policy], state="quarantined"))
-    pool = world.state.opponent_pools.pool("player", tables)
+    pool = world.state.indexes.opponent_pools.pool("player", tables)
     assert ghost.player not in pool.ghosts.candidates.players
     assert len(pool.ghosts.candidates) == len(tables.ghosts) - 1
     assert policy.policy not in pool.latest(without=PolicyId("nobody")).policies
     trainee = next(row for row in tables.policies.values() if row.policy != policy.policy)
-    request = make_request(world.state, trainee, "player")
+    request = make_request(world.state.settings, world.state.indexes, trainee, "player")
     assert trainee.policy not in request.latest.policies
     assert policy.policy not in request.latest.policies
 
 
 def test_a_beaten_ghost_loses_quality_and_a_new_one_enters_with_the_highest() -> None:
     world = played({**DUEL, "matchmaking": {"kind": "quality", "quality_step": 0.2}}, steps=60)
-    assert world.state.config.matchmaking.latest_ratio == 0.8
+    assert world.state.settings.config.matchmaking.latest_ratio == 0.8
     qualities: dict[str, float] = {}
     num_lowered = 0
     for row in world.committed:
@@ -174,10 +174,10 @@ def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
     given = world.messages(Train)[-1]
     trainee = structs.replace(given.trainees[0], policy=policy.policy, generation=policy.generation)
     message = structs.replace(given, trainees=(trainee,), opponents=lineup.seatings)
-    found = knowledge(state, message, lineup.requests)
+    found = knowledge(state.settings, state.indexes, message, lineup.requests)
     # As where an assignment is given out again, for which nothing is drawn.
-    assert knowledge(state, message, {}) == found
-    request = make_request(state, policy, "player")
+    assert knowledge(state.settings, state.indexes, message, {}) == found
+    request = make_request(state.settings, state.indexes, policy, "player")
     wins, losses = request.record(request.ghosts)
     rates = request.win_rates(request.ghosts)
     frozen = {
@@ -236,7 +236,7 @@ def test_an_imported_player_plays_with_its_weights_until_they_are_corrupt() -> N
         player=external_player_id("my exports/champion"), share=0.5, weights=weights
     )
     assert outsider.player == "outsider:my_exports/champion"
-    state.external_players = {"player": (outsider,)}
+    state.settings.external_players = {"player": (outsider,)}
     policy = any_policy(state.tables)
     champion = Player(player=outsider.player, weights=weights)
     seatings = draw_lineup(state, transaction(world), (policy,)).seatings
@@ -264,17 +264,17 @@ class Wrong:
 def test_a_users_own_matchmaker_must_draw_what_was_asked() -> None:
     world = played({**SHORT, "matchmaking": {"opponents": 4}})
     policy = any_policy(world.state.tables)
-    request = make_request(world.state, policy, "player")
+    request = make_request(world.state.settings, world.state.indexes, policy, "player")
     stranger = replace(request.ghosts[0], player=PlayerId("player/p777@000000000001"))
     for answer, message in (
         (Opponents(num_mirrors=1, players=()), "must draw 4 opponents, got 1"),
         (Opponents(num_mirrors=-1, players=(request.ghosts[0],) * 5), "must draw 4 opponents"),
         (Opponents(num_mirrors=3, players=(stranger,)), "ghosts and latest, got 'player/p777@"),
     ):
-        world.state.matchmaker = Wrong(answer)
+        world.state.settings.matchmaker = Wrong(answer)
         with pytest.raises(ConfigError, match=message):
             draw_lineup(world.state, transaction(world), (policy,))
     tag = played({**TAG, "matchmaking": {"opponents": 2}})
-    tag.state.matchmaker = Wrong(Opponents(num_mirrors=2, players=()))
+    tag.state.settings.matchmaker = Wrong(Opponents(num_mirrors=2, players=()))
     with pytest.raises(ConfigError, match="which is not its own"):
         draw_lineup(tag.state, transaction(tag), (any_policy(tag.state.tables),))

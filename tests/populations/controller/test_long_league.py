@@ -235,7 +235,9 @@ def test_anchors_are_played_until_there_are_enough(monkeypatch: pytest.MonkeyPat
     for _ in range(100):
         world.step()
         state = world.state
-        pairs = list(pairwise((seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats))
+        pairs = list(
+            pairwise((seat.population, Entrant(RANDOM_BOT)) for seat in state.settings.setup.seats)
+        )
         played = sum(
             outcome.matches
             for (first, second, _), outcome in state.league.results.items()
@@ -243,7 +245,7 @@ def test_anchors_are_played_until_there_are_enough(monkeypatch: pytest.MonkeyPat
         )
         is_enough = played >= pairings.ANCHOR_MATCHES
         seen.add(is_enough)
-        assert bool(pairings._anchors(state)) == (not is_enough)
+        assert bool(pairings._anchors(state.settings.setup, state.league)) == (not is_enough)
         if is_enough:
             break
     assert seen == {False, True}

@@ -182,7 +182,7 @@ def test_refolded_tallies_give_the_same_aggregates_to_the_bit(squads: World) -> 
     folded = refold(
         rows,
         seats=squads.setup.seats,
-        half_life_matches=squads.state.config.payoffs.half_life_matches,
+        half_life_matches=squads.state.settings.config.payoffs.half_life_matches,
         mixes_teammates=True,
     )
     assert folded.pairs == squads.state.tables.pairs
@@ -193,7 +193,7 @@ def test_refolded_tallies_give_the_same_aggregates_to_the_bit(squads: World) -> 
 def test_every_kind_draws_partners_and_a_resumed_run_the_same_ones(kind: str) -> None:
     world = squads_world(matchmaking={"teammates": "mixed", "kind": kind, "opponents": 3})
     world.steps(20)
-    resumed = make_state(world.state.config, world.setup, world.state.tables)
+    resumed = make_state(world.state.settings.config, world.setup, world.state.tables)
     drawn = 0
     for policy in world.state.tables.policies.values():
         if policy.checkpoint is None or policy.state != "active":
@@ -270,7 +270,7 @@ def test_a_bot_has_its_whole_side_and_is_nobodys_partner() -> None:
 def test_a_population_may_have_the_only_partners() -> None:
     world = make_world({**TAG, "matchmaking": {"teammates": "mixed", "opponents": 3}}, tag_spec())
     for _ in range(2):
-        world.join(slot=len(world.state.learners))
+        world.join(slot=len(world.state.crew.learners))
     world.run()
     assert [seat.name for seat in world.setup.training_seats] == [
         "predators/adversary_0",

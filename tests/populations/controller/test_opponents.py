@@ -36,13 +36,13 @@ from tests.populations.controller.test_lineups import (
 def test_before_anything_is_known_all_is_even() -> None:
     world = make_world()
     policy = next(iter(world.state.tables.policies.values()))
-    request = make_request(world.state, policy, "player")
+    request = make_request(world.state.settings, world.state.indexes, policy, "player")
     assert len(request.ghosts) == len(request.latest) == 0
     assert np.isnan(request.trainee_rating)
     # Three others have a first checkpoint, which nobody has met or rated.
     world = played(SHORT, steps=3)
     policy = next(iter(world.state.tables.policies.values()))
-    request = make_request(world.state, policy, "player")
+    request = make_request(world.state.settings, world.state.indexes, policy, "player")
     assert len(request.latest) > 0
     assert np.isnan(request.ratings(request.latest)).all()
     assert (request.predicted(request.latest) == 0.5).all()
@@ -52,16 +52,16 @@ def test_before_anything_is_known_all_is_even() -> None:
 def test_scores_are_kept_until_the_next_evaluation() -> None:
     world = played(SHORT, steps=20)
     policy = any_policy(world.state.tables)
-    pool = world.state.opponent_pools.pool("player", world.state.tables)
-    first = make_request(world.state, policy, "player")
+    pool = world.state.indexes.opponent_pools.pool("player", world.state.tables)
+    first = make_request(world.state.settings, world.state.indexes, policy, "player")
     scores = first.scores(first.ghosts)
-    again = make_request(world.state, policy, "player")
+    again = make_request(world.state.settings, world.state.indexes, policy, "player")
     assert again.scores(again.ghosts) is scores
     # Of other candidates they are others.
     some = first.ghosts.take(np.array([1, 0]))
     assert first.scores(some) == pytest.approx(scores[:2, :2][::-1, ::-1])
     world.state.league.tables.last_evaluation_sequence += 1
-    renewed = make_request(world.state, policy, "player")
+    renewed = make_request(world.state.settings, world.state.indexes, policy, "player")
     assert renewed.scores(renewed.ghosts) is not scores
     assert len(pool.scores) == 1
 
@@ -71,7 +71,7 @@ def test_results_are_those_of_the_payoffs() -> None:
     state = world.state
     met = 0
     for policy in state.tables.policies.values():
-        request = make_request(state, policy, "player")
+        request = make_request(state.settings, state.indexes, policy, "player")
         line = line_of(state.tables.generations, state.league.payoff, request.entrant)
         records = [
             [state.league.payoff.record(generation, entrant) for generation in line]
@@ -94,10 +94,10 @@ def test_results_are_those_of_the_payoffs() -> None:
 def records_of(world: World, policy: PolicyRow) -> FloatArray:
     """Wins and losses against all ghosts; of a resumed controller they are the same to the bit."""
     state = world.state
-    resumed = make_state(state.config, world.setup, state.tables)
+    resumed = make_state(state.settings.config, world.setup, state.tables)
     found = []
     for controller in (state, resumed):
-        request = make_request(controller, policy, "player")
+        request = make_request(controller.settings, controller.indexes, policy, "player")
         found.append(np.array(request.record(request.ghosts)))
         # Nothing is kept that a second question would find changed.
         assert np.array_equal(found[-1], request.record(request.ghosts))
@@ -115,7 +115,7 @@ def test_results_stay_with_a_policy_that_explores_and_fade_with_later_ones() -> 
     for cause in ("explore", "quarantine"):
         policy = explored_on(state.fits, transaction(world), policy, cause=cause)
         assert np.array_equal(records_of(world, policy), before)
-    ghost = make_request(state, policy, "player").ghosts[met]
+    ghost = make_request(state.settings, state.indexes, policy, "player").ghosts[met]
     own = trainee_entrant(policy.policy, generation=policy.generation)
     tally = training_tally(own, ghost.entrant, wins=8, losses=2)
     put_tally(world, tally)
@@ -140,7 +140,7 @@ def test_results_begin_anew_with_other_weights(cause: Cause) -> None:
 def test_of_many_sides_scores_are_those_of_the_results() -> None:
     world = make_world(CROWD, crowd_spec(), joined=1, steps=8)
     state = world.state
-    request = make_request(state, any_policy(state.tables), "player")
+    request = make_request(state.settings, state.indexes, any_policy(state.tables), "player")
     one, other = request.ghosts.entrants[:2]
     assert request.scores(request.ghosts)[0, 1] == 0.5
     # Both orders: which one a row has is by name.
@@ -156,7 +156,7 @@ def test_of_many_sides_scores_are_those_of_the_results() -> None:
         )
         state.tables.put(row)
         state.league.add_tally(row)
-        request = make_request(state, any_policy(state.tables), "player")
+        request = make_request(state.settings, state.indexes, any_policy(state.tables), "player")
         score = (points + 0.5 * PRIOR_MATCHES) / (8.0 * sequence + PRIOR_MATCHES)
         assert request.scores(request.ghosts)[0, 1] == pytest.approx(score)
         assert request.scores(request.ghosts)[1, 0] == pytest.approx(1.0 - score)
@@ -175,7 +175,7 @@ def test_a_new_ghost_is_found_among_those_it_has_met() -> None:
     world = played(SHORT)
     state = world.state
     policy, rival = list(state.tables.policies.values())[:2]
-    request = make_request(state, policy, "player")
+    request = make_request(state.settings, state.indexes, policy, "player")
     request.record(request.ghosts)
     own = trainee_entrant(policy.policy, generation=policy.generation)
     put_tally(world, training_tally(own, "f" * 64, wins=3, losses=1))
@@ -212,7 +212,7 @@ def test_predictions_are_by_ratings() -> None:
             deviations=tuple(d for d, keep in zip(row.deviations, known_now, strict=True) if keep),
         )
     )
-    request = make_request(state, policy, "player")
+    request = make_request(state.settings, state.indexes, policy, "player")
     ratings = request.ratings(request.ghosts)
     known = dict(zip(request.ghosts.entrants, ratings, strict=True))
     expected, num_inherited = [], 0
@@ -252,7 +252,7 @@ def test_what_no_fit_knows_yet_is_rated_as_what_it_came_from() -> None:
     transaction(world).put(without)
     left = dict(zip(without.entrants, without.ratings, strict=True))
     ancestors = map(Entrant, state.league.ancestors(standing))
-    request = make_request(state, policy, "player")
+    request = make_request(state.settings, state.indexes, policy, "player")
     assert request.trainee_rating == next(left[a] for a in ancestors if a in left)
     assert len(set(request.predicted(request.ghosts))) > 2
 
@@ -265,9 +265,9 @@ def test_against_another_population_results_say_what_a_side_is_worth() -> None:
         row
         for row in state.tables.policies.values()
         if row.population == "predator"
-        and np.isfinite(make_request(state, row, "prey").trainee_rating)
+        and np.isfinite(make_request(state.settings, state.indexes, row, "prey").trainee_rating)
     )
-    request = make_request(state, policy, "prey")
+    request = make_request(state.settings, state.indexes, policy, "prey")
     ratings = request.ratings(request.ghosts)
     wins, losses = request.record(request.ghosts)
     counts = np.isfinite(ratings) & (wins + losses > 0)
@@ -305,7 +305,7 @@ def test_against_the_latest_recent_checkpoints_of_the_same_generation_count() ->
             generation=generation,
         )
         state.league.payoff.add(training_tally(own, name, wins=wins, losses=losses))
-    request = make_request(state, replace(trainee, generation=9), "player")
+    request = make_request(state.settings, state.indexes, replace(trainee, generation=9), "player")
     wins_of, losses_of = request.record(request.latest)
     found = dict(zip(request.latest.policies, zip(wins_of, losses_of, strict=True), strict=True))
     assert found.pop(rival.policy) == (5.0, 1.0)
@@ -338,7 +338,9 @@ def test_results_of_rivals_that_learned_beside_are_summed_in_one_order() -> None
             for wins in (number**2, number, 2):
                 tally = training_tally(own, line[number], wins=wins, losses=number)
                 state.league.payoff.add(tally)
-        request = make_request(state, replace(trainee, generation=9), "player")
+        request = make_request(
+            state.settings, state.indexes, replace(trainee, generation=9), "player"
+        )
         wins_of, losses_of = request.record(request.latest)
         at = list(request.latest.policies).index(rival.policy)
         found.append((float(wins_of[at]), float(losses_of[at])))
@@ -351,7 +353,7 @@ def test_ratings_and_scores_are_those_of_the_last_fit_and_the_evaluations() -> N
     world = played(DUEL, steps=120)
     state = world.state
     policy = any_policy(state.tables)
-    request = make_request(state, policy, "player")
+    request = make_request(state.settings, state.indexes, policy, "player")
     ratings = state.fits.ratings("player")
     for number, found in zip(request.ghosts.entrants, request.ratings(request.ghosts), strict=True):
         index = ratings.index(number)

@@ -42,7 +42,7 @@ def test_a_rating_ends_the_run_whatever_its_sign(rating: float) -> None:
 
 def test_nobody_is_rated_so_no_rating_is_reached() -> None:
     world = make_world({**DUEL, "stop": {"rating": -1000.0}}, joined=1)
-    assert limit_reached(world.state, trained_s=1e6) is None
+    assert limit_reached(world.state.settings.config, world.state.indexes, trained_s=1e6) is None
 
 
 def test_policies_that_wait_for_a_donor_have_not_done_their_steps() -> None:
@@ -52,20 +52,24 @@ def test_policies_that_wait_for_a_donor_have_not_done_their_steps() -> None:
     for row in list(tables.policies.values()):
         waiting = replace(row, state="quarantined", pending={"kind": "exploit"}, agent_steps=500)
         tables.policies[row.policy] = waiting
-    assert limit_reached(world.state, trained_s=1.0) is None
+    assert limit_reached(world.state.settings.config, world.state.indexes, trained_s=1.0) is None
     for row in list(tables.policies.values()):
         tables.policies[row.policy] = replace(row, pending={})
-    assert limit_reached(world.state, trained_s=1.0) is None
+    assert limit_reached(world.state.settings.config, world.state.indexes, trained_s=1.0) is None
     for row in list(tables.policies.values()):
         tables.policies[row.policy] = replace(row, state="active", agent_steps=6000)
-    assert "every active policy has done 6000" in str(limit_reached(world.state, trained_s=1.0))
+    assert "every active policy has done 6000" in str(
+        limit_reached(world.state.settings.config, world.state.indexes, trained_s=1.0)
+    )
 
 
 def test_time_and_steps_of_all_are_limits() -> None:
     stop = {"duration_s": 60.0, "agent_steps": 900, "agent_steps_per_policy": 10**9}
     world = make_world({**DUEL, "stop": stop})
-    assert limit_reached(world.state, trained_s=59.9) is None
-    assert str(limit_reached(world.state, trained_s=60.0)).startswith("stop.duration_s: ")
+    assert limit_reached(world.state.settings.config, world.state.indexes, trained_s=59.9) is None
+    assert str(
+        limit_reached(world.state.settings.config, world.state.indexes, trained_s=60.0)
+    ).startswith("stop.duration_s: ")
     world.join()
     world.run()
     run = world.state.tables.run
@@ -108,7 +112,7 @@ def test_a_population_that_nobody_is_left_of_ends_the_run() -> None:
     populations = {name: {"agents": agents, "size": 2} for name, agents in sides.items()}
     document = {**DUEL, "environment": TAG["environment"], "populations": populations}
     world = make_world(document, tag_spec(), joined=1)
-    (learner,) = world.state.learners
+    (learner,) = world.state.crew.learners
     lost: list[str] = []
     while len(lost) < 2:
         message = world.given[learner].pop(0)
@@ -122,7 +126,7 @@ def test_a_population_that_nobody_is_left_of_ends_the_run() -> None:
         )
         world.handle(AssignmentFailed(learner=learner, failed=failed))
     (population,) = {population_of(policy) for policy in lost}
-    assert world.state.phase != "training"
-    assert world.state.reason == (
+    assert world.state.phase.name != "training"
+    assert world.state.phase.reason == (
         f"{population} has no active policy, ghost or player: others have nobody to meet"
     )

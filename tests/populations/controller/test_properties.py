@@ -66,12 +66,15 @@ class Controller(RuleBasedStateMachine):
 
     @rule(slot=st.integers(min_value=0, max_value=2))
     def join(self, slot: int) -> None:
-        if slot < len(self.world.state.slots) and self.world.state.slots[slot].learner is None:
+        if (
+            slot < len(self.world.state.crew.slots)
+            and self.world.state.crew.slots[slot].learner is None
+        ):
             learner = self.world.join(slot=slot)
             self.slots[learner] = slot
 
     def _learner(self, pick: int) -> LearnerId | None:
-        learners = sorted(self.world.state.learners)
+        learners = sorted(self.world.state.crew.learners)
         return learners[pick % len(learners)] if learners else None
 
     @rule(pick=PICK)
@@ -128,8 +131,8 @@ class Controller(RuleBasedStateMachine):
     def everybody_works(self, rounds: int) -> None:
         for _ in range(rounds):
             self.world.now_s += 1.0
-            for learner in sorted(self.world.state.learners):
-                known = self.world.state.learners.get(learner)
+            for learner in sorted(self.world.state.crew.learners):
+                known = self.world.state.crew.learners.get(learner)
                 event = self.world.work(learner) if known is not None else None
                 if known is not None:
                     known.last_heard_s = self.world.now_s
@@ -197,7 +200,7 @@ class Controller(RuleBasedStateMachine):
             assert other in tables.policies
         assert not self.world.events("exploit_failed", "explore_failed")
         for policy in tables.policies.values():
-            space = self.world.state.config.populations[policy.population].search_space
+            space = self.world.state.settings.config.populations[policy.population].search_space
             dimensions = parse_search_space(space, start=policy.hyperparameters)
             for name, dimension in dimensions.items():
                 assert not isinstance(dimension, Choices)
@@ -214,7 +217,7 @@ class Controller(RuleBasedStateMachine):
         for row in state.tables.assignments.values():
             if isinstance(row.message, Train):
                 assert not retired & {trainee.policy for trainee in row.message.trainees}
-        for population in state.setup.populations:
+        for population in state.settings.setup.populations:
             trained = [row for row in rows.values() if row.population == population]
             # A policy that broke may leave fewer.
             kept = sum(row.state != "retired" for row in trained)
@@ -302,10 +305,10 @@ class Rivals(Controller):
     def all_of_a_team_have_one_record_of_episodes_on_a_learner_that_is_there(self) -> None:
         if not hasattr(self, "world"):
             return
-        known = self.world.state.episodes
+        known = self.world.state.crew.episodes
         for policy, episodes in known.items():
             assert policy in episodes.team
-            assert episodes.learner in self.world.state.learners
+            assert episodes.learner in self.world.state.crew.learners
             assert all(known[mate] is episodes for mate in episodes.team)
 
 

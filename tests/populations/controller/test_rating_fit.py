@@ -173,7 +173,7 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
     spreads = {name: known.spread for name, known in state.fits.last.items()}
     assert spreads
 
-    world.state = make_state(state.config, world.setup, state.tables)
+    world.state = make_state(state.settings.config, world.setup, state.tables)
     world.given.clear()
     world.fits.clear()
     population = policy.population

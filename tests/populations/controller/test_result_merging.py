@@ -58,7 +58,7 @@ def merge_from(patch: pytest.MonkeyPatch, num_entrants: int) -> None:
 
 def run(world: World) -> World:
     """Go on until training ends; look at what is merged at each merge."""
-    while not world.over and world.now_s < 1e6 and world.state.phase == "training":
+    while not world.over and world.now_s < 1e6 and world.state.phase.name == "training":
         before = len(world.events("results_merged"))
         world.step()
         for event in world.events("results_merged")[before:]:
@@ -100,7 +100,7 @@ def check(world: World, event: EventRow) -> None:
         else:
             made = origins[Digest(entrant)]
             since = tables.policies[made.policy].agent_steps - made.agent_steps
-            assert since > world.state.config.ghosts.every_agent_steps
+            assert since > world.state.settings.config.ghosts.every_agent_steps
 
 
 @pytest.fixture(
@@ -131,7 +131,7 @@ def test_results_are_merged_and_forgotten(merged: World) -> None:
     if not merged.state.league.is_cooperation:
         assert sum(len(merge.forgotten) for merge in found) > KEEP
     # What was merged once is never merged again.
-    for population in merged.state.setup.populations:
+    for population in merged.state.settings.setup.populations:
         gone = Counter(g for m in found if m.population == population for g in m.gone)
         assert set(gone.values()) <= {1}
 
@@ -141,8 +141,10 @@ def test_training_results_with_ghosts_are_kept(merged: World) -> None:
     met = {Digest(entrant) for entrant in merged.state.league.payoff.entrants()}
     # Evaluated or not.
     assert ghosts & met or merged.state.league.is_cooperation
-    for population in merged.state.setup.populations:
-        found = result_merging._forgotten(merged.state, population)
+    for population in merged.state.settings.setup.populations:
+        found = result_merging._forgotten(
+            merged.state.settings.config, merged.state.league, population
+        )
         assert not ghosts & {Digest(entrant) for entrant in found}
 
 
@@ -150,8 +152,8 @@ def test_training_results_with_ghosts_are_kept(merged: World) -> None:
 def test_rows_are_what_tallies_and_merges_between_them_say(merged: World) -> None:
     state, found = merged.state, all_merges(merged)
     tallies = [row for row in merged.committed if isinstance(row, TallyRow)]
-    half_life = state.config.payoffs.half_life_matches
-    seats = state.setup.seats
+    half_life = state.settings.config.payoffs.half_life_matches
+    seats = state.settings.setup.seats
     folded = refold(tallies, seats=seats, half_life_matches=half_life, merges=found)
     assert list(differences(state.tables, folded)) == []
     assert fold(merged.committed) == state.tables
@@ -174,7 +176,7 @@ def test_rows_are_what_tallies_and_merges_between_them_say(merged: World) -> Non
 def test_a_resumed_league_has_the_same(merged: World) -> None:
     state = merged.state
     live = state.league
-    anew = make_state(state.config, state.setup, state.tables).league
+    anew = make_state(state.settings.config, state.settings.setup, state.tables).league
     assert dict(live.results) == dict(anew.results)
     assert dict(live.links) == dict(anew.links)
     assert len(live.links) > KEEP

@@ -107,7 +107,7 @@ def go_on(world: World, *, steps: int = 6) -> list[Command]:
         world.join()
     for _ in range(steps):
         world.now_s += 1.0
-        for learner, known in list(world.state.learners.items()):
+        for learner, known in list(world.state.crew.learners.items()):
             known.last_heard_s = known.progress_at_s = world.now_s
             event = world.work(learner)
             if event is not None:
@@ -120,7 +120,7 @@ def ticked(world: World) -> str:
     """Return why the run ends at its first moment; empty: it goes on."""
     world.handle(ControllerStarted())
     world.handle(Ticked())
-    return world.state.reason
+    return world.state.phase.reason
 
 
 def policy_of(world: World, index: int) -> PolicyRow:
@@ -145,9 +145,9 @@ def decided(world: World, index: int) -> tuple[str, PolicyRow]:
 def moved(world: World, name: str = "learning_rate") -> tuple[float, str]:
     """Return by what the best one's hyperparameter is multiplied, and the move of it."""
     policy = policy_of(world, BEST)
-    explore_own(world.state, transaction(world), policy, data={})
+    explore_own(transaction(world), policy, data={})
     tx = transaction(world)
-    ask(world.state, tx)
+    ask(world.state.settings, world.state.indexes, world.state.phase, tx)
     (question,) = (one for one in tx.commands if isinstance(one, ExploreHyperparameters))
     exploration = answer(question).exploration
     return number_of(exploration.new[name]) / number_of(exploration.old[name]), exploration.moves[
@@ -191,7 +191,7 @@ def events(world: World, *kinds: str) -> list[EventRow]:
 def ends(before: World, after: World) -> None:
     for world in (before, after):
         # No simulated learner tells of success, which ends the run as well.
-        world.state.goals.unreported["player"] = 1e6
+        world.state.indexes.goals.unreported["player"] = 1e6
         world.now_s = 1.0
     assert ticked(before) == ""
     assert ticked(after).startswith("stop.")
@@ -214,8 +214,8 @@ def ends_with_all(before: World, after: World) -> None:
         # Only the best one is above: half way between it and the next.
         bounds = [bound_at_any_time(world.state.fits, policy_of(world, i)) for i in range(4)]
         low, high = sorted(-9999.0 if bound is None else bound for bound in bounds)[-2:]
-        stop = world.state.config.stop.model_copy(update={"rating": (low + high) / 2})
-        world.state.config = world.state.config.model_copy(update={"stop": stop})
+        stop = world.state.settings.config.stop.model_copy(update={"rating": (low + high) / 2})
+        world.state.settings.config = world.state.settings.config.model_copy(update={"stop": stop})
     assert ticked(before).startswith("stop.rating")
     assert ticked(after) == ""
 
@@ -254,8 +254,8 @@ def starts_learners(before: World, after: World) -> None:
     for world in (before, after):
         asked = [c for c in world.handle(ControllerStarted()).commands]
         started = [command for command in asked if isinstance(command, StartLearner)]
-        assert len(started) == world.state.config.learners
-    assert before.state.config.learners != after.state.config.learners
+        assert len(started) == world.state.settings.config.learners
+    assert before.state.settings.config.learners != after.state.settings.config.learners
 
 
 # ---- alerts, metrics, checkpoints
@@ -265,8 +265,13 @@ def starts_learners(before: World, after: World) -> None:
 def fails(before: World, after: World) -> None:
     for world in (before, after):
         for _ in range(20):
-            record(world.state, transaction(world), Finding("kl_high", "player", "p", "KL is 9"))
-    assert (before.state.failed, after.state.failed) == (False, True)
+            record(
+                world.state.phase,
+                world.state.measured.alerts,
+                transaction(world),
+                Finding("kl_high", "player", "p", "KL is 9"),
+            )
+    assert (before.state.phase.failed, after.state.phase.failed) == (False, True)
 
 
 @effect("metrics.every_agent_steps=1000000")
@@ -326,7 +331,7 @@ def keeps_fewer_exported(before: World, after: World) -> None:
 
 @effect("ghosts.every_agent_steps=100000")
 def leaves_ghosts(before: World, after: World) -> None:
-    assert steps_to_next(after.state.config, policy_of(after, BEST)) > 90_000
+    assert steps_to_next(after.state.settings.config, policy_of(after, BEST)) > 90_000
     for world in (before, after):
         go_on(world, steps=10)
     assert events(before, "ghost_created")
@@ -409,12 +414,12 @@ GHOSTS_ONLY = "matchmaking.latest_ratio=0"
 
 def share_of_strong(world: World) -> float:
     """Return the share of the stronger half's ghosts among those that the worst one is to meet."""
-    request = make_request(world.state, policy_of(world, 0), "player")
+    request = make_request(world.state.settings, world.state.indexes, policy_of(world, 0), "player")
     rng = np.random.default_rng(3)
     drawn = [
         player.player
         for _ in range(200)
-        for player in world.state.matchmaker.draw(request, rng=rng).players
+        for player in world.state.settings.matchmaker.draw(request, rng=rng).players
     ]
     return sum(str(name).startswith(("player/p002", "player/p003")) for name in drawn) / len(drawn)
 
@@ -535,7 +540,7 @@ def decides_later(before: World, after: World) -> None:
 def decides_later_the_older_it_is(before: World, after: World) -> None:
     def waits(world: World) -> int:
         row = replace(policy_of(world, 0), ready_at=100_000, agent_steps=100_000)
-        return next_mark(row, world.state.config.pbt_of("player"))
+        return next_mark(row, world.state.settings.config.pbt_of("player"))
 
     assert (waits(before), waits(after)) == (10_000, 100_000)
 
@@ -643,7 +648,7 @@ def moves_nothing(before: World, after: World) -> None:
 @effect("pbt.reset_probability=1", STEADY)
 def goes_back(before: World, after: World) -> None:
     assert moved(before)[1].startswith("x")
-    start = after.state.config.populations["player"].start_values["learning_rate"]
+    start = after.state.settings.config.populations["player"].start_values["learning_rate"]
     factor = number_of(start) / number_of(policy_of(after, BEST).hyperparameters["learning_rate"])
     found, move = moved(after)
     assert found == pytest.approx(factor)
@@ -697,7 +702,7 @@ def resumed(case: Case, *changes: str) -> World:
     # What is not durable of the last fit comes with the first one of an epoch.
     state.fits.last = dict(old.state.fits.last)
     tallies = [row for row in old.committed if isinstance(row, TallyRow) if row.kind == "evaluate"]
-    state.goals = StopGoals.fold(
+    state.indexes.goals = StopGoals.fold(
         config.stop.player, tallies=tallies, assignments=(), origins=state.league.checkpoints
     )
     return World(

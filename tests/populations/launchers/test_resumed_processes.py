@@ -159,7 +159,10 @@ def upkeep(run: OpenRun, *, hours: int, seconds: float) -> None:
     """Let a run go on for some hours, an event in each, and as many seconds between them."""
     clock = SimpleNamespace(now_s=0.0)
     care = JournalUpkeep(
-        run.run_dir, run.journal, run.state.config.journal, clock=lambda: float(clock.now_s)
+        run.run_dir,
+        run.journal,
+        run.state.settings.config.journal,
+        clock=lambda: float(clock.now_s),
     )
     first = run.state.tables.num_events
     for hour in range(1, hours + 1):

@@ -107,7 +107,7 @@ def test_who_wins_seldom_but_much_leads_where_margins_count(has_margins: bool) -
     # Standings show the score by which it is rated, also where that is not of wins and draws.
     assert hustler.score == record.points / record.matches
     tallies = [row for row in world.committed if isinstance(row, TallyRow)]
-    half_life = world.state.config.payoffs.half_life_matches
-    folded = refold(tallies, seats=world.state.setup.seats, half_life_matches=half_life)
+    half_life = world.state.settings.config.payoffs.half_life_matches
+    folded = refold(tallies, seats=world.state.settings.setup.seats, half_life_matches=half_life)
     assert list(differences(tables, folded)) == []
     assert all((row.score_sum is not None) == has_margins for row in tables.pairs.values())

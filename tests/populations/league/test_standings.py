@@ -138,7 +138,7 @@ def test_folding_the_rows_again_gives_the_same_league(finished: World) -> None:
     again = League(
         finished.state.tables,
         seats=league.seats,
-        half_life_matches=finished.state.config.payoffs.half_life_matches,
+        half_life_matches=finished.state.settings.config.payoffs.half_life_matches,
     )
     assert dict(again.payoff.records) == dict(league.payoff.records)
     assert again.results == league.results

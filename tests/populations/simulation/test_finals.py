@@ -39,7 +39,7 @@ def asked_and_taken(
     begin_s = 0.0
     while world.advance():
         rows = world.state.tables.assignments.values()
-        if world.state.phase == "training" or any(row.kind == "train" for row in rows):
+        if world.state.phase.name == "training" or any(row.kind == "train" for row in rows):
             begin_s = world.now_s
     training_s = world.state.tables.run.training_s
     asked_s = longest_s(training_s=training_s, num_learners=num_learners)

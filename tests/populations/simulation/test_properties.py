@@ -107,7 +107,7 @@ def run(config: RunConfig) -> tuple[World, list[Row]]:
         if not world.advance():
             return world, committed
     kinds = Counter(row.kind for row in committed if isinstance(row, EventRow))
-    raise AssertionError(f"the run does not end in the phase {world.state.phase}: {kinds}")
+    raise AssertionError(f"the run does not end in the phase {world.state.phase.name}: {kinds}")
 
 
 def numbers(value: object) -> Iterator[float]:

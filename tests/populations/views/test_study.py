@@ -44,7 +44,9 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     world.run()
     run = tmp_path_factory.mktemp("study") / "run"
     run.mkdir()
-    run_file = new_run_file(world.state.config, duel_spec(), name="test", launch_directory=".")
+    run_file = new_run_file(
+        world.state.settings.config, duel_spec(), name="test", launch_directory="."
+    )
     run_file.save(run / RUN_FILE)
     Journal.create(run / JOURNAL, world.committed).close()
     record_run_file(run)

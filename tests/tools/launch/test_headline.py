@@ -30,17 +30,28 @@ def moment(world: World, *, speed: float = 0.0) -> Any:
 
 
 def said(world: World, *, speed: float = 0.0) -> str:
-    return str(headline.what_happens(world.state, moment(world, speed=speed)))
+    state = world.state
+    now = moment(world, speed=speed)
+    return str(headline.what_happens(state.settings.config, state.tables, state.phase, now))
+
+
+def progress(world: World, *, speed: float) -> Any:
+    """Return the share of training that is done, and the seconds that are left."""
+    state, now = world.state, moment(world, speed=speed)
+    return headline.training_progress(state.settings.config, state.tables, state.crew, now)
 
 
 def lines(world: World) -> list[str]:
-    return list(headline.learner_lines(world.state, moment(world)))
+    state = world.state
+    return list(
+        headline.learner_lines(state.settings.setup, state.tables, state.crew, moment(world))
+    )
 
 
 def working(document: dict[str, object] | None = None, **more: object) -> World:
     """Two learners that have begun their first assignments."""
     world = make_world({**(document or DUEL), **more})
-    for slot in range(len(world.state.slots)):
+    for slot in range(len(world.state.crew.slots)):
         world.beat(world.join(slot=slot))
     return world
 
@@ -49,7 +60,7 @@ def wait(world: World, seconds: int) -> None:
     """Seconds pass, in which the controller works and learners are heard."""
     for _ in range(seconds):
         world.now_s += 1.0
-        for learner in world.state.learners.values():
+        for learner in world.state.crew.learners.values():
             learner.last_heard_s = world.now_s
         world.handle(Ticked())
 
@@ -83,7 +94,7 @@ def test_clock_and_counts_move_while_nothing_is_committed() -> None:
 
 def test_a_resumed_run_counts_the_time_before() -> None:
     world = working()
-    world.state.elapsed_before_s = 100.0
+    world.state.phase.elapsed_before_s = 100.0
     world.now_s += 5.0
     assert moment(world).elapsed_s == pytest.approx(105.0)
     assert moment(world).now_s == pytest.approx(world.now_s)
@@ -109,7 +120,7 @@ def test_each_learner_has_a_line_that_moves() -> None:
     # The last rollout goes beyond.
     hear(world, first, agent_steps=520)
     assert "520 of 520 steps" in lines(world)[0]
-    del world.state.learners[second].held[:]
+    del world.state.crew.learners[second].held[:]
     assert lines(world)[1] == "learner 1: idle"
 
 
@@ -159,12 +170,12 @@ def test_every_phase_says_what_follows_and_never_100_percent_of_nothing() -> Non
     assert said(world) == "training: 40%, 60 s left, then finals (at most 30 s) and saving"
     world.now_s += 60.0
     world.handle(Ticked())
-    assert world.state.phase == "evaluating"
+    assert world.state.phase.name == "evaluating"
     assert said(world) == "the last assignments of training, then finals and saving"
     seen = set()
     while not world.over:
         world.step()
-        if world.state.phase == "evaluating":
+        if world.state.phase.name == "evaluating":
             seen.add(said(world).partition(":")[0])
         assert "100%" not in said(world)
     assert "finals" in seen
@@ -174,11 +185,11 @@ def test_every_phase_says_what_follows_and_never_100_percent_of_nothing() -> Non
 def test_finals_count_down_in_seconds_that_pass() -> None:
     world = working()
     state = world.state
-    state.phase = "evaluating"
+    state.phase.name = "evaluating"
     state.tables.assignments = Table(ASSIGNMENTS)
     # Half of the training, of which each of two learners did half; evaluation has 0.3 of the time.
     state.tables.run = replace(state.tables.run, training_s=700.0, evaluation_s=240.0)
-    state.finals = finals = final_countdown(state)
+    state.phase.finals = finals = final_countdown(state.settings.config, state.tables, state.crew)
     assert finals is not None
     assert said(world) == "finals: at most 2 min 55 s, then saving"
     finals.advance(world.now_s, may_begin=True)
@@ -186,31 +197,31 @@ def test_finals_count_down_in_seconds_that_pass() -> None:
     assert said(world) == "finals: at most 75 s, then saving"
     # 100 s of earlier finals beside the 300 s of evaluation.
     state.tables.run = replace(state.tables.run, evaluation_s=400.0)
-    state.finals = final_countdown(state)
+    state.phase.finals = final_countdown(state.settings.config, state.tables, state.crew)
     assert said(world) == "finals: at most 2 min 05 s, then saving"
     state.tables.run = replace(state.tables.run, evaluation_s=2000.0)
-    state.finals = final_countdown(state)
+    state.phase.finals = final_countdown(state.settings.config, state.tables, state.crew)
     assert said(world) == "finals: the last matches, then saving"
 
 
 def test_an_epoch_that_only_evaluates_counts_its_own_time_down() -> None:
     world = working()
-    world.state.phase = "evaluating"
-    world.state.evaluation_only = only = Countdown(duration_s=300.0)
+    world.state.phase.name = "evaluating"
+    world.state.phase.evaluation_only = only = Countdown(duration_s=300.0)
     only.advance(world.now_s, may_begin=True)
     only.advance(world.now_s + 60.0, may_begin=True)
     # Open training of an epoch before is no part of it.
     assert said(world) == "evaluation only: at most 4 min 00 s, then saving"
     only.advance(world.now_s + 301.0, may_begin=True)
     assert said(world) == "evaluation only: the last matches, then saving"
-    world.state.learners.clear()
+    world.state.crew.learners.clear()
     assert said(world) == "starting learners, then evaluation only"
 
 
 def test_a_deterministic_run_promises_no_seconds() -> None:
     world = working(deterministic=True)
     assert "then finals and saving" in said(world, speed=10.0)
-    world.state.phase = "evaluating"
+    world.state.phase.name = "evaluating"
     world.state.tables.assignments = Table(ASSIGNMENTS)
     assert said(world) == "finals: matches until ratings are sure, then saving"
 
@@ -227,17 +238,17 @@ def test_the_slowest_policy_decides_how_much_is_left() -> None:
     policies = world.state.tables.policies
     for name, steps in zip(list(policies), (9000, 7000, 6000, 3000), strict=True):
         policies[name] = replace(policies[name], agent_steps=steps)
-    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    share, left_s = progress(world, speed=100.0)
     assert share == pytest.approx(1.0 - 3000 / 24000)
     assert left_s == pytest.approx(30.0)
     # Who is out trains no more.
     policies[name] = replace(policies[name], state="quarantined")
-    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    share, left_s = progress(world, speed=100.0)
     assert (share, left_s) == (1.0, 0.0)
     policies[name] = replace(policies[name], state="active")
     first = next(iter(policies))
     policies[first] = replace(policies[first], state="quarantined")
-    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    share, left_s = progress(world, speed=100.0)
     assert (share, left_s) == (pytest.approx(1.0 - 3000 / 18000), pytest.approx(30.0))
 
 
@@ -248,15 +259,15 @@ def test_policies_that_leave_have_nothing_left() -> None:
     # Two of four stay: of 6,000 each have 5,000 left in the mean.
     for name, steps in zip(list(policies), (2000, 1000, 1000, 0), strict=True):
         policies[name] = replace(policies[name], agent_steps=steps)
-    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    share, left_s = progress(world, speed=100.0)
     assert (share, left_s) == (pytest.approx(1 / 6), pytest.approx(2 * 5000 / 100))
     for name in list(policies)[2:]:
         policies[name] = replace(policies[name], state="retired")
-    share, left_s = headline.training_progress(world.state, moment(world, speed=100.0))
+    share, left_s = progress(world, speed=100.0)
     assert (share, left_s) == (pytest.approx(1500 / 6000), pytest.approx(2 * 4500 / 100))
     for name in list(policies)[:2]:
         policies[name] = replace(policies[name], agent_steps=6000)
-    assert headline.training_progress(world.state, moment(world, speed=100.0)) == (1.0, 0.0)
+    assert progress(world, speed=100.0) == (1.0, 0.0)
 
 
 def test_a_time_is_left_whoever_leaves() -> None:
@@ -266,7 +277,7 @@ def test_a_time_is_left_whoever_leaves() -> None:
     for name in list(policies)[2:]:
         policies[name] = replace(policies[name], state="retired")
     world.now_s += 40.0
-    share, left_s = headline.training_progress(world.state, moment(world, speed=1.0))
+    share, left_s = progress(world, speed=1.0)
     assert (share, left_s) == (pytest.approx(0.4), pytest.approx(60.0))
 
 
@@ -290,7 +301,8 @@ def test_lines_fit_80_columns(steps: int) -> None:
     world.now_s += 10**6 - 1
     texts = [said(world, speed=steps / 7), *lines(world)]
     texts.append(headline.counts(world.state.tables, moment(world, speed=steps / 7)))
-    texts.append(headline.shares(world.state))
+    state = world.state
+    texts.append(headline.shares(state.settings, state.tables, state.phase, state.measured))
     assert [text for text in texts if len(text) > WIDTH] == []
 
 

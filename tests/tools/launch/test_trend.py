@@ -148,6 +148,6 @@ def test_a_display_that_takes_long_is_drawn_seldom_and_a_new_phase_at_once(
         clock.now_s += 1.0
     # 30 ms are one hundredth of three seconds.
     assert live.drawn == 10
-    world.state.phase = "stopping"
+    world.state.phase.name = "stopping"
     shown.refresh(status)
     assert live.drawn == 11

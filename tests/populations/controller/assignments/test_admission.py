@@ -15,7 +15,7 @@ EQUAL = {name: PackageVersion(version) for name, version in RECORDED.items()}
 
 def world_of(*, deterministic: bool = False) -> World:
     world = make_world({**DUEL, "learners": 1, "deterministic": deterministic})
-    world.state.versions = RECORDED
+    world.state.settings.versions = RECORDED
     return world
 
 
@@ -72,7 +72,7 @@ def test_the_group_of_a_deterministic_run_is_kept_across_a_resume() -> None:
     world = world_of(deterministic=True)
     say_hello(world, "first", proof=ONE)
     # As a resume does, of what was committed.
-    world.state = make_state(world.state.config, world.setup, world.state.tables)
+    world.state = make_state(world.state.settings.config, world.setup, world.state.tables)
     refused = say_hello(world, "other", proof=TWO)
     assert refused is not None
     assert refused.startswith("results differ")

@@ -61,7 +61,7 @@ def test_a_slow_learner_has_less_in_proportion_and_a_fresh_one_what_is_known_of_
 
 def test_a_deterministic_run_has_fixed_budgets_on_any_learner() -> None:
     world = make_world({**FAR, "deterministic": True})
-    expected = world.state.config.assignment.agent_steps
+    expected = world.state.settings.config.assignment.agent_steps
     assert {asked(world, speeds={"player": speed}) for speed in (1.0, 1e9)} == {expected}
 
 
@@ -93,9 +93,9 @@ def test_it_ends_at_the_next_mark(
 def test_it_doubles_while_no_episode_ends_and_passes_marks_then() -> None:
     world = make_world({**FAR, "ghosts": {"every_agent_steps": 500}})
     for doublings, expected in ((0, 500), (1, 1200), (3, 4800)):
-        world.state.doublings[POLICY] = doublings
+        world.state.blame.doublings[POLICY] = doublings
         assert asked(world, speed=200.0) == expected
-    world.state.doublings[POLICY] = MAX_DOUBLINGS + 5
+    world.state.blame.doublings[POLICY] = MAX_DOUBLINGS + 5
     assert asked(world, speed=200.0) == 600 << MAX_DOUBLINGS
     # Never past the end of the policy's training or of the run.
     for stop, expected in (
@@ -103,13 +103,13 @@ def test_it_doubles_while_no_episode_ends_and_passes_marks_then() -> None:
         ({"agent_steps_per_policy": None, "agent_steps": 1000}, 1000),
     ):
         near = make_world({**FAR, "stop": stop})
-        near.state.doublings[POLICY] = 3
+        near.state.blame.doublings[POLICY] = 3
         assert asked(near, speed=200.0, agent_steps=100) == expected
 
 
 def test_the_run_s_clock_bounds_it() -> None:
     world = make_world({**FAR, "stop": {"duration_s": 10.0}})
-    world.now_s = world.state.started_s + 9.0
+    world.now_s = world.state.phase.started_s + 9.0
     assert asked(world, speed=200.0) == 200
 
 
@@ -117,7 +117,7 @@ def test_a_fixed_budget_and_a_deterministic_one() -> None:
     fixed = {**FAR, "assignment": {"agent_steps": 123}}
     assert asked(make_world(fixed), speed=1e9) == 123
     world = make_world({**FAR, "deterministic": True})
-    assert asked(world, speed=1e9) == world.state.config.assignment.agent_steps
+    assert asked(world, speed=1e9) == world.state.settings.config.assignment.agent_steps
     episodes = {**FAR, "deterministic": True, "assignment": {"episodes": 2}}
     assert asked(make_world(episodes), speed=1e9) == UNBOUNDED_AGENT_STEPS
 

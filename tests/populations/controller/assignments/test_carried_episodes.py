@@ -104,7 +104,7 @@ class Holding:
 
     def run(self) -> None:
         """Go on until the run is over."""
-        for learner in list(self.world.state.learners):
+        for learner in list(self.world.state.crew.learners):
             self.world.given.setdefault(learner, [])
             self.world.beat(learner)
         for _ in range(2000):
@@ -248,7 +248,7 @@ def test_rivals_go_on_together_and_only_with_the_same_rival(num_learners: int) -
     assert found[True, True] > 0
     assert found[True, False] == 0
     # All of a team have one record.
-    known = holding.world.state.episodes
+    known = holding.world.state.crew.episodes
     for policy, episodes in known.items():
         assert policy in episodes.team
         assert all(known[mate] is episodes for mate in episodes.team)
@@ -305,15 +305,18 @@ def test_a_learner_that_is_lost_holds_nothing_any_more() -> None:
     holding = Holding(world, capacity=100)
     for _ in range(30):
         holding.step()
-    assert {episodes.learner for episodes in world.state.episodes.values()} == {first}
+    assert {episodes.learner for episodes in world.state.crew.episodes.values()} == {first}
     world.handle(LearnerLeft(learner=first, reason="stopped"))
-    assert world.state.episodes == {}
+    assert world.state.crew.episodes == {}
     second = world.join()
     world.given.setdefault(second, [])
     world.beat(second)
     message = next(m for m in world.given[second] if isinstance(m, Train))
     leader = world.state.tables.policies[message.trainees[0].policy]
-    assert holder_of(world.state, (leader,)) is None
+    assert (
+        holder_of(world.state.settings.config, world.state.tables, world.state.crew, (leader,))
+        is None
+    )
     # What the first one had was journaled with its episodes; the second one begins anew.
     assert message.attempt == 2 or message.carried == ()
 
@@ -345,7 +348,7 @@ def test_episodes_of_players_that_were_not_seated_are_not_believed(told: str) ->
     world.handle(lie(event, *said))
     (failed,) = world.events("assignment_failed")
     assert "in flight" in str(failed.data["reason"])
-    assert world.state.episodes == {}
+    assert world.state.crew.episodes == {}
 
 
 def test_a_policy_held_elsewhere_is_moved_when_it_falls_behind() -> None:
@@ -362,8 +365,8 @@ def test_a_policy_held_elsewhere_is_moved_when_it_falls_behind() -> None:
     world.beat(fast)
     kept, world.given[slow] = world.given[slow], []
     for _ in range(40):
-        world.state.learners[slow].last_heard_s = world.now_s
-        world.state.learners[slow].progress_at_s = world.now_s
+        world.state.crew.learners[slow].last_heard_s = world.now_s
+        world.state.crew.learners[slow].progress_at_s = world.now_s
         holding.step()
     world.given[slow] = kept
     leased = {t.policy for m in kept if isinstance(m, Train) for t in m.trainees}
@@ -390,7 +393,7 @@ def test_doublings_are_counted_by_what_learners_say() -> None:
             budgets.append(message.agent_steps)
         world.handle(event)
         if isinstance(message, Train) and message.agent_steps:
-            counts.append(world.state.doublings[message.trainees[0].policy])
+            counts.append(world.state.blame.doublings[message.trainees[0].policy])
         if len(counts) > 12:
             break
     assert counts[:4] == [1, 1, 1, 1]

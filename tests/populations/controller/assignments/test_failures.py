@@ -52,11 +52,15 @@ def test_of_checkpoints_with_equal_steps_the_latest_is_fallen_back_to() -> None:
 def test_a_failure_is_the_reason_whatever_stopped_the_run_before() -> None:
     world = played()
     tx = transaction(world)
-    world.state.stop(tx, reason="interrupted", interrupted=True)
-    world.state.fail(tx, reason="the environment broke")
-    world.state.fail(tx, reason="no policy is left")
+    world.state.phase.stop(tx, reason="interrupted", interrupted=True)
+    world.state.phase.fail(tx, reason="the environment broke")
+    world.state.phase.fail(tx, reason="no policy is left")
     state = world.state
-    assert (state.reason, state.failed, state.interrupted) == ("the environment broke", True, False)
+    assert (state.phase.reason, state.phase.failed, state.phase.interrupted) == (
+        "the environment broke",
+        True,
+        False,
+    )
 
 
 def test_without_a_checkpoint_that_verifies_a_policy_is_quarantined() -> None:
@@ -87,10 +91,10 @@ def test_what_was_seated_before_a_copy_is_not_held_against_what_replaced_it() ->
 
     def held_against() -> list[str]:
         tx.put(row)
-        learner = world.state.learners[next(iter(world.state.learners))]
+        learner = world.state.crew.learners[next(iter(world.state.crew.learners))]
         lose_row(world.state, tx, learner, row, reason="it crashed")
         close(tx, row, "it crashed")
-        return list(world.state.ledger.outcomes.pop().suspects)
+        return list(world.state.blame.ledger.outcomes.pop().suspects)
 
     generation = policies[own].generation
     assert held_against() == [f"{own}#{generation}"]
@@ -108,9 +112,9 @@ def test_from_damaged_weights_to_start_from_nobody_starts_again_and_again(
     document: dict[str, object],
 ) -> None:
     world = make_world(document, tag_spec() if document is TAG else duel_spec())
-    name = next(iter(world.state.config.populations))
+    name = next(iter(world.state.settings.config.populations))
     key = f"imports/{name}"
-    world.state.initial_weights = {name: WeightsRef(digest=Digest("0" * 64), key=key)}
+    world.state.settings.initial_weights = {name: WeightsRef(digest=Digest("0" * 64), key=key)}
     world.join()
     num_failed = 0
     for _ in range(40):
@@ -125,5 +129,5 @@ def test_from_damaged_weights_to_start_from_nobody_starts_again_and_again(
     mine = [row for row in world.state.tables.policies.values() if row.population == name]
     assert {row.state for row in mine} == {"quarantined"}
     assert num_failed == len(mine), "each was tried once"
-    assert world.state.failed
-    assert "no active policy" in world.state.reason
+    assert world.state.phase.failed
+    assert "no active policy" in world.state.phase.reason

@@ -48,11 +48,11 @@ def play(world: World, *, good: list[LearnerId], bad: dict[LearnerId, str], seco
     tick = 0
     while world.now_s < end_s:
         world.now_s, tick = world.now_s + 0.25, tick + 1
-        for known in world.state.learners.values():
+        for known in world.state.crew.learners.values():
             known.last_heard_s = world.now_s
             known.progress_at_s = world.now_s
         for learner, kind in bad.items():
-            if learner in world.state.learners and world.given[learner]:
+            if learner in world.state.crew.learners and world.given[learner]:
                 fail(world, learner, kind=kind)
         for learner in good if tick % 12 == 0 else ():
             event = world.work(learner)
@@ -70,7 +70,7 @@ def test_one_faulty_learner_harms_nobody(kind: str) -> None:
     good, bad = world.join(), world.join()
     done = play(world, good=[good], bad={bad: kind}, seconds=60.0)
     done_alone = play(alone, good=[alone.join()], bad={}, seconds=60.0)
-    assert world.state.phase == "training"
+    assert world.state.phase.name == "training"
     policies = world.state.tables.policies.values()
     assert {row.state for row in policies} == {"active"}
     assert not world.events("quarantined", "checkpoint_corrupt", "ghost_corrupt", "storage_full")
@@ -80,15 +80,15 @@ def test_one_faulty_learner_harms_nobody(kind: str) -> None:
     assert isinstance(failures, list)
     assert set(failures) == {kind}
     assert 2 <= len(failures) <= 5
-    assert (bad in world.state.learners, good in world.state.learners) == (False, True)
+    assert (bad in world.state.crew.learners, good in world.state.crew.learners) == (False, True)
     assert done >= 0.9 * done_alone
-    assert world.state.alerts.raised["learner_failing", ""]
+    assert world.state.measured.alerts.raised["learner_failing", ""]
 
 
 def test_a_remote_learner_is_told_why_and_refused_for_a_minute() -> None:
     world = make_world(LONG)
     good, bad = world.join(), world.join()
-    host = world.state.learners[bad].hello.host
+    host = world.state.crew.learners[bad].hello.host
     play(world, good=[good], bad={bad: "error"}, seconds=12.0)
     ((learner, reason),) = world.refused
     assert learner == bad
@@ -103,12 +103,12 @@ def test_a_remote_learner_is_told_why_and_refused_for_a_minute() -> None:
         world.handle(LearnerJoined(learner=again, hello=hello, slot=None))
         return again
 
-    assert come_again() not in world.state.learners
+    assert come_again() not in world.state.crew.learners
     assert world.refused[-1][1] == reason
     assert world.may_join_again == [True, True], "its process ends with a code that says so"
     play(world, good=[good], bad={}, seconds=60.0)
     again = come_again()
-    assert again in world.state.learners
+    assert again in world.state.crew.learners
     world.given[again].clear()
 
 
@@ -119,18 +119,18 @@ def test_a_faulty_process_of_the_launcher_is_started_again_after_growing_pauses(
         bad = world.join(slot=1)
         play(world, good=[good], bad={bad: "error"}, seconds=4.0)
         assert len(world.events("learner_dismissed")) == number
-        while world.state.slots[1].started_s is None:
+        while world.state.crew.slots[1].started_s is None:
             play(world, good=[good], bad={}, seconds=0.5)
-    slot = world.state.slots[1]
+    slot = world.state.crew.slots[1]
     assert slot.crashes == 4
-    assert world.state.faults["slot 1"].times == 4
+    assert world.state.crew.faults["slot 1"].times == 4
     assert {row.state for row in world.state.tables.policies.values()} == {"active"}
     healed = world.join(slot=1)
     event = world.work(healed)
     assert event is not None
     world.handle(event)
-    assert (slot.crashes, dict(world.state.faults)) == (0, {})
-    assert not world.state.alerts.raised
+    assert (slot.crashes, dict(world.state.crew.faults)) == (0, {})
+    assert not world.state.measured.alerts.raised
 
 
 def test_a_dismissed_process_of_the_launcher_is_killed() -> None:
@@ -150,27 +150,27 @@ def test_trouble_of_all_remote_places_is_no_policys_fault_and_pauses_nobody() ->
     bad = [world.join(), world.join()]
     for _ in range(40):
         for learner in bad:
-            if learner in world.state.learners and world.given[learner]:
+            if learner in world.state.crew.learners and world.given[learner]:
                 fail(world, learner, kind="place", reason="the store has not answered for 60 s")
         world.now_s += 0.25
         world.handle(Ticked())
     policies = world.state.tables.policies.values()
     assert {row.state for row in policies} == {"active"}
-    assert (world.state.phase, world.state.pause) == ("training", None)
+    assert (world.state.phase.name, world.state.blame.pause) == ("training", None)
     # They wait outside, and their work is there for whoever comes.
-    assert (world.state.learners, world.may_join_again) == ({}, [True, True])
+    assert (world.state.crew.learners, world.may_join_again) == ({}, [True, True])
     healthy = world.join()
     assert world.work(healthy) is not None
 
 
 def cut_off(world: World) -> None:
     """All learners fall silent for as long as a controller waits, and speak again."""
-    lost = list(world.state.learners)
-    world.now_s += world.state.patience.liveness_s / 3
+    lost = list(world.state.crew.learners)
+    world.now_s += world.state.crew.patience.liveness_s / 3
     for _ in range(4):
         world.handle(Ticked())
-        world.now_s += world.state.patience.liveness_s / 3
-    assert not world.state.learners
+        world.now_s += world.state.crew.patience.liveness_s / 3
+    assert not world.state.crew.learners
     for learner in lost:
         world.given[learner].clear()
         world.handle(StrangerSpoke(learner=learner))
@@ -191,12 +191,12 @@ def test_a_network_that_fails_again_and_again_is_no_policys_fault(
     for _ in range(12):
         for number in range(num_learners):
             learner = world.join()
-            world.state.learners[learner].place = f"remote-{number}"
+            world.state.crew.learners[learner].place = f"remote-{number}"
         cut_off(world)
-    assert world.state.phase == "training"
+    assert world.state.phase.name == "training"
     policies = world.state.tables.policies.values()
     assert {row.state for row in policies} == {"active"}
-    assert (world.state.ledger.outcomes, world.state.pause) == ([], None)
+    assert (world.state.blame.ledger.outcomes, world.state.blame.pause) == ([], None)
 
 
 def test_a_learner_that_was_stuck_is_not_cleared_when_it_speaks() -> None:
@@ -204,21 +204,21 @@ def test_a_learner_that_was_stuck_is_not_cleared_when_it_speaks() -> None:
     learner = world.join()
     for _ in range(200):
         world.now_s += 0.5
-        if learner in world.state.learners:
-            world.state.learners[learner].last_heard_s = world.now_s
+        if learner in world.state.crew.learners:
+            world.state.crew.learners[learner].last_heard_s = world.now_s
         world.handle(Ticked())
-    assert learner not in world.state.learners
+    assert learner not in world.state.crew.learners
     world.given[learner].clear()
     world.handle(StrangerSpoke(learner=learner))
-    assert [one.kind for one in world.state.ledger.outcomes] == ["lost"]
+    assert [one.kind for one in world.state.blame.ledger.outcomes] == ["lost"]
 
 
 def test_a_faulty_learner_that_is_first_there_does_not_end_the_run() -> None:
     world = make_world(LONG)  # of two processes one is on its way
     bad = world.join(slot=0)
-    while bad in world.state.learners and world.given[bad]:
+    while bad in world.state.crew.learners and world.given[bad]:
         fail(world, bad, kind="environment")
-    assert world.state.phase == "training"
+    assert world.state.phase.name == "training"
     good = world.join(slot=1)
     assert play(world, good=[good], bad={}, seconds=30.0) >= 9
 
@@ -228,9 +228,9 @@ def test_a_process_that_never_says_hello_is_not_waited_for(failed_starts: int) -
     world = make_world(LONG)
     learner = world.join(slot=0)
     for _ in range(failed_starts):
-        while world.state.slots[1].started_s is None:
+        while world.state.crew.slots[1].started_s is None:
             play(world, good=[], bad={}, seconds=0.5)
         world.handle(LearnerExited(slot=1, code=1))
     fail(world, learner, kind="environment")
-    (failure,) = world.state.ledger.outcomes
+    (failure,) = world.state.blame.ledger.outcomes
     assert failure.is_charge == (failed_starts < MAX_CHARGES)

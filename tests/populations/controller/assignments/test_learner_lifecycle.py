@@ -62,7 +62,7 @@ def test_an_assignment_that_runs_is_not_sent_again_whatever_older_heartbeats_say
         assignment_id=message.assignment_id, attempt=0, progress=0, agent_steps=0, rss_bytes=1
     )
     world.handle(HeartbeatReceived(learner=learner, heartbeat=told))
-    (held, *_) = world.state.learners[learner].held
+    (held, *_) = world.state.crew.learners[learner].held
     assert held.started_s is None, "that was about an older attempt"
     told = replace(told, attempt=message.attempt)
     world.handle(HeartbeatReceived(learner=learner, heartbeat=told))
@@ -78,7 +78,7 @@ def test_who_was_given_up_may_not_come_back_and_who_was_not_may_say_hello_again(
     world.handle(LearnerUnreachable(learner=first))
     for learner in (first, second):
         world.handle(LearnerJoined(learner=learner, hello=world.hello(learner), slot=None))
-    assert list(world.state.learners) == [second]
+    assert list(world.state.crew.learners) == [second]
     assert [learner for learner, _ in world.refused] == [first]
     assert world.refused[0][1].startswith("fenced")
     assert not world.events("learner_refused"), "it says Hello until it is heard"
@@ -86,18 +86,18 @@ def test_who_was_given_up_may_not_come_back_and_who_was_not_may_say_hello_again(
 
 def test_only_the_last_who_were_given_up_are_remembered() -> None:
     world = make_world()
-    world.state.gone = {LearnerId(f"old-{number}"): None for number in range(MAX_GONE)}
+    world.state.crew.gone = {LearnerId(f"old-{number}"): None for number in range(MAX_GONE)}
     world.handle(LearnerUnreachable(learner=world.join()))
-    assert len(world.state.gone) == MAX_GONE
-    assert LearnerId("old-0") not in world.state.gone
+    assert len(world.state.crew.gone) == MAX_GONE
+    assert LearnerId("old-0") not in world.state.crew.gone
 
 
 def test_what_cannot_be_sent_to_a_process_of_the_launcher_is_for_the_launcher_to_explain() -> None:
     world = make_world({**DUEL, "learners": 1})
     learner = world.join(slot=0)
-    held = [each.assignment_id for each in world.state.learners[learner].held]
+    held = [each.assignment_id for each in world.state.crew.learners[learner].held]
     world.handle(LearnerUnreachable(learner=learner))
-    assert [each.assignment_id for each in world.state.learners[learner].held] == held
+    assert [each.assignment_id for each in world.state.crew.learners[learner].held] == held
     world.handle(LearnerExited(slot=0, code=None))
     (lost,) = world.events("learner_lost")
     assert lost.data["reason"] == "its node was lost"
@@ -131,7 +131,7 @@ def test_a_gap_extends_the_time_to_stop_whatever_is_heard_first_after_it() -> No
 def test_a_validation_whose_learner_is_lost_is_done_again_before_anybody_is_blamed() -> None:
     world = make_world({**DUEL, "learners": 1, "deterministic": True})
     for _ in range(200):
-        learner = world.state.slots[0].learner or world.join(slot=0)
+        learner = world.state.crew.slots[0].learner or world.join(slot=0)
         queue = world.given[learner]
         if queue and isinstance(queue[0], Evaluate):
             break
@@ -153,15 +153,15 @@ def test_among_many_learners_heartbeats_are_further_apart() -> None:
 
 def test_a_learner_that_does_not_see_the_runs_store_is_told_what_to_mount() -> None:
     world = make_world()
-    world.state.store = Digest("5" * 64)
+    world.state.settings.store = Digest("5" * 64)
     for store in (None, Digest("6" * 64)):
         hello = replace(world.hello(LearnerId("far")), store=store)
         world.handle(LearnerJoined(learner=LearnerId("far"), hello=hello, slot=None))
-    assert not world.state.learners
+    assert not world.state.crew.learners
     for _, reason in world.refused:
         assert f"mount the directory {world.setup.root} of the controller's machine" in reason
     world.join()
-    assert len(world.state.learners) == 1
+    assert len(world.state.crew.learners) == 1
 
 
 def starts(tx: Transaction) -> list[int]:
@@ -171,7 +171,7 @@ def starts(tx: Transaction) -> list[int]:
 
 def test_one_that_waits_for_a_place_has_not_failed_to_start_and_its_time_begins_there() -> None:
     world = make_world({**DUEL, "learners": 1})
-    start_s = world.state.patience.start_s
+    start_s = world.state.crew.patience.start_s
     for _ in range(100):
         world.now_s += 2.0
         assert not starts(world.handle(Ticked(waiting=frozenset({0}))))
@@ -200,7 +200,7 @@ def test_an_assignment_that_failed_here_does_not_wait_for_a_learner_without_a_pl
     world.handle(AssignmentFailed(learner=learner, failed=failed))
     again = {given.assignment_id for given in world.given[learner]}
     assert message.assignment_id in again
-    assert world.state.ledger.charges_of(learner) == []
+    assert world.state.blame.ledger.charges_of(learner) == []
 
 
 def test_one_that_is_lost_with_its_node_is_nobodys_fault() -> None:
@@ -208,16 +208,16 @@ def test_one_that_is_lost_with_its_node_is_nobodys_fault() -> None:
     world = make_world({**DUEL, "learners": 1})
     for _ in range(5):
         learner = world.join(slot=0)
-        (first, *_) = [held.assignment_id for held in world.state.learners[learner].held]
+        (first, *_) = [held.assignment_id for held in world.state.crew.learners[learner].held]
         world.beat(learner)
         assert starts(world.handle(LearnerExited(slot=0, code=None))) == [0]
-        assert learner not in world.state.learners
+        assert learner not in world.state.crew.learners
         assert first in world.state.tables.assignments
-        assert world.state.slots[0].crashes == 0
+        assert world.state.crew.slots[0].crashes == 0
     # Before its Hello, too.
     for _ in range(10):
         assert starts(world.handle(LearnerExited(slot=0, code=None))) == [0]
-    assert world.state.ledger.outcomes == []
+    assert world.state.blame.ledger.outcomes == []
     assert not world.events("quarantined")
     assert not world.events("learner_start_failed")
     lost = world.events("learner_lost")
@@ -228,6 +228,6 @@ def test_one_that_is_lost_with_its_node_is_nobodys_fault() -> None:
 def test_learners_of_a_cluster_may_be_silent_until_it_says_that_a_node_is_gone() -> None:
     silent_s = {}
     for launcher in ("local", "ray"):
-        patience = make_world({**DUEL, "launcher": launcher}).state.patience
+        patience = make_world({**DUEL, "launcher": launcher}).state.crew.patience
         silent_s[launcher] = patience.liveness_s
     assert silent_s == {"local": 10.0, "ray": 30.0}

@@ -32,7 +32,7 @@ def begun() -> World:
     world = rivals_world(num_learners=1, evaluation={"share": 0.0})
     while not trained(world):
         world.step()
-    (learner,) = world.state.learners
+    (learner,) = world.state.crew.learners
     world.handle(LearnerLeft(learner=learner, reason="signal"))
     for left in list(world.state.tables.assignments.values()):
         transaction(world).put(replace(left, status="failed"))
@@ -147,12 +147,12 @@ def test_a_learner_goes_on_with_the_pair_that_it_holds_if_both_are_free(rival: s
     put(world, own[1], agent_steps=1701 if rival == "far ahead" else 1700)
     put(world, "prey/p002", state="quarantined")
     # The pair that is first in the queue is held by another learner.
-    state.phase = "stopping"
+    state.phase.name = "stopping"
     here, elsewhere = world.join(), world.join()
-    state.phase = "training"
+    state.phase.name = "training"
     row = lease(world, "predator/p002", *(("prey/p000",) if rival == "leased" else ()))
     # On a third learner.
-    state.holders[row.assignment_id] = LearnerId("third")
+    state.crew.holders[row.assignment_id] = LearnerId("third")
     for learner, names in ((here, own), (elsewhere, first)):
         team = [policy(world, name) for name in names]
         episodes = CarriedEpisodes(
@@ -163,7 +163,7 @@ def test_a_learner_goes_on_with_the_pair_that_it_holds_if_both_are_free(rival: s
             lesson=0,
         )
         for mate in team:
-            state.episodes[mate.policy] = episodes
+            state.crew.episodes[mate.policy] = episodes
     world.handle(Ticked())
     given = {
         learner: [
@@ -188,7 +188,7 @@ def test_a_learner_goes_on_with_the_pair_that_it_holds_if_both_are_free(rival: s
 @pytest.mark.parametrize("num_learners", [1, 3, 5])
 def test_both_populations_learn_in_pairs_and_come_to_the_same_steps(num_learners: int) -> None:
     world = rivals_world(num_learners, pbt={"exploit": "none", "explore": "none"})
-    for learner in list(world.state.learners):
+    for learner in list(world.state.crew.learners):
         world.beat(learner)
     while not world.over:
         world.step()
@@ -245,13 +245,15 @@ def test_what_is_far_behind_is_left_to_a_faster_learner() -> None:
         (0, (0.0, 0.0), False, False),
         (0, (10.0, 100.0), True, False),
     ]:
-        world.state.config = world.state.config.model_copy(update={"deterministic": deterministic})
+        world.state.settings.config = world.state.settings.config.model_copy(
+            update={"deterministic": deterministic}
+        )
         for learner, speed in zip((slow, fast), speeds, strict=True):
-            world.state.learners[learner].speeds = {first.population: speed}
+            world.state.crew.learners[learner].speeds = {first.population: speed}
         row = replace(first, agent_steps=behind, ghost_at=0, ready_at=10**6)
         transaction(world).put(row)
         for learner, is_left in ((slow, left), (fast, False)):
-            known = world.state.learners[learner]
+            known = world.state.crew.learners[learner]
             assert _is_left_to_faster(world.state, transaction(world), known, (row,)) == is_left
 
 
@@ -265,9 +267,9 @@ def test_a_team_is_not_left_to_a_learner_that_may_not_train_all_of_it() -> None:
         transaction(world).put(replace(row, agent_steps=10**6, ghost_at=0, ready_at=10**7))
     transaction(world).put(replace(first, ghost_at=0, ready_at=10**7))
     for learner, speed in ((slow, 10.0), (fast, 100.0)):
-        world.state.learners[learner].speeds = {"speaker": speed, "listener": speed}
+        world.state.crew.learners[learner].speeds = {"speaker": speed, "listener": speed}
     team = team_of(world.state.league, world.state.tables.policies[first.policy])
-    known = world.state.learners
+    known = world.state.crew.learners
     assert _is_left_to_faster(world.state, transaction(world), known[slow], team)
     known[fast].hello = replace(known[fast].hello, populations=("speaker",))
     assert not _is_left_to_faster(world.state, transaction(world), known[slow], team)

@@ -13,11 +13,13 @@ from tests.populations.controller.simulated import DUEL, make_world
 def test_seeds_are_functions_of_the_run_and_the_assignment() -> None:
     first, again = make_world(), make_world()
     other = make_world({**DUEL, "seed": 2})
-    seeds = [assignment_seed(first.state.config, number) for number in range(100)]
-    assert seeds == [assignment_seed(again.state.config, number) for number in range(100)]
+    seeds = [assignment_seed(first.state.settings.config, number) for number in range(100)]
+    assert seeds == [assignment_seed(again.state.settings.config, number) for number in range(100)]
     assert len(set(seeds)) == 100
     assert all(0 <= seed < 2**63 for seed in seeds)
-    assert not set(seeds) & {assignment_seed(other.state.config, number) for number in range(100)}
+    assert not set(seeds) & {
+        assignment_seed(other.state.settings.config, number) for number in range(100)
+    }
 
 
 def test_initial_checkpoints_come_before_any_training() -> None:
@@ -39,7 +41,7 @@ def test_a_learner_has_its_slots_and_one_queued_of_another_policy() -> None:
     learner = world.join()
     for _ in range(30):
         world.step()
-        held = world.state.learners[learner].held
+        held = world.state.crew.learners[learner].held
         assert len(held) <= 1 + QUEUED_PER_LEARNER
         trained = [
             trainee.policy

@@ -13,6 +13,7 @@ from populations.controller.assignments.placement import is_cheaper, is_left_to_
 from populations.controller.evaluation.share import short_of
 from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.leases import Learner
+from populations.controller.state.state import ControllerState
 from tests.populations.controller.simulated import DUEL, World, make_world, stranger
 
 SPEEDS = {"player": 100.0}
@@ -62,8 +63,15 @@ def short_by(world: World, seconds: float) -> None:
     """Let evaluation be short of some seconds of its share, 0.3 in these runs."""
     run = replace(world.state.tables.run, training_s=100.0, evaluation_s=(30.0 - seconds) / 0.7)
     world.state.tables.run = run
-    if not world.state.config.deterministic:
-        assert short_of(world.state) == pytest.approx(seconds)
+    if not world.state.settings.config.deterministic:
+        assert short_of(
+            world.state.settings, world.state.indexes, world.state.crew, world.state.measured
+        ) == pytest.approx(seconds)
+
+
+def leaves(state: ControllerState, own: Learner) -> bool:
+    short_s = short_of(state.settings, state.indexes, state.crew, state.measured)
+    return is_left_to_cheaper(state.settings.config, state.crew.learners, own, short_s)
 
 
 @pytest.mark.parametrize(
@@ -81,17 +89,17 @@ def test_evaluation_is_left_to_a_cheaper_learner_for_two_assignments(
     world = make_world()
     short_by(world, short_s)
     own = learner(match_s=1.0)
-    world.state.learners[LearnerId("own")] = own
-    assert not is_left_to_cheaper(world.state, own)
-    world.state.learners[LearnerId("other")] = learner(match_s=match_s)
-    assert is_left_to_cheaper(world.state, own) is expected
+    world.state.crew.learners[LearnerId("own")] = own
+    assert not leaves(world.state, own)
+    world.state.crew.learners[LearnerId("other")] = learner(match_s=match_s)
+    assert leaves(world.state, own) is expected
 
 
 def test_a_deterministic_run_leaves_nothing_to_others() -> None:
     world = make_world({**DUEL, "deterministic": True})
     short_by(world, 1.0)
-    world.state.learners[LearnerId("other")] = learner(match_s=0.1)
-    assert not is_left_to_cheaper(world.state, learner(match_s=1.0))
+    world.state.crew.learners[LearnerId("other")] = learner(match_s=0.1)
+    assert not leaves(world.state, learner(match_s=1.0))
 
 
 def test_a_cheaper_learner_that_does_not_come_to_it_is_not_waited_for_for_ever() -> None:
@@ -101,14 +109,16 @@ def test_a_cheaper_learner_that_does_not_come_to_it_is_not_waited_for_for_ever()
     while not world.state.tables.run.evaluation_assignments:
         world.step()
     for one, match_s in ((own, 0.01), (stuck, 0.001)):
-        known = world.state.learners[one]
+        known = world.state.crew.learners[one]
         known.speeds.update(SPEEDS)
         known.match_times = MatchTimes(matches=100.0, seconds=100.0 * match_s)
     began: dict[AssignmentId, float] = {}
     for _ in range(40):
         event = world.work(own)
         if event is not None:
-            short_s = short_of(world.state)
+            short_s = short_of(
+                world.state.settings, world.state.indexes, world.state.crew, world.state.measured
+            )
             world.handle(event)
             for message in world.given[own]:
                 if isinstance(message, Evaluate):

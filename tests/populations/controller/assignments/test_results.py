@@ -113,5 +113,5 @@ def test_what_nothing_needs_is_marked_once_and_removed_after_the_commit() -> Non
     assert removed
     assert len(set(removed)) == len(removed)
     again = transaction(world)
-    mark_unneeded(world.state, again)
+    mark_unneeded(world.state.indexes, again)
     assert again.rows == []

@@ -37,22 +37,22 @@ def test_the_population_with_fewer_whole_turns_is_next_by_hand() -> None:
         for row, agent_steps in zip(rows, steps, strict=True):
             tx.put(replace(row, agent_steps=agent_steps))
 
-    assert population_in_turn(state) == "predator"
+    assert population_in_turn(state.settings, state.tables) == "predator"
     has_done("predator", 2000, 2500, 1999)
-    assert population_in_turn(state) == "predator"
+    assert population_in_turn(state.settings, state.tables) == "predator"
     has_done("predator", 2000, 2500, 2000)
-    assert population_in_turn(state) == "prey"
+    assert population_in_turn(state.settings, state.tables) == "prey"
     has_done("prey", 2000, 2000, 2000)
-    assert population_in_turn(state) == "predator"
+    assert population_in_turn(state.settings, state.tables) == "predator"
     has_done("predator", 6000, 6000, 6000)
     has_done("prey", 4100, 6000, 6000)
-    assert population_in_turn(state) == "prey"
+    assert population_in_turn(state.settings, state.tables) == "prey"
     rows = [row for row in state.tables.policies.values() if row.population == "prey"]
     # 6000 agent steps are the limit: nobody but the last one trains any more.
     has_done("prey", 6000, 6000, 6000)
-    assert population_in_turn(state) is None
+    assert population_in_turn(state.settings, state.tables) is None
     tx.put(replace(rows[0], agent_steps=10, state="quarantined"))
-    assert population_in_turn(state) is None
+    assert population_in_turn(state.settings, state.tables) is None
 
 
 @pytest.mark.slow
@@ -75,7 +75,7 @@ def test_turns_go_round_to_the_end_of_the_run(deterministic: bool) -> None:
 
 def test_without_turns_all_may_learn() -> None:
     world = make_world(TAG, tag_spec())
-    assert population_in_turn(world.state) is None
+    assert population_in_turn(world.state.settings, world.state.tables) is None
 
 
 @pytest.mark.parametrize(("section", "expected"), [(TURNS, 1900), ({}, 5000)])

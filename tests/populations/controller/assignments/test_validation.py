@@ -212,7 +212,7 @@ def test_an_evaluation_has_exactly_the_matches_that_it_was_asked_for(change: str
 def test_seconds_are_bounded_by_the_controllers_clock_and_not_by_its_gaps() -> None:
     world = make_world()
     event = training_result(world)
-    known = world.state.learners[event.learner]
+    known = world.state.crew.learners[event.learner]
     world.now_s += 500.0  # the controller was stopped, the learner was not
     known.last_heard_s = world.now_s
     world.handle(with_finished(event, duration_s=480.0))

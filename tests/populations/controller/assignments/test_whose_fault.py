@@ -212,8 +212,8 @@ def test_trouble_for_a_while_changes_no_policy_and_the_run_goes_on(
         and not all(steps > before[name] + 500 for name, steps in watched.steps().items())
     ):
         world.play(2.0)
-    assert world.now_s < end_s, world.state.reason
-    assert world.state.phase == "training"
+    assert world.now_s < end_s, world.state.phase.reason
+    assert world.state.phase.name == "training"
     watched.assert_unchanged()
     # It was told, where there was anything to tell.
     told = watched.of("assignment_failed", "learner_lost", "alert")
@@ -235,11 +235,11 @@ def test_trouble_that_stays_pauses_the_run_then_ends_it_and_changes_no_policy(
     world.fault = between(trouble, FROM_S, float("inf"))
     world.play(FROM_S + 600.0)
     assert world.over
-    assert world.state.failed
-    assert world.state.reason.startswith(words)
+    assert world.state.phase.failed
+    assert world.state.phase.reason.startswith(words)
     alone = size == 1 and trouble.kind in ("environment", "code", "error", "lost")
-    assert ("nothing shows whether its weights" in world.state.reason) == alone
-    assert len(watched.of("paused")) == world.state.patience.max_tries
+    assert ("nothing shows whether its weights" in world.state.phase.reason) == alone
+    assert len(watched.of("paused")) == world.state.crew.patience.max_tries
     watched.assert_unchanged()
 
 
@@ -256,7 +256,7 @@ def test_learners_that_all_fail_end_no_run_for_which_others_are_there_or_come(
     for _ in range(7):
         world.join()
     world.play(start_s + 100.0)
-    assert world.state.phase == "training", world.state.reason
+    assert world.state.phase.name == "training", world.state.phase.reason
     assert min(watched.steps().values()) > 1000
     watched.assert_unchanged()
 
@@ -277,9 +277,9 @@ def test_a_learner_that_comes_during_the_last_try_is_tried_too(
     for _ in range(7):
         world.join()
     world.play(38.0)
-    assert len(watched.of("paused")) == world.state.patience.max_tries
+    assert len(watched.of("paused")) == world.state.crew.patience.max_tries
     world.play(100.0)
-    assert world.state.phase == "training", world.state.reason
+    assert world.state.phase.name == "training", world.state.phase.reason
     assert min(watched.steps().values()) > 1000
 
 
@@ -313,7 +313,7 @@ def test_what_follows_one_policy_is_held_against_it_alone_within_six_assignments
     assert len(attempts) <= 6
     others = [row for name, row in world.state.tables.policies.items() if name != guilty]
     assert {(row.state, row.generation) for row in others} == {("active", 0)}
-    assert world.state.phase == "training"
+    assert world.state.phase.name == "training"
 
 
 @pytest.mark.parametrize("learners", [1, 3])
@@ -355,7 +355,7 @@ def test_weights_with_which_a_network_raises_are_met_by_nobody_until_their_polic
 
     world.fault = fault
     world.play(FROM_S + 60.0)
-    assert world.state.phase == "training", world.state.reason
+    assert world.state.phase.name == "training", world.state.phase.reason
     assert [event.subject for event in watched.of("quarantined")] == [guilty]
     # Each on two learners, of an only one by two processes.
     assert failed["trained"] <= 2 * 6
@@ -384,7 +384,7 @@ def test_ghosts_of_a_policy_whose_training_broke_are_met_as_before() -> None:
     world.fault = fault
     world.play(FROM_S + 30.0)
     assert [event.subject for event in watched.of("quarantined")] == [guilty]
-    assert world.state.ledger.shunned() == set()
+    assert world.state.blame.ledger.shunned() == set()
 
 
 def test_one_failure_of_another_does_not_hide_whose_fault_it_is_from_the_only_learner() -> None:
@@ -406,7 +406,7 @@ def test_one_failure_of_another_does_not_hide_whose_fault_it_is_from_the_only_le
     world.play(FROM_S + 90.0)
     assert len(set(failed)) == 2
     assert [event.subject for event in watched.of("quarantined")] == [guilty]
-    assert world.state.phase == "training"
+    assert world.state.phase.name == "training"
 
 
 @pytest.mark.parametrize(("size", "learners"), [(1, 1), (2, 3), (4, 1)])
@@ -424,6 +424,6 @@ def test_a_simulator_that_dies_now_and_then_changes_no_policy(
     world.fault = fault
     while world.state.tables.run.assignments_finished < 300 and not world.over:
         world.play(20.0)
-    assert world.state.phase == "training", world.state.reason
+    assert world.state.phase.name == "training", world.state.phase.reason
     watched.assert_unchanged()
     assert any(event.data["name"] == "assignments_failing" for event in watched.of("alert"))

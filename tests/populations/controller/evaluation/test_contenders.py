@@ -18,7 +18,9 @@ def played() -> World:
 
 def test_policies_ghosts_and_bots_are_there_each_weights_once() -> None:
     world = played()
-    pool = evaluation_pool(world.state, None)
+    pool = evaluation_pool(
+        world.state.settings, world.state.indexes, world.state.blame.ledger, None
+    )
     entrants = [(one.population, one.entrant) for one in pool.players]
     assert len(set(entrants)) == len(entrants)
     assert {one.kind for one in pool.players} == {"policy", "ghost", "bot"}
@@ -30,7 +32,8 @@ def test_policies_ghosts_and_bots_are_there_each_weights_once() -> None:
 
 
 def test_arrays_are_in_the_order_of_the_players() -> None:
-    pool = evaluation_pool(played().state, None)
+    state = played().state
+    pool = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
     assert pool.field.ratings.tolist() == [one.rating for one in pool.players]
     assert pool.field.own_variance.tolist() == [one.own_variance for one in pool.players]
     assert pool.field.is_ranked.tolist() == [one.kind == "policy" for one in pool.players]
@@ -42,12 +45,18 @@ def test_a_quarantined_policy_is_not_played() -> None:
     name = PolicyId("player/p001")
     tx = transaction(world)
     tx.put(replace(world.state.tables.policies[name], state="quarantined"))
-    players = {one.player.player for one in evaluation_pool(world.state, None).players}
+    players = {
+        one.player.player
+        for one in evaluation_pool(
+            world.state.settings, world.state.indexes, world.state.blame.ledger, None
+        ).players
+    }
     assert PlayerId(name) not in players
 
 
 def test_deviations_are_from_the_mean_of_the_policies() -> None:
-    pool = evaluation_pool(played().state, None)
+    state = played().state
+    pool = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
     centred = pool.field.centred_spread()
     by_hand = np.sqrt((centred**2).sum(axis=1) + pool.field.own_variance)
     assert np.allclose(pool.deviations(), by_hand)

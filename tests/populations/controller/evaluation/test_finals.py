@@ -64,7 +64,9 @@ def finished(document: dict[str, object] | None = None, gain: float | None = Non
 @pytest.mark.slow
 def test_at_the_end_every_last_checkpoint_is_known() -> None:
     world = finished()
-    known = evaluation_pool(world.state, None)
+    known = evaluation_pool(
+        world.state.settings, world.state.indexes, world.state.blame.ledger, None
+    )
     deviations = known.deviations()
     policies = [i for i, player in enumerate(known.players) if player.kind == "policy"]
     assert len(policies) >= 3
@@ -86,20 +88,20 @@ def test_where_matches_take_long_evaluations_are_short_and_finals_end() -> None:
     state = world.state
     assert state.tables.run.state == "finished"
     (stopped,) = world.events("finals_stopped")
-    assert is_time_over(state)
-    assert state.finals is not None
-    assert state.finals.duration_s <= longest_s(
+    assert is_time_over(state.settings, state.indexes, state.phase, state.measured)
+    assert state.phase.finals is not None
+    assert state.phase.finals.duration_s <= longest_s(
         training_s=state.tables.run.training_s, num_learners=2
     )
-    assert stopped.data["over_s"] == max(-state.finals.left_s, 0.0)
+    assert stopped.data["over_s"] == max(-state.phase.finals.left_s, 0.0)
     sizes = [
         sum(pairing.num_matches for pairing in message.pairings) for message in evaluations(world)
     ]
     # Only of the first, of newcomers, nobody could know how long it takes.
     assert max(sizes[1:]) * match_s <= MAX_EVALUATION_S + 8 * match_s
-    assert match_time(state) == pytest.approx(match_s)
-    resumed = make_state(state.config, state.setup, state.tables)
-    assert (match_time(resumed) or 0.0) >= match_s
+    assert match_time(state.settings, state.tables, state.measured) == pytest.approx(match_s)
+    resumed = make_state(state.settings.config, state.settings.setup, state.tables)
+    assert (match_time(resumed.settings, resumed.tables, resumed.measured) or 0.0) >= match_s
 
 
 def test_a_newcomer_that_failed_plays_where_there_is_nothing_else_to_be_played() -> None:
@@ -115,17 +117,17 @@ def test_a_newcomer_that_failed_plays_where_there_is_nothing_else_to_be_played()
         tx.put(replace(ghost, corrupt=True))
     tx.put(replace(other, state="quarantined", validated_generation=other.generation))
     tx.put(replace(newcomer, validated_generation=-1))
-    state.ledger.add(
+    state.blame.ledger.add(
         Outcome(
             assignment_id=AssignmentId(1000),
             kind="code",
             is_evaluation=True,
             suspects=(trainee_entrant(newcomer.policy, generation=newcomer.generation),),
             place="slot 0",
-            learner=next(iter(state.learners)),
+            learner=next(iter(state.crew.learners)),
         )
     )
-    state.phase = "evaluating"
+    state.phase.name = "evaluating"
     for pairings in (
         final_pairings(state, tx, num_matches=4),
         draw_pairings(state, tx, num_matches=4),
@@ -236,7 +238,7 @@ def test_games_that_repeat_are_not_waited_for() -> None:
         "evaluation": {"share": 0.3, "greedy": True},
     }
     world = make_world(document)
-    assert world.state.setup.repeats_games
+    assert world.state.settings.setup.repeats_games
     world.learner = GreedyLearner(
         setup=world.setup,
         model=world.learner.model,
@@ -259,7 +261,9 @@ def test_who_stands_alone_plays_no_tournament() -> None:
     )
     world.run()
     assert world.state.tables.run.state == "finished"
-    known = evaluation_pool(world.state, None)
+    known = evaluation_pool(
+        world.state.settings, world.state.indexes, world.state.blame.ledger, None
+    )
     assert np.isfinite(known.deviations()).all()
     assert not world.events("tournament_assigned")
 
@@ -282,7 +286,7 @@ def test_whether_all_is_played_follows_from_the_rows() -> None:
     assert not is_decided(world.state)
     world.run()
     state = world.state
-    again = make_state(state.config, state.setup, state.tables)
+    again = make_state(state.settings.config, state.settings.setup, state.tables)
     again.fits.last = state.fits.last
     assert is_decided(again)
 
@@ -297,7 +301,11 @@ def test_the_final_matches_are_far_from_everybody_against_everybody() -> None:
         and isinstance(row.message, Evaluate)
         and row.status == "finished"
     )
-    num_players = len(evaluation_pool(world.state, None).players)
+    num_players = len(
+        evaluation_pool(
+            world.state.settings, world.state.indexes, world.state.blame.ledger, None
+        ).players
+    )
     everybody = num_players * (num_players - 1) // 2 * TOURNAMENT_MATCHES
     assert 0 < in_finals < everybody / 5
 

@@ -42,7 +42,7 @@ def world() -> World:
         made.step()
         assert len(made.state.tables.games) <= KEEP
         _check_held(made)
-        if made.state.phase != "training":
+        if made.state.phase.name != "training":
             break
     return made
 
@@ -80,20 +80,22 @@ def test_the_journal_has_the_games_that_memory_has(world: World) -> None:
 def test_defeats_of_the_champion_hold_weights_that_nothing_else_needs(world: World) -> None:
     rated = world.state.tables.ratings["player"]
     assert rated.champion is not None
-    lost = defeats(world.state.tables.games.values(), rated.champion, seats=world.state.setup.seats)
+    lost = defeats(
+        world.state.tables.games.values(), rated.champion, seats=world.state.settings.setup.seats
+    )
     held = [game for game in world.state.tables.games.values() if game.holds]
     assert held, "the champion has lost no game whose weights were there"
     assert set(held) <= set(lost)
     keys = {key for game in held for key in game.keys if key}
-    assert all(world.state.retention.needs(key) for key in keys)
+    assert all(world.state.indexes.retention.needs(key) for key in keys)
     # What another champion has lost does not count.
     tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     for row in list(world.state.tables.ratings.values()):
         tx.put(replace(row, champion=None))
-    games.hold(world.state, tx)
+    games.hold(world.state.settings, tx)
     assert not any(game.holds for game in world.state.tables.games.values())
     tx.put(rated)
-    games.hold(world.state, tx)
+    games.hold(world.state.settings, tx)
     assert {game.game for game in world.state.tables.games.values() if game.holds} <= {
         game.game for game in lost
     }
@@ -129,7 +131,7 @@ def test_defeats_hold_a_quarter_of_a_small_pool_at_most(pool: int | None, held: 
     names = [f"{10**6}.{number}" for number in range(3 * MAX_HELD)]
     for name in names:
         tx.put(replace(lost, game=name))
-    games.hold(state, tx)
+    games.hold(state.settings, tx)
     assert [game.game for game in state.tables.games.values() if game.holds] == names[-held:]
 
 
@@ -153,7 +155,7 @@ def asked(world: World) -> tuple[Asked, Finished]:
         if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate)
     )
     finished, _ = world.learner.carry_out(row.message)
-    question = Asked(message=row.message, setup=world.state.setup, waited_s=9e9, up_s=9e9)
+    question = Asked(message=row.message, setup=world.state.settings.setup, waited_s=9e9, up_s=9e9)
     assert find_inconsistency(question, finished, manifests={}) is None
     assert finished.games
     return question, finished

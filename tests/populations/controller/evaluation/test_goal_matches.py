@@ -47,7 +47,11 @@ def evaluations(world: World) -> list[Evaluate]:
         if isinstance(row, AssignmentRow)
     }
     found = [message for message in rows.values() if isinstance(message, Evaluate)]
-    return [message for message in found if not list(validated_by(world.state, iter([message])))]
+    return [
+        message
+        for message in found
+        if not list(validated_by(world.state.settings.setup, world.state.league, iter([message])))
+    ]
 
 
 @pytest.mark.parametrize(("members", "most_steps"), [("any", 12_000), ("all", 16_000)])
@@ -79,7 +83,11 @@ def first_to_reach(seed: int) -> tuple[ControllerState, str] | None:
     while not found:
         world.step()
         found = {
-            row.population for row in rows.values() if has_reached_evaluation(world.state, row)
+            row.population
+            for row in rows.values()
+            if has_reached_evaluation(
+                world.state.settings.config, world.state.tables, world.state.indexes.goals, row
+            )
         }
     return (world.state, found.pop()) if len(found) == 1 else None
 
@@ -88,7 +96,7 @@ def test_only_a_population_that_lacks_its_goal_is_waited_for() -> None:
     # One evaluation may end with both.
     state, reached = next(found for seed in range(20) if (found := first_to_reach(seed)))
     policies = state.tables.policies
-    known = evaluation_pool(state, None)
+    known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
     everybody = np.ones(len(known.players), dtype=bool)
     pairs = list(goal_pairs(state, known, may_play=everybody, num_pairs=8))
     assert pairs
@@ -96,9 +104,13 @@ def test_only_a_population_that_lacks_its_goal_is_waited_for() -> None:
         assert known.players[rival].population != reached == known.players[bot].population
         assert known.players[bot].player.player == RANDOM_BOT
     lacking = {row.policy for row in policies.values() if row.population != reached}
-    assert seekers_of_evaluation(state) == lacking
+    assert (
+        seekers_of_evaluation(state.settings.config, state.tables, state.indexes.goals) == lacking
+    )
     quarantined = min(lacking)
     policies[quarantined] = replace(policies[quarantined], state="quarantined")
-    assert seekers_of_evaluation(state) == lacking - {quarantined}
-    state.phase = "evaluating"
+    assert seekers_of_evaluation(
+        state.settings.config, state.tables, state.indexes.goals
+    ) == lacking - {quarantined}
+    state.phase.name = "evaluating"
     assert not list(goal_pairs(state, known, may_play=everybody, num_pairs=8))

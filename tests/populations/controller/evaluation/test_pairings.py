@@ -78,7 +78,11 @@ def test_everybody_has_every_seat_equally_often() -> None:
 
 def test_each_evaluation_keeps_the_zero_of_the_scale() -> None:
     world = after(60)
-    played = [m for m in evaluations(world) if not list(validated_by(world.state, iter([m])))]
+    played = [
+        m
+        for m in evaluations(world)
+        if not list(validated_by(world.state.settings.setup, world.state.league, iter([m])))
+    ]
     assert len(played) > 3
     for message in played:
         assert any(RANDOM_BOT in [p.player for p in seating.players] for seating in seated(message))
@@ -89,7 +93,7 @@ def test_nobody_meets_weights_that_are_its_own() -> None:
     world = after(150)
     assert world.events("exploited"), "somebody has a donor's weights"
     for message in evaluations(world):
-        if list(validated_by(world.state, iter([message]))):
+        if list(validated_by(world.state.settings.setup, world.state.league, iter([message]))):
             continue
         for seating in seated(message):
             digests = [p.weights.digest if p.weights else p.player for p in seating.players]
@@ -105,7 +109,7 @@ def test_predators_meet_prey() -> None:
     played = [
         seating
         for message in evaluations(world)
-        if not list(validated_by(world.state, iter([message])))
+        if not list(validated_by(world.state.settings.setup, world.state.league, iter([message])))
         for seating in seated(message)
     ]
     assert played
@@ -144,5 +148,8 @@ def test_who_breaks_alone_is_quarantined_and_the_run_goes_on(culprit: str) -> No
     # The second time for good: without PBT it goes on once with half the learning rate.
     assert quarantined == [culprit, culprit]
     assert world.state.tables.policies[PolicyId(culprit)].state == "quarantined"
-    assert not world.state.failed
-    assert len(newcomers(world.state)) == 0
+    assert not world.state.phase.failed
+    assert (
+        len(newcomers(world.state.settings.setup, world.state.league, world.state.blame.ledger))
+        == 0
+    )

@@ -48,14 +48,20 @@ def test_with_many_learners_several_evaluations_are_open_and_the_share_is_had() 
     for _ in range(8):
         world.join()
     most_open = 0
-    while world.state.phase == "training":
+    while world.state.phase.name == "training":
         world.step()
         asked = [sorted(set(players(message))) for message in open_evaluations(world)]
         most_open = max(most_open, len(asked))
-        newcomers = list(validated_by(world.state, iter(open_evaluations(world))))
+        newcomers = list(
+            validated_by(
+                world.state.settings.setup, world.state.league, iter(open_evaluations(world))
+            )
+        )
         assert len(newcomers) == len(set(newcomers)), "one validation of each at a time"
     assert most_open > 2
-    assert reached(world.state) == pytest.approx(0.3, abs=0.04)
+    assert reached(
+        world.state.settings.config, world.state.tables, world.state.measured
+    ) == pytest.approx(0.3, abs=0.04)
 
 
 def test_evaluations_that_are_open_at_once_are_about_others() -> None:
@@ -68,8 +74,13 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
     tx = state.begin(Now(monotonic_s=world.now_s, utc=""))
     served: set[PlayerId] = set()
     for number in (9001, 9002):
-        known = evaluation_pool(state, None)
-        lacking = {known.players[index].player.player for index in missing_matches(state, known)}
+        known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
+        lacking = {
+            known.players[index].player.player
+            for index in missing_matches(
+                state.settings.config, state.league, state.indexes.pending_matches, known
+            )
+        }
         message = make_evaluate(
             assignment_id=number, pairings=draw_pairings(state, tx, num_matches=64)
         )
@@ -78,7 +89,7 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
         assert all(about), "who has all matches meets somebody who has not"
         served |= set[PlayerId]().union(*about)
         row = make_assignment(message)
-        state.pending_matches.apply(
+        state.indexes.pending_matches.apply(
             row, num_tallies=state.tables.num_tallies, estimate=state.fits.estimate
         )
     assert len(served) >= 8
@@ -94,13 +105,13 @@ def test_where_matches_take_long_training_goes_on_from_the_beginning() -> None:
     world.learner.agent_steps_per_s = 2.0  # an episode of five steps takes as long as a match
     world.join()
     world.join()
-    target_s = world.state.config.assignment.target_s
+    target_s = world.state.settings.config.assignment.target_s
     seen: set[AssignmentId] = set()
     sizes = []
-    while world.state.phase == "training":
+    while world.state.phase.name == "training":
         world.step()
         run = world.state.tables.run
-        if world.state.phase != "training":
+        if world.state.phase.name != "training":
             break
         for message in open_evaluations(world):
             if message.assignment_id not in seen:
@@ -116,25 +127,34 @@ def test_where_matches_take_long_training_goes_on_from_the_beginning() -> None:
 def test_the_time_of_a_match_is_known_from_training_then_from_the_last_matches() -> None:
     world = make_world()
     assert isinstance(world.learner, SimpleLearner)
-    assert match_s(world.state) is None, "nothing is known"
+    assert match_s(world.state.settings, world.state.tables, world.state.measured) is None, (
+        "nothing is known"
+    )
     world.learner.match_s = 0.01
     world.join()
     while not world.state.tables.run.training_assignments:
         world.step()
-    assert match_s(world.state) == pytest.approx(5 / 1000.0), "an episode of five steps"
+    assert match_s(world.state.settings, world.state.tables, world.state.measured) == pytest.approx(
+        5 / 1000.0
+    ), "an episode of five steps"
     while world.state.tables.run.evaluation_assignments < 2:
         world.step()
-    assert match_s(world.state) == pytest.approx(0.01)
+    assert match_s(world.state.settings, world.state.tables, world.state.measured) == pytest.approx(
+        0.01
+    )
     world.learner.match_s = 0.04
     # Policies play longer games now, which the last ones of several evaluations show.
-    while match_s(world.state) != pytest.approx(0.04, rel=0.05):
+    while match_s(world.state.settings, world.state.tables, world.state.measured) != pytest.approx(
+        0.04, rel=0.05
+    ):
         assert not world.over
         world.step()
-    (learner,) = world.state.learners.values()
-    assert earned_matches(world.state, learner, 1000.0) == pytest.approx(
+    (learner,) = world.state.crew.learners.values()
+    one_s = match_s(world.state.settings, world.state.tables, world.state.measured, learner)
+    assert earned_matches(world.state.settings, one_s, 1000.0) == pytest.approx(
         MAX_EVALUATION_S / 0.04, rel=0.1
     )
-    assert earned_matches(world.state, learner, 0.1) == pytest.approx(3.1 / 0.04, rel=0.1)
+    assert earned_matches(world.state.settings, one_s, 0.1) == pytest.approx(3.1 / 0.04, rel=0.1)
 
 
 def test_a_run_that_goes_on_after_its_finals_has_no_debt() -> None:
@@ -143,22 +163,26 @@ def test_a_run_that_goes_on_after_its_finals_has_no_debt() -> None:
     tables = world.state.tables
     run = replace(tables.run, training_s=100.0, evaluation_s=90.0, state="running")
     tables.run = run
-    resumed = make_state(world.state.config, world.setup, tables)
-    assert short_of(resumed) == 0.0
+    resumed = make_state(world.state.settings.config, world.setup, tables)
+    assert short_of(resumed.settings, resumed.indexes, resumed.crew, resumed.measured) == 0.0
     tables.run = replace(run, training_s=110.0)
-    assert short_of(resumed) == pytest.approx(3.0)
+    assert short_of(
+        resumed.settings, resumed.indexes, resumed.crew, resumed.measured
+    ) == pytest.approx(3.0)
 
 
 def test_policies_that_pbt_waits_for_have_their_matches_first() -> None:
     world = make_world({**MANY, "evaluation": {"share": 0.05}}, joined=1, steps=80)
     state = world.state
-    known = evaluation_pool(state, None)
+    known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
     rows = {
         index: state.tables.policies[player.player.player]  # type: ignore[index]
         for index, player in enumerate(known.players)
         if player.kind == "policy"
     }
-    missing = missing_matches(state, known)
+    missing = missing_matches(
+        state.settings.config, state.league, state.indexes.pending_matches, known
+    )
     assert missing
     marks = [rows[index].ready_at + 1000 - rows[index].agent_steps for index in missing]
     late = [max(mark, 0) for mark in marks]
@@ -183,11 +207,13 @@ def test_evaluations_that_fail_are_no_longer_counted() -> None:
         world.step()
     (message,) = open_evaluations(world)
     num_open = sum(pairing.num_matches for pairing in message.pairings)
-    assert world.state.pending_matches.num_open == num_open
+    assert world.state.indexes.pending_matches.num_open == num_open
     row = world.state.tables.assignments[message.assignment_id]
     failed = replace(row, status="failed")
-    world.state.pending_matches.apply(failed, num_tallies=0, estimate=world.state.fits.estimate)
-    assert world.state.pending_matches.num_open == 0
+    world.state.indexes.pending_matches.apply(
+        failed, num_tallies=0, estimate=world.state.fits.estimate
+    )
+    assert world.state.indexes.pending_matches.num_open == 0
     assert world.given[learner]
     assert any(isinstance(one, Train | Evaluate) for one in world.given[learner])
 
@@ -196,8 +222,9 @@ def test_a_stopwatch_that_shows_nothing_asks_for_no_endless_evaluation() -> None
     """128 matches in no time led to 300 million in the next evaluation."""
     world = make_world(MANY, joined=1, steps=4)
     state = world.state
-    state.match_times = MatchTimes(matches=128.0, seconds=0.0)
-    assert match_s(state) != 1e-9
-    (learner,) = state.learners.values()
+    state.measured.match_times = MatchTimes(matches=128.0, seconds=0.0)
+    assert match_s(state.settings, state.tables, state.measured) != 1e-9
+    (learner,) = state.crew.learners.values()
     learner.match_times = MatchTimes()
-    assert earned_matches(state, learner, 5.0) < 100_000
+    one_s = match_s(state.settings, state.tables, state.measured, learner)
+    assert earned_matches(state.settings, one_s, 5.0) < 100_000

@@ -13,6 +13,7 @@ from populations.controller.evolution.changes import (
     exploit,
     explore_own,
 )
+from populations.controller.evolution.exploration import waiting
 from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploration
@@ -75,7 +76,7 @@ def test_a_copy_without_exploring_is_made_at_once() -> None:
     assert tables.policies[FIRST] == copied(policy, donor)
     assert tables.policies[SECOND] == donor
     assert tables.run == replace(before, exploits=before.exploits + 1)
-    assert world.state.waiting == []
+    assert waiting(world.state.tables, set()) == []
     entrant = trainee_entrant(FIRST, generation=policy.generation + 1)
     began = tables.generations[entrant]
     assert (began.cause, began.parent) == ("exploit", f"{SECOND}#4")
@@ -117,10 +118,10 @@ def test_a_copy_that_explores_waits_and_is_made_as_it_was_decided() -> None:
         "checkpoint": donor.checkpoint,
         "hyperparameters": dict(donor.hyperparameters),
         "decision": {"gap": 12.5, "donor": SECOND},
-        "seed": [state.config.seed, 0, decisions],
+        "seed": [state.settings.config.seed, 0, decisions],
     }
     assert state.tables.policies[FIRST] == replace(policy, pending=pending)
-    assert state.waiting == [FIRST]
+    assert [row.policy for row in waiting(state.tables, set())] == [FIRST]
     assert state.tables.run.decisions == decisions + 1
     assert not any(isinstance(row, EventRow | GenerationRow) for row in tx.rows)
     # The donor goes on meanwhile; the policy gets what was decided, with what was explored.
@@ -129,8 +130,8 @@ def test_a_copy_that_explores_waits_and_is_made_as_it_was_decided() -> None:
     new = {**old, "learning_rate": 0.25}
     found = Exploration(old=old, new=new, moves={"learning_rate": "perturbed"})
     tx = transaction(world)
-    waiting = state.tables.policies[FIRST]
-    commit_exploit(state, tx, waiting, waiting.pending, found)
+    decided = state.tables.policies[FIRST]
+    commit_exploit(state.settings.scheduled, state.fits, tx, decided, found)
     assert state.tables.policies[FIRST] == replace(copied(policy, donor), hyperparameters=new)
     event = only_event(tx)
     assert (event.data["old"], event.data["new"]) == (dict(policy.hyperparameters), new)
@@ -166,21 +167,21 @@ def test_a_policys_own_values_change_and_its_weights_stay() -> None:
     world, policy, _ = trained()
     state = world.state
     decisions = state.tables.run.decisions
-    explore_own(state, transaction(world), policy, data={"rank": 1})
+    explore_own(transaction(world), policy, data={"rank": 1})
     old = dict(policy.hyperparameters)
     pending: dict[str, Json] = {
         "kind": "explore",
         "hyperparameters": old,
         "decision": {"rank": 1},
-        "seed": [state.config.seed, 0, decisions],
+        "seed": [state.settings.config.seed, 0, decisions],
     }
-    waiting = state.tables.policies[FIRST]
-    assert waiting == replace(policy, pending=pending)
-    assert state.waiting == [FIRST]
+    decided = state.tables.policies[FIRST]
+    assert decided == replace(policy, pending=pending)
+    assert [row.policy for row in waiting(state.tables, set())] == [FIRST]
     new = {**old, "learning_rate": 0.5}
     tx = transaction(world)
     found = Exploration(old=old, new=new, moves={"learning_rate": "resampled"})
-    commit_explore(state, tx, waiting, waiting.pending, found)
+    commit_explore(state.settings.scheduled, state.fits, tx, decided, found)
     assert state.tables.policies[FIRST] == replace(
         policy,
         hyperparameters=new,

@@ -47,7 +47,7 @@ def test_a_lesson_ends_when_every_policy_has_done_its_steps(deterministic: bool)
     while not world.over:
         lesson = world.state.tables.run.lesson
         world.step()
-        for other in world.state.learners.values():
+        for other in world.state.crew.learners.values():
             other.last_heard_s = world.now_s
         if world.state.tables.run.lesson != lesson:
             rows = world.state.tables.policies.values()
@@ -80,13 +80,13 @@ def test_one_policy_that_lags_keeps_all_in_the_lesson_unless_it_is_quarantined()
     for row in policies[1:]:
         tx.put(structs.replace(row, agent_steps=1000))
     tx.put(structs.replace(policies[0], agent_steps=999))
-    advance(state, tx)
+    advance(state.settings, state.indexes, state.phase, tx)
     assert state.tables.run.lesson == 0
     tx.put(structs.replace(policies[0], agent_steps=999, state="quarantined"))
-    advance(state, tx)
+    advance(state.settings, state.indexes, state.phase, tx)
     assert state.tables.run.lesson == 1
     # The last lesson has no end.
-    advance(state, tx)
+    advance(state.settings, state.indexes, state.phase, tx)
     assert state.tables.run.lesson == 1
 
 
@@ -95,36 +95,36 @@ def test_a_mean_return_is_that_of_the_present_lesson_and_generation() -> None:
     state = world.state
     policies = list(state.tables.policies.values())
     high = {"episode/count": 100.0, "episode/return_mean": 6.0, "environment/success_mean": 1.0}
-    (until, _) = (lesson.until for lesson in state.config.environment.curriculum[:2])
+    (until, _) = (lesson.until for lesson in state.settings.config.environment.curriculum[:2])
     assert until is not None
     rows = [told(state, policy, high) for policy in policies]
     for row in rows:
-        state.goals.add_assignment(row)
-    assert measure(state, policies[0], until) == 6.0
+        state.indexes.goals.add_assignment(row)
+    assert measure(state.indexes, policies[0], until) == 6.0
     # Success in an easy lesson ends no run.
-    assert goal_reached(state) is None
+    assert goal_reached(state.settings.config, state.tables, state.indexes.goals) is None
     tx = state.begin(Now(monotonic_s=1.0, utc="now"))
-    advance(state, tx)
+    advance(state.settings, state.indexes, state.phase, tx)
     assert state.tables.run.lesson == 1
     assert [row.data["values"] for row in tx.rows if isinstance(row, EventRow)] == [
         {policy.policy: 6.0 for policy in policies}
     ]
     # Of the lesson before nothing counts, not even when it comes late.
-    assert measure(state, policies[0], until) is None
+    assert measure(state.indexes, policies[0], until) is None
     late = told(state, policies[0], high)
-    state.goals.add_assignment(late)
-    assert measure(state, policies[0], until) is None
+    state.indexes.goals.add_assignment(late)
+    assert measure(state.indexes, policies[0], until) is None
     message = late.message
     assert isinstance(message, Train)
     few = {**high, "episode/count": 99.0}
     mine = structs.replace(late, message=structs.replace(message, lesson=1), metrics=few)
-    state.goals.add_assignment(mine)
-    assert measure(state, policies[0], until) is None
+    state.indexes.goals.add_assignment(mine)
+    assert measure(state.indexes, policies[0], until) is None
     more = {**high, "episode/count": 1.0, "episode/return_mean": 106.0}
     other = structs.replace(mine, assignment_id=AssignmentId(2), metrics=more)
-    state.goals.add_assignment(other)
+    state.indexes.goals.add_assignment(other)
     # (99 * 6 + 106) / 100 = 7
-    assert measure(state, policies[0], until) == pytest.approx(7.0)
+    assert measure(state.indexes, policies[0], until) == pytest.approx(7.0)
     # A resume reads the same rows again.
     folded = StopGoals.fold(None, tallies=(), assignments=[*rows, late, mine, other], origins={})
     assert folded.mean_return(policies[0], lesson=1) == pytest.approx(7.0)

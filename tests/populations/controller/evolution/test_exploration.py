@@ -57,7 +57,7 @@ def test_a_failing_rule_leaves_an_event_and_values_are_perturbed(
     new: Hyperparameters | None, reason: str, places: list[str]
 ) -> None:
     world = eager_world()
-    world.state.explore = {"player": Broken(new)}
+    world.state.settings.explore = {"player": Broken(new)}
     world.run()
     assert world.state.tables.run.state == "finished"
     failures = world.events("explore_failed")
@@ -80,7 +80,7 @@ def _mapping(value: Json) -> Mapping[str, Json]:
 def run_until_ready(rule: object) -> World:
     """Until the rule has been asked for the first time."""
     world = eager_world()
-    world.state.exploit = {"player": rule}  # type: ignore[dict-item]
+    world.state.settings.exploit = {"player": rule}  # type: ignore[dict-item]
     while not world.events("exploit_failed"):
         world.step()
     return world
@@ -92,7 +92,7 @@ def test_a_rule_that_cannot_decide_leaves_an_event_and_the_run_goes_on() -> None
             raise LookupError(f"who is {policy}?")
 
     world = eager_world()
-    world.state.exploit = {"player": Nonsense()}  # type: ignore[dict-item]
+    world.state.settings.exploit = {"player": Nonsense()}  # type: ignore[dict-item]
     world.run()
     assert world.state.tables.run.state == "finished"
     reasons = [str(e.data["reason"]).splitlines() for e in world.events("exploit_failed")]
@@ -125,7 +125,7 @@ def test_evidence_may_have_any_names(decision: type[Keep | NotReady], kind: str)
             return decision(reason="as it is", evidence={**KNOWN, **taken})  # type: ignore[arg-type]
 
     world = eager_world()
-    world.state.exploit = {"player": Own()}  # type: ignore[dict-item]
+    world.state.settings.exploit = {"player": Own()}  # type: ignore[dict-item]
     while not world.events(kind):
         world.step()
     assert world.events("exploit_failed") == []

@@ -98,7 +98,7 @@ def measured_league(*, num_policies: int, seed: int) -> list[Measured]:
     current: dict[str, Digest | None] = {}
     world.watch = watch
     start(world)
-    while world.advance() and world.state.phase == "training":
+    while world.advance() and world.state.phase.name == "training":
         pass
     return ended
 
@@ -217,7 +217,11 @@ def test_members_deviations_are_those_of_their_fit() -> None:
     }
     rows = [index for index in newest.values() if index is not None]
     centre = ratings.spread[rows].mean(axis=0)
-    rated = [m for m in members_of(state, "player", role="main") if m.rating is not None]
+    rated = [
+        m
+        for m in members_of(state.settings.config, state.indexes, "player", role="main")
+        if m.rating is not None
+    ]
     assert len(rated) > 2
     for member in rated:
         digest = state.league.standing_weights(state.tables.policies[member.policy])

@@ -62,26 +62,32 @@ def retired(world: World) -> set[PolicyId]:
     ],
 )
 def test_places_by_hand(sections: dict[str, object], population: str, places: int) -> None:
-    assert num_places(make_world({**SIX, **sections}).state, population) == places
+    state = make_world({**SIX, **sections}).state
+    assert num_places(state.settings.config, state.crew, population) == places
 
 
 def test_populations_share_learners_but_teams_and_rivals_use_one_for_all() -> None:
     tag = {**TAG, "pbt": HALVING}
-    assert num_places(make_world({**tag, "learners": 6}, tag_spec()).state, "prey") == 3
+    state = make_world({**tag, "learners": 6}, tag_spec()).state
+    assert num_places(state.settings.config, state.crew, "prey") == 3
     bound = {**tag, "learners": {"predator": 5, "prey": 2}}
     state = make_world(bound, tag_spec()).state
-    assert [num_places(state, name) for name in ("predator", "prey")] == [5, 2]
+    assert [
+        num_places(state.settings.config, state.crew, name) for name in ("predator", "prey")
+    ] == [5, 2]
     rivals = {**tag, "learners": 3, "matchmaking": {"rivals": "learning"}}
-    assert num_places(make_world(rivals, tag_spec()).state, "prey") == 3
+    state = make_world(rivals, tag_spec()).state
+    assert num_places(state.settings.config, state.crew, "prey") == 3
     teams = {**DUET, "pbt": HALVING, "learners": 3}
-    assert num_places(make_world(teams, duet_spec()).state, "speaker") == 3
+    state = make_world(teams, duet_spec()).state
+    assert num_places(state.settings.config, state.crew, "speaker") == 3
 
 
 def test_learners_from_elsewhere_make_places() -> None:
     world = make_world(SIX)
     for _ in range(5):
         world.join()
-    assert num_places(world.state, "player") == 5
+    assert num_places(world.state.settings.config, world.state.crew, "player") == 5
 
 
 def test_the_worse_half_leaves_until_as_many_train_as_learners() -> None:
@@ -100,7 +106,7 @@ def test_the_worse_half_leaves_until_as_many_train_as_learners() -> None:
         assert event.kind == ("retired" if leaves else "promoted")
         active -= leaves
     retired = {name for name, row in policies.items() if row.state == "retired"}
-    assert active == num_active(world.state, "player") == 2
+    assert active == num_active(world.state.settings.config, world.state.tables, "player") == 2
     assert {row.subject for row in world.events("retired")} == retired
     assert len(retired) == 4
     assert world.events("explored"), "PBT goes on among those who are left"
@@ -143,12 +149,14 @@ def free_retired(world: World) -> None:
 
 def test_a_retired_policy_comes_back_by_a_copy_where_a_learner_has_joined() -> None:
     world = halved()
-    world.state.phase = "training"
+    world.state.phase.name = "training"
     before = dict(world.state.tables.policies)
     free_retired(world)
     assert world.state.tables.policies == before, "there is no place"
     learners = [stranger(world) for _ in range(3)]
-    world.state.learners = {LearnerId(f"new-{index}"): one for index, one in enumerate(learners)}
+    world.state.crew.learners = {
+        LearnerId(f"new-{index}"): one for index, one in enumerate(learners)
+    }
     free_retired(world)
     back = [row for row in world.state.tables.policies.values() if before[row.policy] != row]
     assert [row.policy for row in back] == [min(retired(world))], "one place, one policy"
@@ -156,9 +164,11 @@ def test_a_retired_policy_comes_back_by_a_copy_where_a_learner_has_joined() -> N
     assert (waiting.state, waiting.pending["kind"]) == ("retired", "exploit")
     donor = before[PolicyId(str(waiting.pending["donor"]))]
     assert donor.state == "active"
-    assert num_active(world.state, "player") == 3
+    assert num_active(world.state.settings.config, world.state.tables, "player") == 3
     free_retired(world)
-    assert num_active(world.state, "player") == 3, "one that waits for its copy has the place"
+    assert num_active(world.state.settings.config, world.state.tables, "player") == 3, (
+        "one that waits for its copy has the place"
+    )
 
 
 def test_in_a_run_one_comes_back_with_the_next_assignment_after_a_learner_has_joined() -> None:
@@ -167,11 +177,11 @@ def test_in_a_run_one_comes_back_with_the_next_assignment_after_a_learner_has_jo
     for _ in range(2):
         world.join()
     world.steps(60)
-    assert num_active(world.state, "player") == 2
+    assert num_active(world.state.settings.config, world.state.tables, "player") == 2
     gone = set(retired(world))
     world.join()
     world.steps(6)
-    assert num_active(world.state, "player") == 3
+    assert num_active(world.state.settings.config, world.state.tables, "player") == 3
     (back,) = gone - retired(world)
     event = world.events("exploited")[-1]
     assert event.subject == back
@@ -181,18 +191,18 @@ def test_in_a_run_one_comes_back_with_the_next_assignment_after_a_learner_has_jo
 
 def test_all_come_back_where_a_resume_gives_everybody_a_share() -> None:
     world = halved()
-    even = make_world({**SIX, "pbt": {**HALVING, "share": "even"}}).state.config
+    even = make_world({**SIX, "pbt": {**HALVING, "share": "even"}}).state.settings.config
     tables = fold(world.committed)
     world.state = make_state(even, world.setup, tables)
-    world.state.phase = "training"
+    world.state.phase.name = "training"
     assert len(retired(world)) == 4, "who is retired is in the journal"
     free_retired(world)
-    assert num_active(world.state, "player") == 6
+    assert num_active(world.state.settings.config, world.state.tables, "player") == 6
 
 
 def test_in_the_final_matches_nobody_comes_back() -> None:
     world = halved()
-    assert world.state.phase == "over"
+    assert world.state.phase.name == "over"
     for _ in range(3):
         world.join()
     before = dict(world.state.tables.policies)
@@ -208,7 +218,7 @@ def test_mates_leave_together(rank: int | None, kind: str) -> None:
         rank=rank, num_ranked=5, num_selected=0, rating=0.0, num_matches=9, deviation=1.0
     )
     team = team_of(state.league, state.tables.policies[PolicyId("speaker/p001")])
-    halve(state, tx, team, Keep(reason="own", evidence=evidence), places=2, data={})
+    halve(state.settings.config, tx, team, Keep(reason="own", evidence=evidence), places=2, data={})
     mates = [state.tables.policies[row.policy] for row in team]
     gone: PolicyState = "retired" if kind == "retired" else "active"
     assert [row.state for row in mates] == [gone, gone]

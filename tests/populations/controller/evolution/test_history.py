@@ -24,14 +24,16 @@ def test_histories_and_members_are_those_that_all_rows_give(document: dict[str, 
             ended = ended_generation(world.state.fits, policy.policy)
             assert ended is not None
             assert ended.entrant == trainee_entrant(policy.policy, generation=policy.generation)
-            assert history(world.state, policy) == tuple(
+            assert history(world.state.settings.config, world.state.fits, policy) == tuple(
                 ended if row.entrant == ended.entrant else row
                 for row in tables.generations.values()
                 if tables.policies[row.policy].role == policy.role
             )
         for role in ("main", "main_exploiter"):
-            kept = members_of(world.state, "player", role=role)
-            changed, world.state.members = world.state.members, MemberIndex()
-            assert kept == members_of(world.state, "player", role=role)
-            world.state.members = changed
+            kept = members_of(world.state.settings.config, world.state.indexes, "player", role=role)
+            changed, world.state.indexes.members = world.state.indexes.members, MemberIndex()
+            assert kept == members_of(
+                world.state.settings.config, world.state.indexes, "player", role=role
+            )
+            world.state.indexes.members = changed
     assert world.events("explored", "exploited")

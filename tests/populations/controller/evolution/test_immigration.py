@@ -77,7 +77,7 @@ def test_a_foreign_immigrant_starts_from_the_imported_weights() -> None:
         for index in range(2)
         if (key := immigrant_key("player", index))
     }
-    world.state.immigrants = imported
+    world.state.settings.immigrants = imported
     world.run()
     events = world.events("immigrated")
     assert {event.data["from"] for event in events} <= {"runs/a", "runs/b"}
@@ -101,7 +101,7 @@ def test_an_immigrant_whose_weights_are_damaged_is_given_up_for_a_donors() -> No
     immigration = {"probability": 1.0, "from": ["runs/a"]}
     world = eager_world(pbt={**IMMIGRATION, "immigration": immigration})
     key = immigrant_key("player", 0)
-    world.state.immigrants = {key: WeightsRef(digest=Digest("0" * 64), key=key)}
+    world.state.settings.immigrants = {key: WeightsRef(digest=Digest("0" * 64), key=key)}
     victim = None
     for _ in range(400):
         for learner, queue in list(world.given.items()):

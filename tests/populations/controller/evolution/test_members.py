@@ -33,7 +33,7 @@ def test_a_member_has_the_figures_of_its_standing_weights() -> None:
     world = played()
     state = world.state
     ratings, standing = state.fits.ratings("player"), standing_weights(state.fits, "player")
-    for member in members_of(state, "player", role="main"):
+    for member in members_of(state.settings.config, state.indexes, "player", role="main"):
         digest = standing[member.policy]
         record = state.league.record("player", digest)
         assert member.rating == ratings.rating(digest)
@@ -49,11 +49,26 @@ def test_a_member_has_the_figures_of_its_standing_weights() -> None:
 def test_a_quarantined_policy_is_no_member() -> None:
     world = played()
     name = PolicyId("player/p001")
-    before = {member.policy for member in members_of(world.state, "player", role="main")}
+    before = {
+        member.policy
+        for member in members_of(
+            world.state.settings.config, world.state.indexes, "player", role="main"
+        )
+    }
     transaction(world).put(replace(world.state.tables.policies[name], state="quarantined"))
-    after = {member.policy for member in members_of(world.state, "player", role="main")}
+    after = {
+        member.policy
+        for member in members_of(
+            world.state.settings.config, world.state.indexes, "player", role="main"
+        )
+    }
     assert before - after == {name}
-    assert members_of(world.state, "player", role="league_exploiter") == []
+    assert (
+        members_of(
+            world.state.settings.config, world.state.indexes, "player", role="league_exploiter"
+        )
+        == []
+    )
 
 
 def test_differences_are_turned_round_with_their_policies() -> None:
@@ -89,6 +104,7 @@ def test_the_reference_is_the_first_policy_where_there_is_one() -> None:
     for reference in (True, False):
         world = make_world({**DUEL, "pbt": {"reference": reference}})
         found = [
-            is_reference(world.state.config, row) for row in world.state.tables.policies.values()
+            is_reference(world.state.settings.config, row)
+            for row in world.state.tables.policies.values()
         ]
         assert found == [reference, False, False, False]

@@ -15,7 +15,7 @@ from populations.choices import number_of
 from populations.controller import result_merging
 from populations.controller.assignments.failures import set_aside
 from populations.controller.assignments.results import mark_unneeded
-from populations.controller.evolution.exploration import answer
+from populations.controller.evolution.exploration import answer, are_open
 from populations.controller.rating_fit import fit_input, fit_ratings
 from populations.controller.state.events import (
     Event,
@@ -131,7 +131,7 @@ def test_a_deterministic_run_that_is_killed_at_each_decision_decides_the_same() 
     for _ in range(2000):
         if killed.over:
             break
-        if killed.state.phase == "training":
+        if killed.state.phase.name == "training":
             step_without_answers(killed)
         else:
             killed.step()
@@ -168,7 +168,7 @@ def kill_at_random(world: World, rng: np.random.Generator, *, chance: float) -> 
             return num_kills
         world.now_s += 1.0
         for learner in list(world.given):
-            known = world.state.learners.get(learner)
+            known = world.state.crew.learners.get(learner)
             if known is not None:
                 known.last_heard_s = world.now_s
             event = world.work(learner)
@@ -233,7 +233,7 @@ def test_a_stop_leaves_the_decision_for_the_next_start() -> None:
     for _ in range(3):
         world.now_s += 20.0
         step_without_answers(world)
-    for learner in list(world.state.learners):
+    for learner in list(world.state.crew.learners):
         from populations.controller.state.events import LearnerLeft
 
         world.handle(LearnerLeft(learner=learner, reason="stopped"))
@@ -251,8 +251,8 @@ def test_the_final_matches_wait_for_decisions_that_are_under_way() -> None:
     for _ in range(100):
         step_without_answers(world)
     assert not any(world.given.values()), "nothing is left to play"
-    assert world.state.phase == "evaluating"
-    assert world.state.is_evolving
+    assert world.state.phase.name == "evaluating"
+    assert are_open(world.state.tables, world.state.indexes.members, world.state.phase)
     world.run()
     assert world.state.tables.run.state == "finished"
     assert list(check_evolution(world.state.tables)) == []
@@ -365,7 +365,7 @@ def test_each_population_evolves_by_its_own_settings() -> None:
     }
     world = make_world({**TAG, "populations": populations, "learners": 1}, tag_spec())
     world.learning = by_rate
-    assert world.state.config.pbt_of("prey").min_matches == 20
+    assert world.state.settings.config.pbt_of("prey").min_matches == 20
     world.join()
     world.run()
     events = world.events("exploited", "explored", "kept")
@@ -388,5 +388,5 @@ def test_retention_keeps_what_a_pending_decision_names() -> None:
     key = str(policy.pending["checkpoint"])
     for _ in range(10):
         step_without_answers(world)
-        mark_unneeded(world.state, transaction(world))
+        mark_unneeded(world.state.indexes, transaction(world))
         assert world.state.tables.checkpoints[key].state == "present"

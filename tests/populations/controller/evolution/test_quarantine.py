@@ -150,8 +150,10 @@ def test_a_quarantined_policy_waits_until_its_donor_has_finished_since_and_is_ac
 def test_a_better_donor_that_trains_no_more_is_not_waited_for() -> None:
     world, before = quarantined_world()
     state, tx = world.state, transaction(world)
-    *_, (_, second), _ = sorted(donors_of(state, before))
-    state.ledger.finished[second] = state.ledger.num_outcomes + 1
+    *_, (_, second), _ = sorted(
+        donors_of(state.settings.config, state.fits, state.blame.ledger, before)
+    )
+    state.blame.ledger.finished[second] = state.blame.ledger.num_outcomes + 1
     rescue_waiting(state, tx)
     assert state.tables.policies[before.policy].pending["donor"] == second
 
@@ -159,12 +161,14 @@ def test_a_better_donor_that_trains_no_more_is_not_waited_for() -> None:
 def test_in_the_final_matches_nobody_comes_back() -> None:
     world, before = quarantined_world()
     state, tx = world.state, transaction(world)
-    state.ledger.finished[max(donors_of(state, before))[1]] = state.ledger.num_outcomes + 1
-    state.phase = "evaluating"
+    state.blame.ledger.finished[
+        max(donors_of(state.settings.config, state.fits, state.blame.ledger, before))[1]
+    ] = state.blame.ledger.num_outcomes + 1
+    state.phase.name = "evaluating"
     rescue_waiting(state, tx)
     assert stage(world, before.policy) == "quarantined"
     assert not tx.rows
-    state.phase = "training"
+    state.phase.name = "training"
     rescue_waiting(state, tx)
     assert stage(world, before.policy) == "pending"
 

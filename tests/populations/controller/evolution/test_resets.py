@@ -336,12 +336,12 @@ def test_a_reset_to_a_ghost_takes_its_weights_and_falls_back_where_it_is_missing
 def test_a_reset_to_another_runs_player_takes_the_imported_weights() -> None:
     world = league_world(roles={"reset": "runs/a:player/p003"})
     key = reset_key("player")
-    world.state.immigrants = {key: WeightsRef(digest=Digest("1" * 64), key=key)}
+    world.state.settings.immigrants = {key: WeightsRef(digest=Digest("1" * 64), key=key)}
     world.run()
     events = [event for event in world.events("reset") if event.subject == MAIN_EXPLOITER]
     assert events
     for event in events:
-        assert trained_after(world, event).initial_weights == world.state.immigrants[key]
+        assert trained_after(world, event).initial_weights == world.state.settings.immigrants[key]
     assert generations(world, MAIN_EXPLOITER)[-1].parent == "runs/a:player/p003"
 
 
@@ -349,7 +349,7 @@ def test_a_reset_to_another_runs_player_takes_the_imported_weights() -> None:
 def test_who_was_to_start_from_damaged_weights_starts_as_it_first_did() -> None:
     world = league_world(roles={"reset": "runs/a:player/p003"}, learners=1)
     key = reset_key("player")
-    world.state.immigrants = {key: WeightsRef(digest=Digest("1" * 64), key=key)}
+    world.state.settings.immigrants = {key: WeightsRef(digest=Digest("1" * 64), key=key)}
     failed = None
     while failed is None:
         for learner, queue in world.given.items():
@@ -500,7 +500,7 @@ def test_policies_copy_only_those_of_their_own_role() -> None:
     for event in exploits:
         assert of[event.subject] == of[str(event.data["donor"])]
     for role, size in (("main", 3), ("main_exploiter", 2), ("league_exploiter", 1)):
-        members = members_of(world.state, "player", role=role)
+        members = members_of(world.state.settings.config, world.state.indexes, "player", role=role)
         assert [of[member.policy] for member in members] == [role] * size
     # Alone in its role there is nobody to be compared with.
     assert not [event for event in exploits if of[event.subject] == "league_exploiter"]

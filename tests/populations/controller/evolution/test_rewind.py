@@ -22,7 +22,7 @@ def test_hyperparameters_are_those_of_the_generation_of_then() -> None:
     policy = tables.policies[checkpoint.policy]
     expected = dict(hyperparameters_of(tables, checkpoint)[0])
     assert expected != dict(policy.hyperparameters)
-    after = rewind(world.state, transaction(world), checkpoint)
+    after = rewind(world.state.settings, world.state.fits, transaction(world), checkpoint)
     assert after == tables.policies[policy.policy]
     assert (after.checkpoint, dict(after.hyperparameters)) == (checkpoint.key, expected)
     assert (after.agent_steps, after.generation) == (policy.agent_steps, policy.generation + 1)

@@ -125,7 +125,7 @@ def trained_with(world: World) -> list[Trainee]:
 
 def check_values(world: World) -> set[float]:
     """Check that each assignment had the values of its policy's clock; return the factors."""
-    tables, scheduled = fold(world.committed), world.state.scheduled["player"]
+    tables, scheduled = fold(world.committed), world.state.settings.scheduled["player"]
     factors = set()
     for trainee in trained_with(world):
         entrant = trainee_entrant(trainee.policy, generation=trainee.generation)
@@ -164,7 +164,7 @@ def test_values_follow_each_policys_own_clock_while_factors_are_copied_and_explo
             )
         ]
         # The donor's factors at the copier's own agent steps.
-        assert numbers["donor_hyperparameters"] == world.state.scheduled["player"].values(
+        assert numbers["donor_hyperparameters"] == world.state.settings.scheduled["player"].values(
             copied.hyperparameters,
             factors=copied.factors,
             agent_steps=int(str(numbers["agent_steps"])),
@@ -187,7 +187,7 @@ def test_a_replay_of_scheduled_values_gives_the_same_values() -> None:
     world.run()
     tables = fold(world.committed)
     policy = next(row.policy for row in tables.generations.values() if row.cause == "exploit")
-    schedule = schedule_of(tables, policy, scheduled=world.state.scheduled["player"])
+    schedule = schedule_of(tables, policy, scheduled=world.state.settings.scheduled["player"])
     # Values that the weights were trained with, along the lineage: the donor's, then its own.
     last = tables.policies[policy]
     entrant = trainee_entrant(policy, generation=last.generation)
@@ -244,7 +244,7 @@ def test_an_immigrant_has_the_values_of_the_clock_that_goes_on() -> None:
 def test_a_rewound_policy_has_the_factors_of_then_and_the_values_of_its_own_clock() -> None:
     world = make_world({**EAGER, **SCHEDULED, "checkpoints": {"keep": None}}, joined=1)
     world.run()
-    tables, scheduled = world.state.tables, world.state.scheduled["player"]
+    tables, scheduled = world.state.tables, world.state.settings.scheduled["player"]
     checkpoint, then = next(
         (row, then)
         for row in tables.checkpoints.values()
@@ -252,7 +252,7 @@ def test_a_rewound_policy_has_the_factors_of_then_and_the_values_of_its_own_cloc
         and then.factors != tables.policies[row.policy].factors
     )
     clock = tables.policies[checkpoint.policy].agent_steps
-    after = rewind(world.state, transaction(world), checkpoint)
+    after = rewind(world.state.settings, world.state.fits, transaction(world), checkpoint)
     assert after.factors == then.factors
     assert after.hyperparameters == scheduled.values(
         then.hyperparameters, factors=then.factors, agent_steps=clock

@@ -20,7 +20,7 @@ def played(steps: int = 40) -> World:
 
 def test_every_policy_leaves_its_first_checkpoint_and_then_one_each_phase() -> None:
     world = played()
-    every = world.state.config.ghosts.every_agent_steps
+    every = world.state.settings.config.ghosts.every_agent_steps
     for policy in world.state.tables.policies.values():
         marks = [
             ghost.agent_steps
@@ -53,7 +53,7 @@ def test_steps_to_the_next_one(agent_steps: int, expected: int) -> None:
     row = next(iter(world.state.tables.policies.values()))
     row = replace(row, ghost_at=0, agent_steps=agent_steps)
     transaction(world).put(row)
-    assert steps_to_next(world.state.config, row) == expected
+    assert steps_to_next(world.state.settings.config, row) == expected
 
 
 def test_links_are_asked_for_after_the_commit() -> None:

@@ -67,7 +67,7 @@ FEW = {"every_agent_steps": 500, "keep": 16}
 
 def assert_indexes_follow_the_tables(world: World) -> None:
     kept = world.state
-    anew = make_state(kept.config, kept.setup, kept.tables)
+    anew = make_state(kept.settings.config, kept.settings.setup, kept.tables)
     anew.fits.last = kept.fits.last
     assert_same_queue(kept, anew)
     assert_same_opponents(kept)
@@ -75,21 +75,26 @@ def assert_indexes_follow_the_tables(world: World) -> None:
     assert_same_retention(kept)
     assert_same_league(kept)
     for policy in kept.tables.policies.values():
-        one, other = (members_of(s, policy.population, role=policy.role) for s in (kept, anew))
+        one, other = (
+            members_of(s.settings.config, s.indexes, policy.population, role=policy.role)
+            for s in (kept, anew)
+        )
         assert one == other
     events = [row for row in world.committed if isinstance(row, EventRow)]
     assert_facts_are_what_events_tell(kept.tables, events)
-    assert kept.pending_matches.num_open == anew.pending_matches.num_open
-    assert kept.pending_matches.open_matches() == anew.pending_matches.open_matches()
+    assert kept.indexes.pending_matches.num_open == anew.indexes.pending_matches.num_open
+    assert (
+        kept.indexes.pending_matches.open_matches() == anew.indexes.pending_matches.open_matches()
+    )
 
 
 def assert_same_queue(kept: ControllerState, anew: ControllerState) -> None:
     policies = kept.tables.policies.values()
-    for population in (None, *kept.setup.populations):
+    for population in (None, *kept.settings.setup.populations):
         for held_up in (set[PolicyId](), {next(iter(kept.tables.policies))}):
             for limit in (None, 1500):
                 first, second = (
-                    state.training_queue.next(
+                    state.indexes.training_queue.next(
                         kept.tables,
                         held_up=held_up,
                         limit=limit,
@@ -100,7 +105,9 @@ def assert_same_queue(kept: ControllerState, anew: ControllerState) -> None:
                 assert first == second
                 free = [
                     [
-                        s.training_queue.is_free(p, kept.tables, held_up=held_up, limit=limit)
+                        s.indexes.training_queue.is_free(
+                            p, kept.tables, held_up=held_up, limit=limit
+                        )
                         for p in policies
                     ]
                     for s in (kept, anew)
@@ -114,15 +121,24 @@ def listed(candidates: Candidates) -> list[Candidate]:
 
 def assert_same_opponents(kept: ControllerState) -> None:
     tables = kept.tables
-    for population in kept.setup.populations:
-        pools = [pools.pool(population, tables) for pools in (kept.opponent_pools, OpponentPools())]
+    for population in kept.settings.setup.populations:
+        pools = [
+            pools.pool(population, tables)
+            for pools in (kept.indexes.opponent_pools, OpponentPools())
+        ]
         assert listed(pools[0].ghosts.candidates) == listed(pools[1].ghosts.candidates)
         for without in tables.policies:
             first, second = (pool.latest(without=without) for pool in pools)
             assert listed(first) == listed(second)
         for policy in tables.policies.values():
             records = [
-                OpponentStatistics(kept, pool, policy, population).record(pool.ghosts.candidates)
+                OpponentStatistics(
+                    kept.fits,
+                    pool,
+                    policy,
+                    population,
+                    ghosts_every=kept.settings.config.ghosts.every_agent_steps,
+                ).record(pool.ghosts.candidates)
                 for pool in pools
             ]
             np.testing.assert_equal(records[0], records[1])
@@ -140,7 +156,10 @@ def assert_same_opponents(kept: ControllerState) -> None:
 
 
 def assert_same_strengths(kept: ControllerState, anew: ControllerState) -> None:
-    first, second = (evaluation_pool(state, np.random.default_rng(1)) for state in (kept, anew))
+    first, second = (
+        evaluation_pool(state.settings, state.indexes, state.blame.ledger, np.random.default_rng(1))
+        for state in (kept, anew)
+    )
     assert first.players == second.players
     assert np.array_equal(first.field.ratings, second.field.ratings)
     assert np.array_equal(first.field.own_variance, second.field.own_variance)
@@ -148,13 +167,13 @@ def assert_same_strengths(kept: ControllerState, anew: ControllerState) -> None:
 
 def assert_same_retention(kept: ControllerState) -> None:
     """What is marked next is the same; episodes in flight, which no row has, are pinned alike."""
-    section = kept.config.checkpoints
+    section = kept.settings.config.checkpoints
     anew = Retention(
         kept.tables,
         keep=section.keep,
         milestones_every_agent_steps=section.milestones_every_agent_steps,
     )
-    for (kind, key), pinned in kept.retention._needs.items():
+    for (kind, key), pinned in kept.indexes.retention._needs.items():
         if kind == "episodes":
             anew.pin(PolicyId(str(key)), pinned)
     pins = RatedPins()
@@ -164,16 +183,18 @@ def assert_same_retention(kept: ControllerState) -> None:
         digest = kept.league.standing_weights(policy)
         return None if digest is None else kept.league.checkpoints[digest].key
 
-    ours = copy.deepcopy(kept.retention)
-    copy.copy(kept.rated_pins).refresh(ours, league=kept.league, contenders=kept.fits.contenders)
+    ours = copy.deepcopy(kept.indexes.retention)
+    copy.copy(kept.indexes.rated_pins).refresh(
+        ours, league=kept.league, contenders=kept.fits.contenders
+    )
     due = {key for key in anew.unneeded(kept.tables, standing=standing)}
     assert set(ours.unneeded(kept.tables, standing=standing)) == due
     assert ours._needed == anew._needed
 
 
 def assert_same_league(kept: ControllerState) -> None:
-    half_life = kept.config.payoffs.half_life_matches
-    anew = League(kept.tables, seats=kept.setup.seats, half_life_matches=half_life)
+    half_life = kept.settings.config.payoffs.half_life_matches
+    anew = League(kept.tables, seats=kept.settings.setup.seats, half_life_matches=half_life)
     for policy in kept.tables.policies.values():
         standing = kept.league.standing_weights(policy)
         assert standing == anew.standing_weights(policy)
@@ -416,7 +437,7 @@ def test_an_index_that_is_not_fed_is_found(monkeypatch: pytest.MonkeyPatch) -> N
     """The comparison can fail: without its rows the queue still has policies that were leased."""
     world = played(12)
     assert_indexes_follow_the_tables(world)
-    monkeypatch.setattr(type(world.state.training_queue), "apply", lambda *_: None)
+    monkeypatch.setattr(type(world.state.indexes.training_queue), "apply", lambda *_: None)
     policy = next(iter(world.state.tables.policies.values()))
     tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     for row in list(world.state.tables.policies.values()):

@@ -21,10 +21,14 @@ from tests.populations.controller.simulated import DUEL, World, make_world
 
 def assert_as_made_anew(world: World) -> None:
     state = world.state
-    kept = evaluation_pool(state, np.random.default_rng(5))
-    known, state.strengths = state.strengths, StrengthIndex()
-    anew = evaluation_pool(state, np.random.default_rng(5))
-    state.strengths = known
+    kept = evaluation_pool(
+        state.settings, state.indexes, state.blame.ledger, np.random.default_rng(5)
+    )
+    known, state.indexes.strengths = state.indexes.strengths, StrengthIndex()
+    anew = evaluation_pool(
+        state.settings, state.indexes, state.blame.ledger, np.random.default_rng(5)
+    )
+    state.indexes.strengths = known
     assert kept.players == anew.players
     assert np.array_equal(kept.field.ratings, anew.field.ratings)
     assert np.array_equal(kept.field.spread, anew.field.spread)
@@ -35,18 +39,26 @@ def test_ghosts_that_are_found_corrupt_are_not_looked_at() -> None:
     world = make_world(joined=1, steps=40)
     state = world.state
     ghost = next(iter(state.tables.ghosts.values()))
-    assert ghost.player in {known.player.player for known in evaluation_pool(state, None).players}
+    assert ghost.player in {
+        known.player.player
+        for known in evaluation_pool(
+            state.settings, state.indexes, state.blame.ledger, None
+        ).players
+    }
     broken = replace(ghost, corrupt=True)
     state.tables.ghosts[ghost.player] = broken
-    state.strengths.apply(broken, teams={})
+    state.indexes.strengths.apply(broken, teams={})
     assert ghost.player not in {
-        known.player.player for known in evaluation_pool(state, None).players
+        known.player.player
+        for known in evaluation_pool(
+            state.settings, state.indexes, state.blame.ledger, None
+        ).players
     }
     assert_as_made_anew(world)
 
 
 def ghosts_looked_at(state: ControllerState) -> set[PlayerId]:
-    pool = evaluation_pool(state, None)
+    pool = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
     return {known.player.player for known in pool.players if known.kind == "ghost"}
 
 
@@ -56,7 +68,7 @@ def test_the_best_rated_ghosts_are_looked_at_and_the_newest_where_few_are_rated(
     num_rated: int | None,
 ) -> None:
     world = make_world({**DUEL, "stop": {"agent_steps_per_policy": 12_000}}, joined=1)
-    while world.state.phase == "training":
+    while world.state.phase.name == "training":
         world.step()
     state = world.state
     # Only some are rated, as after a resume with a fit of long ago.
@@ -68,7 +80,7 @@ def test_the_best_rated_ghosts_are_looked_at_and_the_newest_where_few_are_rated(
         deviations=row.deviations[:num_rated],
     )
     state.tables.ratings["player"] = fewer
-    state.strengths.forget_ratings()
+    state.indexes.strengths.forget_ratings()
     low = dict(
         zip(
             fewer.entrants,
@@ -100,7 +112,9 @@ def test_who_was_evaluated_after_the_last_fit_is_known_by_its_line() -> None:
     ratings = state.fits.ratings("player")
     unfitted = [
         known
-        for known in evaluation_pool(state, None).players
+        for known in evaluation_pool(
+            state.settings, state.indexes, state.blame.ledger, None
+        ).players
         if known.kind == "policy"
         and state.league.is_evaluated("player", known.entrant)
         and ratings.index(known.entrant) is None

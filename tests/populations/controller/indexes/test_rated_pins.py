@@ -74,9 +74,9 @@ def test_a_checkpoint_that_no_fit_has_covered_stays_until_one_has() -> None:
             if event is not None:
                 world.handle(event)
     assert not world.state.tables.ratings, "no fit has landed"
-    retention = world.state.retention
-    world.state.rated_pins = RatedPins()
-    world.state.rated_pins.refresh(
+    retention = world.state.indexes.retention
+    world.state.indexes.rated_pins = RatedPins()
+    world.state.indexes.rated_pins.refresh(
         retention, league=world.state.league, contenders=world.state.fits.contenders
     )
     evaluated = {

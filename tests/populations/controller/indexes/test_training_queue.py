@@ -13,7 +13,7 @@ from tests.populations.controller.simulated import DUEL, TAG, World, by_rate, ma
 
 def expected(world: World, *, population: str | None, of: str | None = None) -> PolicyRow | None:
     """The rule, over all policies; or over those of one population that have a checkpoint."""
-    tables, limit = world.state.tables, world.state.config.stop.agent_steps_per_policy
+    tables, limit = world.state.tables, world.state.settings.config.stop.agent_steps_per_policy
     leased = leases(world)
     starting = any(
         row.checkpoint is None and row.agent_steps == 0 and row.state == "active"
@@ -52,7 +52,7 @@ def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> 
         world.join(populations=(name,))
     kept = TrainingQueue()
     seen = set()
-    limit = world.state.config.stop.agent_steps_per_policy
+    limit = world.state.settings.config.stop.agent_steps_per_policy
     for _ in range(60):
         before = len(world.committed)
         world.step()

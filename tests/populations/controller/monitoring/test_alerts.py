@@ -98,7 +98,7 @@ def assignments(world: World, *, each: int) -> None:
 
 def names(world: World) -> list[str]:
     """What holds now."""
-    return [kind for kind, _ in world.state.alerts.raised]
+    return [kind for kind, _ in world.state.measured.alerts.raised]
 
 
 def raised(world: World, kind: str) -> list[EventRow]:
@@ -166,7 +166,7 @@ def test_what_learners_measure_raises_an_alert_once_and_clears_it(kind: str) -> 
     assert len(measured) == FIRST[kind]
     assert (event.subject, event.data["name"]) == ("player", kind)
     assert event.data["advice"] == KINDS[kind].advice
-    (document,) = shown_alerts(world.state, now_s=world.now_s)
+    (document,) = shown_alerts(world.state.blame.pause, world.state.measured, now_s=world.now_s)
     assert isinstance(document, Mapping)
     assert (document["name"], document["subject"]) == (kind, "player")
     concerned = document["sources"]
@@ -177,7 +177,7 @@ def test_what_learners_measure_raises_an_alert_once_and_clears_it(kind: str) -> 
     assignments(world, each=KINDS[kind].clear_after + 3)
     (cleared,) = world.events("alert_cleared")
     assert (cleared.subject, cleared.data["name"]) == ("player", kind)
-    assert shown_alerts(world.state, now_s=world.now_s) == []
+    assert shown_alerts(world.state.blame.pause, world.state.measured, now_s=world.now_s) == []
 
 
 @pytest.mark.slow
@@ -299,7 +299,7 @@ def test_learners_without_work_are_told_after_half_a_minute() -> None:
     (event,) = world.events("alert")
     assert event.data["name"] == "learners_idle"
     assert "of 8 learners have nothing to do" in str(event.data["what"])
-    for name in list(world.state.learners)[2:]:
+    for name in list(world.state.crew.learners)[2:]:
         world.handle(LearnerLeft(learner=name, reason="not needed"))
     assignments(world, each=30)
     assert len(world.events("alert_cleared")) == 1
@@ -318,8 +318,8 @@ PBT = {
 @pytest.mark.slow
 def test_a_rule_of_exploring_that_fails_is_told_and_forgotten_when_it_works() -> None:
     world, _ = measured_world(pbt=PBT, evaluation={"share": 0.3})
-    works = world.state.explore
-    world.state.explore = {"player": Broken(None)}
+    works = world.state.settings.explore
+    world.state.settings.explore = {"player": Broken(None)}
     while not raised(world, "explore_fell_back"):
         assignments(world, each=1)
     assignments(world, each=10)
@@ -327,7 +327,7 @@ def test_a_rule_of_exploring_that_fails_is_told_and_forgotten_when_it_works() ->
     assert event.subject == "player"
     assert "ZeroDivisionError: no neighbours" in str(event.data["what"])
     assert len(world.events("explore_failed")) > 1
-    world.state.explore = works
+    world.state.settings.explore = works
     assignments(world, each=20)
     assert "explore_fell_back" not in names(world)
 
@@ -338,7 +338,7 @@ def test_a_rule_of_selection_that_fails_is_told() -> None:
             raise KeyError("nobody")
 
     world, _ = measured_world(pbt=PBT, evaluation={"share": 0.3})
-    world.state.exploit = {"player": Undecided()}  # type: ignore[dict-item]
+    world.state.settings.exploit = {"player": Undecided()}  # type: ignore[dict-item]
     assignments(world, each=6)
     (event,) = raised(world, "exploit_fell_back")
     assert event.subject == "player"
@@ -360,7 +360,7 @@ def test_pbt_that_cannot_decide_is_told() -> None:
 
 def shown_alert(world: World, name: str) -> Mapping[str, object]:
     """The document of an alert that holds, as displays have it."""
-    found = [one for one in world.state.alerts.documents() if isinstance(one, Mapping)]
+    found = [one for one in world.state.measured.alerts.documents() if isinstance(one, Mapping)]
     (alert,) = [one for one in found if one["name"] == name]
     return alert
 
@@ -388,8 +388,8 @@ def test_the_advice_of_pbt_that_cannot_decide_follows_from_the_cause(
 ) -> None:
     named = {"exploit": f"{Waiting.__module__}:{Waiting.__qualname__}"} if own else {}
     world, _ = measured_world(pbt={**PBT, "min_matches": 1, **named}, evaluation={"share": 0.4})
-    rule: Any = Waiting(world.state.config.pbt_of("player"))
-    world.state.exploit = {"player": rule}
+    rule: Any = Waiting(world.state.settings.config.pbt_of("player"))
+    world.state.settings.exploit = {"player": rule}
     assignments(world, each=12)
     event = raised(world, "pbt_undecided")[0]
     assert f": {reason}; evaluation matches of its generation: " in str(event.data["what"])
@@ -409,7 +409,7 @@ def test_others_with_too_few_matches_are_the_cause(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(League, "matches_in_generation", matches)
     world, _ = measured_world(pbt={**PBT, "min_matches": 100}, evaluation={"share": 0.4})
     assignments(world, each=12)
-    texts = world.state.alerts.raised["pbt_undecided", "player"]
+    texts = world.state.measured.alerts.raised["pbt_undecided", "player"]
     assert texts[PolicyId("player/p000")].endswith(
         "no other policy is ranked; evaluation matches of its generation: 500, of the others': at "
         "most 7 (pbt.min_matches 100)"
@@ -440,7 +440,7 @@ def test_an_alert_of_a_named_kind_ends_the_run_with_what_to_do() -> None:
     for _ in range(60):
         if world.over:
             break
-        for one in world.state.learners.values():
+        for one in world.state.crew.learners.values():
             one.last_heard_s = world.now_s
         world.step()
     run = world.state.tables.run
@@ -458,12 +458,12 @@ def test_a_sink_that_failed_is_an_alert_until_it_works_again() -> None:
     (event,) = world.events("alert")
     assert (event.subject, event.data["name"]) == ("mine:Sink", "sink_failed")
     assert event.data["what"] == "mine:Sink raised OSError: no room"
-    (document,) = shown_alerts(world.state, now_s=0.0)
+    (document,) = shown_alerts(world.state.blame.pause, world.state.measured, now_s=0.0)
     assert isinstance(document, Mapping)
     assert document["what"] == "mine:Sink raised OSError: still none"
     world.handle(Finding("sink_failed", "mine:Sink", "mine:Sink", ""))
     assert names(world) == []
-    assert world.state.phase == "training"
+    assert world.state.phase.name == "training"
 
 
 def test_alerts_outlast_the_controller_and_are_cleared_by_the_next() -> None:
@@ -471,11 +471,11 @@ def test_alerts_outlast_the_controller_and_are_cleared_by_the_next() -> None:
     learner.metrics = PROVOKED["kl_high"][0]
     assignments(world, each=6)
     old = world.state
-    world.state = make_state(old.config, old.setup, old.tables)
+    world.state = make_state(old.settings.config, old.settings.setup, old.tables)
     world.given.clear()
     world.handle(ControllerStarted())
     assert names(world) == ["kl_high"]
-    assert world.state.alerts.raised.keys() == old.alerts.raised.keys()
+    assert world.state.measured.alerts.raised.keys() == old.measured.alerts.raised.keys()
     world.join()
     world.join()
     assignments(world, each=6)

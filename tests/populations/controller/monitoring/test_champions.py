@@ -47,7 +47,7 @@ def test_another_name_of_the_same_weights_is_no_other_champion(
 
     def announced() -> list[str]:
         tx = transaction(world)
-        announce(world.state, tx)
+        announce(world.state.fits, world.state.phase, tx)
         return [row.subject for row in tx.rows if isinstance(row, EventRow) if row.kind == CHAMPION]
 
     best = champion(standings(world.state.league)["player"])

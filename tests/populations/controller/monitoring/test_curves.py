@@ -223,7 +223,9 @@ def test_a_curve_has_one_point_in_each_interval_and_its_last_one() -> None:
         assert intervals == sorted(set(intervals))
         assert len(rated) < sum("rating/mean_elo" in m for _, m in whole.points[policy])
         # The last rating is there in any case.
-        elo = world.state.fits.ratings("player").interval(world.state.curves.written[policy][0])
+        elo = world.state.fits.ratings("player").interval(
+            world.state.measured.curves.written[policy][0]
+        )
         assert elo is not None
         assert rated[-1][1]["rating/mean_elo"] == elo[0]
     steps = [step for step, _ in world.points["run"]]
@@ -247,7 +249,7 @@ def test_after_a_resume_an_interval_goes_on() -> None:
     policy = PolicyId("player/p000")
     while world.state.tables.policies[policy].agent_steps < 2000:
         world.step()
-    again = make_state(world.state.config, world.setup, fold(world.committed))
+    again = make_state(world.state.settings.config, world.setup, fold(world.committed))
     world.state = again
     world.given.clear()
     world.questions.clear()
@@ -261,8 +263,8 @@ def test_after_a_resume_an_interval_goes_on() -> None:
 @pytest.mark.parametrize("every", [None, 0])
 def test_without_an_interval_every_assignment_has_a_point(every: int | None) -> None:
     world = noting_world({**PLAYED, "metrics": {"every_agent_steps": every}})
-    assert is_due(world.state.config, 500, 501)
-    assert is_due(world.state.config, 500, 500)
+    assert is_due(world.state.settings.config, 500, 501)
+    assert is_due(world.state.settings.config, 500, 500)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class KilledWorld(NotingWorld):
 
     def resume(self) -> None:
         self.is_dying = False
-        self.state = make_state(self.state.config, self.setup, fold(self.committed))
+        self.state = make_state(self.state.settings.config, self.setup, fold(self.committed))
         written = read_written(self.path)
         finished = [
             row
@@ -58,7 +58,7 @@ class KilledWorld(NotingWorld):
             if isinstance(row, AssignmentRow) and row.kind == "train" and row.status == "finished"
         ]
         if written is not None:
-            go_on(self.state, written, finished)
+            go_on(self.state.league, self.state.measured.curves, written, finished)
         self.given.clear()
         self.questions.clear()
         self.fits.clear()

@@ -76,8 +76,8 @@ def test_running_assignments_count() -> None:
     world, figures = make_world(), LiveFigures()
     first, second = world.join(), world.join()
     figures.record(world.state, now_s=0.0)
-    world.state.learners[first].agent_steps = 30
-    world.state.learners[second].agent_steps = 20
+    world.state.crew.learners[first].agent_steps = 30
+    world.state.crew.learners[second].agent_steps = 20
     count(world, 50)
     figures.record(world.state, now_s=4.0)
     assert figures.agent_steps_per_s == 25.0
@@ -89,17 +89,17 @@ def test_the_status_of_a_known_state_by_hand() -> None:
     first = world.join(slot=0)
     second = world.join()
     state = world.state
-    held = [one.assignment_id for one in state.learners[first].held]
+    held = [one.assignment_id for one in state.crew.learners[first].held]
     beat = Heartbeat(assignment_id=held[0], attempt=1, progress=7, agent_steps=120, rss_bytes=4096)
     world.now_s = 8.0
     world.handle(HeartbeatReceived(learner=first, heartbeat=beat))
-    state.learners[first].rate = 40.04
-    state.learners[first].speeds["player"] = 123.46
-    state.learners[first].match_times = MatchTimes(matches=8.0, seconds=2.0)
+    state.crew.learners[first].rate = 40.04
+    state.crew.learners[first].speeds["player"] = 123.46
+    state.crew.learners[first].match_times = MatchTimes(matches=8.0, seconds=2.0)
     # Idle: a speed of before is none now.
-    state.learners[second].held.clear()
-    state.learners[second].rate = 4000.0
-    state.elapsed_before_s, state.started_s = 100.0, 2.0
+    state.crew.learners[second].held.clear()
+    state.crew.learners[second].rate = 4000.0
+    state.phase.elapsed_before_s, state.phase.started_s = 100.0, 2.0
     state.tables.run = replace(
         state.tables.run,
         run="r",
@@ -112,7 +112,7 @@ def test_the_status_of_a_known_state_by_hand() -> None:
     )
     figures = LiveFigures()
     figures.record(state, now_s=8.0)
-    state.learners[first].agent_steps = 170
+    state.crew.learners[first].agent_steps = 170
     figures.record(state, now_s=11.0)
     document = figures.document(state, now_s=11.256, endpoint="ipc:///tmp/r")
     learners = document.pop("learners")
@@ -174,7 +174,7 @@ def test_a_straggler_is_marked_in_the_status() -> None:
     world = make_world()
     learners = [world.join(), world.join()]
     for learner, rate in zip(learners, (1000.0, 100.0), strict=True):
-        world.state.learners[learner].rate = rate
+        world.state.crew.learners[learner].rate = rate
     document = LiveFigures().document(world.state, now_s=0.0, endpoint="")
     shown = document["learners"]
     assert isinstance(shown, list)
@@ -183,10 +183,10 @@ def test_a_straggler_is_marked_in_the_status() -> None:
 
 def test_the_disk_is_the_first_alert_while_it_refuses() -> None:
     state = make_world().state
-    state.alerts.record(Finding("sink_failed", "csv", "csv", "it raised"))
-    others = state.alerts.documents()
-    assert alerts(state, now_s=0.0) == others
-    pause = state.pause = Pause(reason="no room", since_s=10.0, wait_s=4.0, retry_at_s=17.0)
+    state.measured.alerts.record(Finding("sink_failed", "csv", "csv", "it raised"))
+    others = state.measured.alerts.documents()
+    assert alerts(state.blame.pause, state.measured, now_s=0.0) == others
+    pause = state.blame.pause = Pause(reason="no room", since_s=10.0, wait_s=4.0, retry_at_s=17.0)
     disk = {"name": "storage_full", "subject": "", "advice": STORAGE_ADVICE, "sources": []}
     paused = "no room; nothing is given out since"
     for now_s, tried_at_s, what in (
@@ -196,7 +196,10 @@ def test_the_disk_is_the_first_alert_while_it_refuses() -> None:
         (18.0, 17.5, f"{paused} 8 s, the next try is now"),
     ):
         pause.tried_at_s = tried_at_s
-        assert alerts(state, now_s=now_s) == [{**disk, "what": what}, *others]
+        assert alerts(state.blame.pause, state.measured, now_s=now_s) == [
+            {**disk, "what": what},
+            *others,
+        ]
 
 
 def of_rate(rate: float, *, is_working: bool = True) -> Learner:

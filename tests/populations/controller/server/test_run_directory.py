@@ -175,19 +175,19 @@ def test_an_opened_run_resumes_as_it_was_left(run_dir: Path) -> None:
         digest = run.setup.digest
         assert json.loads((run_dir / "learner.json").read_text())["root"] == str(run_dir)
         reference = WeightsRef(digest=DIGEST, key="imports/player")
-        assert run.state.initial_weights == {"player": reference}
+        assert run.state.settings.initial_weights == {"player": reference}
         run.note_event("settings_changed", {}, utc="now")
         assert run.journal.load() == run.state.tables
         run.note_event("settings_changed", {"learners": 3}, utc="then")
         tables = run.journal.load()
         assert run.state.tables == tables
-        store = run.state.store
+        store = run.state.settings.store
     assert open_files(run_dir) == []
     (run_dir / "learner.json").unlink()
     (run_dir / "logs").rmdir()
     with OpenRun(run_dir) as run:
         assert run.state.tables == tables
-        assert (run.setup.digest, run.state.store) == (digest, store)
+        assert (run.setup.digest, run.state.settings.store) == (digest, store)
         assert (run_dir / "learner.json").exists()
         assert (run_dir / "logs").is_dir()
     with JournalReader(run_dir / "journal.db") as reader:
@@ -307,7 +307,9 @@ def test_a_run_finds_the_weights_of_other_runs_by_what_it_has_recorded(run_dir: 
         utc="2026-01-01T00:00:00+00:00",
     )
     with OpenRun(run_dir) as run:
-        found = [one for one in run.state.external_players["player"] if one.weights is not None]
+        found = [
+            one for one in run.state.settings.external_players["player"] if one.weights is not None
+        ]
         assert [(one.player, one.is_rated) for one in found] == [("outsider:elsewhere", True)]
     (run_dir / key / "weights.safetensors").write_bytes(b"x")
     with pytest.raises(StorageError, match="not what was copied of elsewhere"):

@@ -348,7 +348,7 @@ def test_heartbeats_do_not_wait_until_many_who_join_are_dealt_with(
             del timeout_s
             clock.now_s += 0.01
             portion, self.script = self.script[:25], self.script[25:]
-            learners = world.state.learners.items()
+            learners = world.state.crew.learners.items()
             return portion or [(name, _beat(learner.progress + 1)) for name, learner in learners]
 
     def slow_handle(state: ControllerState, event: Event, now: Now) -> Transaction:
@@ -361,7 +361,7 @@ def test_heartbeats_do_not_wait_until_many_who_join_are_dealt_with(
     transport.script += [(learner, world.hello(learner)) for learner in crowd]
 
     def end(status: Mapping[str, object]) -> None:
-        if len(world.state.learners) == len(crowd) + 1:
+        if len(world.state.crew.learners) == len(crowd) + 1:
             raise Full(status["run"])
 
     server = Server(

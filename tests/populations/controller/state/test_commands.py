@@ -129,10 +129,10 @@ def question(world: World) -> ExploreHyperparameters:
     policy = next(iter(world.state.tables.policies.values()))
     return ExploreHyperparameters(
         policy=policy.policy,
-        rule=world.state.explore["player"],
+        rule=world.state.settings.explore["player"],
         hyperparameters=policy.hyperparameters,
-        search_space=world.state.config.populations["player"].search_space,
-        history=history(world.state, policy),
+        search_space=world.state.settings.config.populations["player"].search_space,
+        history=history(world.state.settings.config, world.state.fits, policy),
         agent_steps=0,
         seed=(1, 2, 3),
     )

@@ -23,8 +23,8 @@ SHORT = {**DUEL, "stop": {"agent_steps_per_policy": 2000}}
 def going_on(world: World, evaluation_only: Countdown | None) -> World:
     """The same run with a new controller and two new learners."""
     old = world.state
-    world.state = make_state(old.config, old.setup, old.tables)
-    world.state.evaluation_only = evaluation_only
+    world.state = make_state(old.settings.config, old.settings.setup, old.tables)
+    world.state.phase.evaluation_only = evaluation_only
     world.over = False
     world.given.clear()
     world.stops.clear()
@@ -81,7 +81,7 @@ def test_it_ends_as_finished_when_the_time_since_the_first_learner_is_over(
     evaluated: tuple[World, World],
 ) -> None:
     before, world = evaluated
-    run, only = world.state.tables.run, world.state.evaluation_only
+    run, only = world.state.tables.run, world.state.phase.evaluation_only
     assert only is not None
     assert only.left_s <= 0.0
     assert run.state == "finished"
@@ -111,7 +111,7 @@ def test_a_limit_in_seconds_counts_training_and_no_finals() -> None:
     alone.run()
     second = alone.state.tables.run
     assert second.closing_s - first.closing_s == second.elapsed_s - first.elapsed_s > 30.0
-    alone.state.config = make_world(limited(90.0)).state.config
+    alone.state.settings.config = make_world(limited(90.0)).state.settings.config
     more = going_on(alone, None)
     more.run()
     third = more.state.tables.run
@@ -125,11 +125,13 @@ def test_it_takes_no_time_from_shares_and_finals(evaluated: tuple[World, World])
     runs = [one.state.tables.run for one in evaluated]
     assert runs[1].evaluation_s == runs[0].evaluation_s
     assert runs[1].extra_evaluation_s > runs[0].extra_evaluation_s == 0.0
-    state = make_state(world.state.config, world.state.setup, world.state.tables)
-    then = make_state(world.state.config, world.state.setup, before.state.tables)
-    assert final_countdown(state) == final_countdown(then)
+    state = make_state(world.state.settings.config, world.state.settings.setup, world.state.tables)
+    then = make_state(world.state.settings.config, world.state.settings.setup, before.state.tables)
+    assert final_countdown(state.settings.config, state.tables, state.crew) == final_countdown(
+        then.settings.config, then.tables, then.crew
+    )
     # The time of a match is of all matches.
-    assert state.match_times.seconds == runs[1].evaluation_s + runs[1].extra_evaluation_s
+    assert state.measured.match_times.seconds == runs[1].evaluation_s + runs[1].extra_evaluation_s
 
 
 def test_a_second_time_takes_the_place_of_the_first_in_the_reason() -> None:

@@ -32,9 +32,9 @@ def fits(*, seconds: float, deterministic: bool = False, most: int = 1000) -> li
     learner = world.join()
     world.beat(learner)
     asked: list[float] = []
-    while world.state.phase == "training" and len(asked) < most:
+    while world.state.phase.name == "training" and len(asked) < most:
         world.now_s += 0.25
-        world.state.learners[learner].last_heard_s = world.now_s
+        world.state.crew.learners[learner].last_heard_s = world.now_s
         if not world.state.fits.running:
             finish(world, learner)
         if world.fits:

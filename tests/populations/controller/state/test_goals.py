@@ -44,7 +44,10 @@ def test_a_score_against_a_bot_ends_the_run(members: str, score: float) -> None:
     assert f"score against bot:random is {score} or more" in run.reason
     assert ("every active policy" in run.reason) == (members == "all")
     reached = [
-        has_reached_evaluation(world.state, row) for row in world.state.tables.policies.values()
+        has_reached_evaluation(
+            world.state.settings.config, world.state.tables, world.state.indexes.goals, row
+        )
+        for row in world.state.tables.policies.values()
     ]
     assert any(reached)
 
@@ -73,8 +76,11 @@ def test_early_losses_leave_the_bound_when_newer_weights_win(
         tally = make_tally((digest, "bot:random"), (0, 1, wins, 0, losses))
         row = make_tally_row(tally, number)
         if tally.matches:
-            state.goals.add_tally(row, made)
-    assert has_reached_evaluation(state, policy) == is_reached
+            state.indexes.goals.add_tally(row, made)
+    assert (
+        has_reached_evaluation(state.settings.config, state.tables, state.indexes.goals, policy)
+        == is_reached
+    )
 
 
 def test_one_game_that_is_repeated_reaches_no_goal() -> None:
@@ -110,26 +116,32 @@ def test_a_success_rate_by_any_and_by_all() -> None:
         policies = list(state.tables.policies.values())
         for policy in policies[:-1]:
             metrics = {"episode/count": 100.0, "environment/success_mean": 0.9}
-            state.goals.add_assignment(told(state, policy, metrics))
-        assert (goal_reached(state) is not None) == (members == "any")
+            state.indexes.goals.add_assignment(told(state, policy, metrics))
+        assert (
+            goal_reached(state.settings.config, state.tables, state.indexes.goals) is not None
+        ) == (members == "any")
         low = {"episode/count": 99.0, "environment/success_mean": 1.0}
-        state.goals.add_assignment(told(state, policies[-1], low))
-        assert (goal_reached(state) is not None) == (members == "any")
-        state.goals.add_assignment(told(state, policies[-1], low))
-        assert str(limit_reached(state, trained_s=0.0)).startswith("stop.success_rate: ")
+        state.indexes.goals.add_assignment(told(state, policies[-1], low))
+        assert (
+            goal_reached(state.settings.config, state.tables, state.indexes.goals) is not None
+        ) == (members == "any")
+        state.indexes.goals.add_assignment(told(state, policies[-1], low))
+        assert str(limit_reached(state.settings.config, state.indexes, trained_s=0.0)).startswith(
+            "stop.success_rate: "
+        )
 
 
 def test_an_environment_without_success_is_told() -> None:
     world = make_world({**DUEL, "stop": {"success_rate": 0.9}})
     state = world.state
     policy = next(iter(state.tables.policies.values()))
-    state.goals.add_assignment(told(state, policy, {"episode/count": 99.0}))
-    assert unreported(state) is None
-    state.goals.add_assignment(told(state, policy, {"episode/count": 1.0}))
-    assert 'infos[agent]["success"]' in str(unreported(state))
+    state.indexes.goals.add_assignment(told(state, policy, {"episode/count": 99.0}))
+    assert unreported(state.settings.config, state.indexes.goals) is None
+    state.indexes.goals.add_assignment(told(state, policy, {"episode/count": 1.0}))
+    assert 'infos[agent]["success"]' in str(unreported(state.settings.config, state.indexes.goals))
     heard = {"episode/count": 1.0, "environment/success_mean": 0.0}
-    state.goals.add_assignment(told(state, policy, heard))
-    assert unreported(state) is None
+    state.indexes.goals.add_assignment(told(state, policy, heard))
+    assert unreported(state.settings.config, state.indexes.goals) is None
 
 
 def test_a_fold_of_the_rows_is_what_was_measured() -> None:
@@ -141,8 +153,8 @@ def test_a_fold_of_the_rows_is_what_was_measured() -> None:
         for rate in (0.1, 0.5, 1.0)
     ]
     for row in rows:
-        world.state.goals.add_assignment(row)
+        world.state.indexes.goals.add_assignment(row)
     folded = StopGoals.fold(None, tallies=(), assignments=rows, origins={})
     # The oldest is left out: the two newest have 100 episodes without it.
     assert folded.success_rate(policy, lesson=0) == 0.75
-    assert world.state.goals.success_rate(policy, lesson=0) == 0.75
+    assert world.state.indexes.goals.success_rate(policy, lesson=0) == 0.75

@@ -34,13 +34,15 @@ def status(world: World, assignment_id: AssignmentId) -> str:
     ][-1]
     if last.status != "queued":
         assert assignment_id not in world.state.tables.assignments
-        assert assignment_id not in world.state.holders
+        assert assignment_id not in world.state.crew.holders
         return last.status
-    holder = world.state.holders.get(assignment_id)
+    holder = world.state.crew.holders.get(assignment_id)
     if holder is None:
         return "open"
     (held,) = (
-        held for held in world.state.learners[holder].held if held.assignment_id == assignment_id
+        held
+        for held in world.state.crew.learners[holder].held
+        if held.assignment_id == assignment_id
     )
     assert held.attempt == last.attempt
     return "sent" if held.started_s is None else "running"
@@ -86,7 +88,7 @@ def test_a_failure_leaves_the_lease_to_the_other_learner() -> None:
         event = world.work(other)
         assert event is not None
         world.handle(event)
-    assert world.state.holders[assignment_id] == other
+    assert world.state.crew.holders[assignment_id] == other
     assert world.state.tables.assignments[assignment_id].attempt == 2
 
 
@@ -95,7 +97,7 @@ def test_an_environment_that_breaks_for_the_only_learner_closes_the_lease() -> N
     learner = world.join()
     assignment_id = fail(world, learner, kind="environment")
     assert status(world, assignment_id) == "failed"
-    assert [one.kind for one in world.state.ledger.outcomes] == ["environment"]
+    assert [one.kind for one in world.state.blame.ledger.outcomes] == ["environment"]
 
 
 # The clock, by hand.

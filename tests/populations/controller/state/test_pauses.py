@@ -13,14 +13,14 @@ from tests.populations.controller.simulated import World, make_world
 
 def refused(world: World, **ghosts: tuple[PlayerId, ...]) -> Transaction:
     tx = transaction(world)
-    pauses.refuse(world.state, tx, reason="no space", **ghosts)
+    pauses.refuse(world.state.blame, tx, reason="no space", **ghosts)
     return tx
 
 
 def retried(world: World, *, after_s: float) -> Transaction:
     world.now_s += after_s
     tx = transaction(world)
-    pauses.retry(world.state, tx)
+    pauses.retry(world.state.blame.pause, tx)
     return tx
 
 
@@ -29,9 +29,9 @@ def test_waits_double_from_try_to_try_up_to_a_minute() -> None:
     waits = []
     refused(world)
     for _ in range(8):
-        assert world.state.pause is not None
-        waits.append(world.state.pause.wait_s)
-        retried(world, after_s=world.state.pause.wait_s)
+        assert world.state.blame.pause is not None
+        waits.append(world.state.blame.pause.wait_s)
+        retried(world, after_s=world.state.blame.pause.wait_s)
         refused(world)
     assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
 
@@ -41,7 +41,7 @@ def test_refusals_while_it_waits_change_no_wait() -> None:
     refused(world)
     world.now_s += 0.5
     refused(world)
-    pause = world.state.pause
+    pause = world.state.blame.pause
     assert pause is not None
     assert (pause.num_refusals, pause.wait_s, pause.is_trying) == (2, 1.0, False)
     retried(world, after_s=0.4)
@@ -53,24 +53,24 @@ def test_refusals_while_it_waits_change_no_wait() -> None:
 def test_nothing_is_given_out_until_the_try_and_one_assignment_then() -> None:
     world = make_world()
     learner = world.join()
-    assert pauses.may_give(world.state)
+    assert pauses.may_give(world.state.crew.learners, world.state.blame.pause)
     refused(world)
-    assert not pauses.may_give(world.state)
+    assert not pauses.may_give(world.state.crew.learners, world.state.blame.pause)
     retried(world, after_s=1.0)
-    assert pauses.may_give(world.state)
-    world.state.learners[learner].held[0].given_s = world.now_s
-    assert not pauses.may_give(world.state)
+    assert pauses.may_give(world.state.crew.learners, world.state.blame.pause)
+    world.state.crew.learners[learner].held[0].given_s = world.now_s
+    assert not pauses.may_give(world.state.crew.learners, world.state.blame.pause)
 
 
 def test_a_try_that_succeeds_ends_it_and_one_before_it_does_not() -> None:
     world = make_world()
     refused(world)
-    pauses.accept(world.state, transaction(world))
-    assert world.state.pause is not None
+    pauses.accept(world.state.blame, transaction(world))
+    assert world.state.blame.pause is not None
     retried(world, after_s=1.0)
     tx = transaction(world)
-    pauses.accept(world.state, tx)
-    assert world.state.pause is None
+    pauses.accept(world.state.blame, tx)
+    assert world.state.blame.pause is None
     assert [row.kind for row in tx.rows if hasattr(row, "kind")] == ["storage_recovered"]
 
 
@@ -78,11 +78,13 @@ def test_ghosts_that_were_refused_are_linked_again_first() -> None:
     world = make_world(joined=1, steps=10)
     ghost = next(iter(world.state.tables.ghosts.values()))
     refused(world, ghosts=(ghost.player,))
-    assert pauses.is_unlinked(world.state, ghost.key)
-    assert not pauses.is_unlinked(world.state, "elsewhere")
+    assert pauses.is_unlinked(world.state.tables, world.state.blame.pause, ghost.key)
+    assert not pauses.is_unlinked(world.state.tables, world.state.blame.pause, "elsewhere")
     tx = retried(world, after_s=1.0)
     assert [one.ghosts for one in tx.commands if isinstance(one, LinkGhosts)] == [(ghost,)]
-    assert not pauses.may_give(world.state), "ghosts come first"
+    assert not pauses.may_give(world.state.crew.learners, world.state.blame.pause), (
+        "ghosts come first"
+    )
     linked = GhostsLinked(players=(ghost.player,), refused=(), reason="")
-    pauses.take_links(world.state, transaction(world), linked)
-    assert world.state.pause is None
+    pauses.take_links(world.state.blame, transaction(world), linked)
+    assert world.state.blame.pause is None

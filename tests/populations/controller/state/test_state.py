@@ -109,13 +109,13 @@ def test_no_policy_waits_behind_another_while_a_learner_has_none_to_train() -> N
         world.handle(event)
         world.fit()
         world.explore()
-        held = [world.state.learners[learner].held for learner in learners]
+        held = [world.state.crew.learners[learner].held for learner in learners]
         training = [
             sum(world.state.tables.assignments[h.assignment_id].kind == "train" for h in of_one)
             for of_one in held
         ]
         started = all(row.checkpoint for row in world.state.tables.policies.values())
-        if started and world.state.phase == "training":
+        if started and world.state.phase.name == "training":
             assert sorted(training) in ([1, 1], [0, 1]), training
 
 
@@ -141,8 +141,8 @@ def test_a_lost_learners_assignment_is_given_out_again_with_the_next_attempt() -
     late = world.work(first)
     assert late is not None
     for mine in world.given[second]:
-        world.state.learners[second].release(mine.assignment_id, attempt=1, now_s=world.now_s)
-        del world.state.holders[mine.assignment_id]
+        world.state.crew.learners[second].release(mine.assignment_id, attempt=1, now_s=world.now_s)
+        del world.state.crew.holders[mine.assignment_id]
     world.given[second].clear()
     world.handle(LearnerExited(slot=0, code=-9))
     again = next(m for m in world.given[second] if m.assignment_id == lost.assignment_id)
@@ -176,12 +176,12 @@ def test_a_silent_learner_is_given_up_and_a_gap_in_the_controllers_own_loop_is_f
     world.beat(learner)
     world.now_s += 1000.0  # the machine slept: nobody could be heard
     world.handle(Ticked())
-    assert learner in world.state.learners
+    assert learner in world.state.crew.learners
     commands = []
     for _ in range(30):
         world.now_s += 1.0
         commands += world.handle(Ticked()).commands
-    assert learner not in world.state.learners
+    assert learner not in world.state.crew.learners
     assert commands[0] == KillLearner(slot=0, dump_stacks=True)
     assert "silent" in str(world.events("learner_lost")[0].data["reason"])
 
@@ -215,7 +215,7 @@ def test_a_stop_request_ends_with_everything_saved_and_the_run_resumable() -> No
     world.handle(StopRequested(reason="interrupted by SIGINT"))
     world.run()
     assert world.state.tables.run.state == "stopped"
-    resumed = make_state(world.state.config, world.setup, fold(world.committed))
+    resumed = make_state(world.state.settings.config, world.setup, fold(world.committed))
     assert resumed.tables.run.reason == "interrupted by SIGINT"
 
 
@@ -242,12 +242,12 @@ def test_an_evaluation_has_a_match_for_every_environment(num_envs: int, at_most:
     # A share that so many matches make up for.
     world = make_world({**DUEL, "environment": environment, "evaluation": {"share": 0.1}}, joined=1)
     for _ in range(30):
-        if world.state.phase == "training":
+        if world.state.phase.name == "training":
             world.step()
     evaluations = world.messages(Evaluate)
     assert evaluations
     for message in evaluations:
-        if list(validated_by(world.state, iter([message]))):
+        if list(validated_by(world.state.settings.setup, world.state.league, iter([message]))):
             continue
         # Pairs play in whole shares, so what does not divide is left out.
         total = sum(pairing.num_matches for pairing in message.pairings)
@@ -285,22 +285,24 @@ def test_every_decision_draws_anew_and_a_resumed_run_draws_what_it_would_have_dr
     world = make_world()
     now = Now(monotonic_s=0.0, utc="")
     tx = world.state.begin(now)
-    drawn = [float(world.state.draw(tx).random()) for _ in range(3)]
+    drawn = [float(tx.draw().random()) for _ in range(3)]
     assert len(set(drawn)) == 3
     assert world.state.tables.run.decisions == 3
-    resumed = make_state(world.state.config, world.setup, fold([*world.committed, *tx.rows]))
+    resumed = make_state(
+        world.state.settings.config, world.setup, fold([*world.committed, *tx.rows])
+    )
     again = resumed.begin(now)
-    following = float(world.state.draw(tx).random())
-    assert float(resumed.draw(again).random()) == following
+    following = float(tx.draw().random())
+    assert float(again.draw().random()) == following
 
 
 def test_evaluations_that_take_their_learners_with_them_end_the_run() -> None:
     world = make_world({**DUEL, "learners": 1})
     crashes = 0
     for _ in range(400):
-        if world.over or world.state.failed:
+        if world.over or world.state.phase.failed:
             break
-        slot = world.state.slots[0]
+        slot = world.state.crew.slots[0]
         learner = slot.learner or world.join(slot=0)
         queue = world.given[learner]
         if queue and isinstance(queue[0], Evaluate):
@@ -309,11 +311,11 @@ def test_evaluations_that_take_their_learners_with_them_end_the_run() -> None:
             crashes += 1
         else:
             world.step()
-    assert world.state.failed
+    assert world.state.phase.failed
     # It trains to its end, with ever fewer evaluations; in the finals nothing else is left.
     assert crashes <= 40
-    assert world.state.reason.startswith("learners crash or hang: nothing has finished since")
-    assert world.state.reason.endswith("killed by signal 11")
+    assert world.state.phase.reason.startswith("learners crash or hang: nothing has finished since")
+    assert world.state.phase.reason.endswith("killed by signal 11")
     assert not world.events("quarantined")
 
 
@@ -432,9 +434,9 @@ def test_a_population_with_a_player_trains_nobody_and_is_met_by_all() -> None:
         world.join()
     world.run()
     state = world.state
-    assert state.reason.startswith("stop.evaluation: ")
+    assert state.phase.reason.startswith("stop.evaluation: ")
     assert {row.population for row in state.tables.policies.values()} == {"predator"}
-    seats = [seat.population for seat in state.setup.seats]
+    seats = [seat.population for seat in state.settings.setup.seats]
     tallies = [row for row in world.committed if isinstance(row, TallyRow)]
     met: set[str] = {
         row.tally.entrants[seats.index("prey")] for row in tallies if row.kind == "train"
@@ -484,7 +486,7 @@ def test_a_run_without_anybody_for_a_population_fails() -> None:
     }, "learners": 2}  # fmt: skip
     world = make_world(document, tag_spec())
     state = world.state
-    state.external_players = external_players(state.config, {copied.key: copied})
+    state.settings.external_players = external_players(state.settings.config, {copied.key: copied})
     world.join()
     policy = next(iter(state.tables.policies.values()))
     (seating, *_) = draw_lineup(
@@ -494,5 +496,8 @@ def test_a_run_without_anybody_for_a_population_fails() -> None:
     tx = state.begin(Now(monotonic_s=0.0, utc=""))
     set_aside(state, tx, copied.key, reason="bytes do not match")
     world.handle(Ticked())
-    assert state.failed
-    assert state.reason == "prey has no active policy, ghost or player: others have nobody to meet"
+    assert state.phase.failed
+    assert (
+        state.phase.reason
+        == "prey has no active policy, ghost or player: others have nobody to meet"
+    )

@@ -211,7 +211,7 @@ def test_one_members_broken_numbers_quarantine_the_team_once() -> None:
 def test_a_failure_is_that_of_a_teams_leader() -> None:
     world = duet_world(pbt={"exploit": "none"}, learners=1)
     message = fail_training(world, kind="error")
-    (failure,) = (one for one in world.state.ledger.outcomes if one.is_failure)
+    (failure,) = (one for one in world.state.blame.ledger.outcomes if one.is_failure)
     assert failure.suspects == (trainee_entrant(message.trainees[0].policy, generation=0),)
 
 
@@ -219,7 +219,7 @@ def test_a_failure_is_that_of_a_teams_leader() -> None:
 def test_a_member_without_checkpoint_keeps_its_team_from_training() -> None:
     world = duet_world(ghosts={"every_agent_steps": 10**6}, checkpoints={"keep": 1})
     for _ in range(30):
-        world.beat(next(iter(world.state.learners)))
+        world.beat(next(iter(world.state.crew.learners)))
         world.step()
     tables = world.state.tables
     tx = transaction(world)

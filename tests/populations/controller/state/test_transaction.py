@@ -30,7 +30,7 @@ def recorded(world: World) -> tuple[Transaction, list[Row]]:
     """Return a transaction, and the rows that an index was fed with."""
     seen: list[Row] = []
     now = Now(monotonic_s=1.0, utc="2026-01-01T00:00:00+00:00")
-    return Transaction(tables=world.state.tables, index=seen.append, now=now), seen
+    return Transaction(tables=world.state.tables, index=seen.append, now=now, seed=0), seen
 
 
 def test_of_each_key_only_the_last_row_is_committed() -> None:
@@ -64,7 +64,7 @@ def test_a_journal_has_what_came_and_went_within_an_event_in_the_order_of_memory
     ) as journal:
         tables = journal.load()
         now = Now(monotonic_s=1.0, utc="2026-01-01T00:00:00+00:00")
-        tx = Transaction(tables=tables, index=lambda row: None, now=now)
+        tx = Transaction(tables=tables, index=lambda row: None, now=now, seed=0)
         tx.delete(first)
         tx.put(replace(first, linked=True))
         tx.put(replace(second, linked=True))

@@ -6,7 +6,6 @@ import pytest
 from msgspec.structs import replace
 
 from arena.types import PolicyId
-from populations.controller.state.episode_lengths import expected_length
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import World, make_world
 
@@ -28,7 +27,7 @@ def lengths(world: World, **known: float) -> None:
 )
 def test_the_nearest_known_length_counts(known: dict[str, float], expected: float) -> None:
     world = make_world()
-    world.state.measured_length = 40.0
+    world.state.measured.episode_length = 40.0
     lengths(world, **known)
     policy = world.state.tables.policies[PolicyId("player/p000")]
-    assert expected_length(world.state, policy) == expected
+    assert world.state.measured.expected_length(world.state.tables, policy) == expected
