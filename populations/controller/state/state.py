@@ -89,6 +89,23 @@ def _patience(config: RunConfig) -> Patience:
     return Patience(liveness_s=CLUSTER_LIVENESS_S)
 
 
+def _measured(
+    config: RunConfig, setup: LearnerSetup, tables: Tables, *, episode_length: float
+) -> Measured:
+    return Measured(
+        match_times=MatchTimes(
+            # Records count a match once for each seat.
+            matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
+            seconds=tables.run.evaluation_s + tables.run.extra_evaluation_s,
+        ),
+        alerts=resumed(tables.alerts.values(), fail=config.alerts.fail),
+        curves=Curves({name: row.num_tallies for name, row in tables.ratings.items()}),
+        # The shares of this epoch count from here.
+        spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
+        episode_length=episode_length,
+    )
+
+
 def make_state(
     config: RunConfig,
     setup: LearnerSetup,
@@ -151,18 +168,7 @@ def make_state(
             # An assignment takes no time that is known in deterministic mode.
             least_s=0.0 if config.deterministic else config.assignment.target_s,
         ),
-        measured=Measured(
-            match_times=MatchTimes(
-                # Records count a match once for each seat.
-                matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
-                seconds=tables.run.evaluation_s + tables.run.extra_evaluation_s,
-            ),
-            alerts=resumed(tables.alerts.values(), fail=config.alerts.fail),
-            curves=Curves({name: row.num_tallies for name, row in tables.ratings.items()}),
-            # The shares of this epoch count from here.
-            spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
-            episode_length=measured_length,
-        ),
+        measured=_measured(config, setup, tables, episode_length=measured_length),
     )
 
 
