@@ -1,8 +1,8 @@
 """Random play of one environment to measure its pace. Runs in the child of `arena.envs.inspect`.
 
-One row of a batch is played, as learners step it. Breaches of contract are the matter of
-`arena envs check` and of learners; here they end the measurement. Torch-free except for a user's
-own batched game: importing torch takes longer than most plays.
+Play uses PettingZoo's or OpenSpiel's own interface. Breaches of contract are the matter of `arena
+envs check` and of learners; here they end the measurement. Torch-free except for a user's own
+batched game: importing torch takes longer than most plays.
 
 Tests: `tests/arena/envs/probe/test_play.py`, `tests/arena/envs/checks/test_native_play.py`.
 """
@@ -13,27 +13,22 @@ import contextlib
 import gc
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterator, Mapping
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import psutil
 
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs import chance
 from arena.envs.batched.find import find_game, names_code
-from arena.envs.describe import populations_of
-from arena.envs.one_by_one.steppers import make_stepper
 from arena.envs.openspiel.game import is_openspiel, load_game
-from arena.envs.openspiel.stepper import OpenSpielStepper
-from arena.envs.pettingzoo.buffers import Buffers
-from arena.envs.pettingzoo.cycle_to_parallel import strip_checking_wrappers
-from arena.envs.pettingzoo.episode import EpisodeRow, Stepper
-from arena.envs.pettingzoo.pending_decisions import NO_DECISION, PendingDecisions
+from arena.envs.openspiel.stepper import chance_outcome
 from arena.envs.probe.pace import Pace, Stakes
 from arena.envs.registry import TWINS, make_environment
+from arena.envs.spaces.masks import flatten_mask
 from arena.errors import EnvironmentFault
 from arena.processes.machine_memory import machine_bytes
 from arena.spaces import ActionLayout
@@ -76,12 +71,33 @@ class RandomActing:
     """
 
     def __init__(self, spec: EnvironmentSpec, *, seed: int) -> None:
+        self._specs = spec.agent_specs
         self.layouts = {
             # "clipped", as draws are bounded already and squashing would move them
             agent: ActionLayout.from_json(facts.action, continuous="clipped")
             for agent, facts in spec.agent_specs.items()
         }
         self._rng = np.random.default_rng(seed)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Agents that may act."""
+        return tuple(self._specs)
+
+    def act(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
+        """Draw one action.
+
+        Raises:
+            EnvironmentFault: If the mask allows none.
+            ValueError: If the mask is invalid.
+        """
+        layout = self.layouts[agent]
+        mask = _mask(self._specs[agent], observation, info)
+        # A mask missing in info allows everything, which is PettingZoo's rule.
+        legal = None if mask is None else flatten_mask(layout, mask)
+        if legal is not None and not layout.allows(legal[None])[0]:
+            raise EnvironmentFault(f"agent {agent!r}: an action mask must allow an action")
+        return self.draw(agent, legal)
 
     def draw(self, agent: str, legal: npt.NDArray[np.bool_] | None) -> Any:  # noqa: ANN401
         """Draw a legal action (bool [n]; None: all are legal)."""
@@ -121,6 +137,15 @@ class RandomActing:
         return numbers
 
 
+def _mask(spec: AgentSpec, observation: Any, info: Mapping[str, Any] | None) -> object:  # noqa: ANN401
+    if spec.mask is None:
+        return None
+    # "observation" and "beside" both have the mask in the observation.
+    holder = (info or {}) if spec.mask == "info" else observation
+    mask: object = holder.get("action_mask")
+    return mask
+
+
 def find_pace(
     spec: EnvironmentSpec,
     *,
@@ -145,9 +170,11 @@ def find_pace(
         find_game(spec.id, launch_directory=launch_directory) is not None
     )
     has_game = is_own_game or spec.id in TWINS
-    stakes, known_margin, env_bytes = Stakes(), 0.0, 0
-    steps_of = _steps_of_game if is_own_game else _steps_of_row
+    stakes, known_margin = Stakes(spec.agents), 0.0
+    # A generator: the game is not made unless its first step is asked for.
+    env_bytes, steps = 0, _steps_of_game(spec, stakes, launch_directory=launch_directory)
     if is_openspiel(spec.id):
+        steps = _steps_of_openspiel(spec, stakes)
         game = load_game(spec.id, spec.kwargs).game
         # m = (max u - min u) / 2
         known_margin = (game.max_utility() - game.min_utility()) / 2.0
@@ -155,8 +182,8 @@ def find_pace(
         env_bytes = _bytes_of_one(
             spec, launch_directory=launch_directory, deterministic=deterministic
         )
-    steps = steps_of(spec, stakes, launch_directory=launch_directory)
-    length, is_lower_bound, step_s = _played(steps, deterministic=deterministic)
+        steps = _steps_of_pettingzoo(spec, stakes, launch_directory=launch_directory)
+    length, is_lower_bound, step_s = _played(steps, stakes, deterministic=deterministic)
     # A game may declare no bounds: utilities are infinite then.
     is_margin_known = 0.0 < known_margin < math.inf
     return Pace(
@@ -173,21 +200,19 @@ def find_pace(
     )
 
 
-Step = tuple[bool, float]
-"""Whether the step's episode is over, and the seconds of the step, with those of a reset before."""
-
-
-def _played(steps: Iterator[Step], *, deterministic: bool) -> tuple[float, bool, float]:
+def _played(
+    steps: Iterator[bool], stakes: Stakes, *, deterministic: bool
+) -> tuple[float, bool, float]:
     """Return the steps of an episode, whether they are a lower bound, and the seconds of a step."""
     num_steps = num_episodes = 0
-    began, stepping_s = time.perf_counter(), 0.0
+    began, spent_s = time.perf_counter(), 0.0
     try:
-        for is_over, step_s in steps:
+        for is_over in steps:
             spent_s = time.perf_counter() - began
-            stepping_s += step_s
             num_steps += 1
             if is_over:
                 num_episodes += 1
+                stakes.end_episode()
             if deterministic:
                 enough = num_steps >= (ENOUGH_STEPS if is_over else MAX_STEPS)
             elif is_over:
@@ -202,74 +227,112 @@ def _played(steps: Iterator[Step], *, deterministic: bool) -> tuple[float, bool,
         if not num_episodes:
             what = f"step {num_steps + 1} of random play"
             raise EnvironmentFault(raised(what, error)) from error
-    return num_steps / max(num_episodes, 1), not num_episodes, stepping_s / num_steps
+    return num_steps / max(num_episodes, 1), not num_episodes, spent_s / num_steps
 
 
-def _steps_of_row(
+def _steps_of_pettingzoo(
     spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
-) -> Iterator[Step]:
-    """Play for ever, and yield each step."""
-    buffers = Buffers(
-        spec,
-        populations=populations_of(spec),
-        num_envs=1,
-        num_sides=1,
-        continuous_actions="clipped",
-    )
-
-    def score(returns: Mapping[str, float], _: object) -> tuple[float, ...]:
-        stakes.end_episode(returns)
-        return (math.nan,)
-
-    row = EpisodeRow(buffers, b=0, score=score, keeps_infos=False)
-    stepper = _stepper(spec, row, launch_directory=launch_directory)
-    acting = RandomActing(spec, seed=SEED)
-    for episode in count():
-        buffers.clear()
-        began, is_over = time.perf_counter(), False
-        stepper.start(chance.episode_seed(SEED, episode=episode))
-        step_s = time.perf_counter() - began
-        while not is_over:
-            # Not timed: a batch writes all of its rows at once.
-            buffers.write()
-            actions = {
-                name: _drawn(acting, decisions, agents=spec.agents)
-                for name, decisions in buffers.populations.items()
-            }
-            buffers.clear()
-            began = time.perf_counter()
-            is_over = stepper.step(actions)
-            yield is_over, step_s + time.perf_counter() - began
-            step_s = 0.0
-
-
-def _drawn(
-    acting: RandomActing, decisions: PendingDecisions, *, agents: Sequence[str]
-) -> list[Any]:
-    """Draw an action for each slot, in the environment's own form; None where nobody decides."""
-    index, masks = decisions.agent_index[0].tolist(), decisions.action_mask[0]
-    return [
-        None
-        if agent == NO_DECISION
-        else acting.draw(agents[agent], legal if decisions.mask else None)
-        for agent, legal in zip(index, masks, strict=True)
-    ]
-
-
-def _stepper(spec: EnvironmentSpec, row: EpisodeRow, *, launch_directory: str) -> Stepper:
-    if is_openspiel(spec.id):
-        return OpenSpielStepper(load_game(spec.id, spec.kwargs), row=row)
+) -> Iterator[bool]:
+    """Play for ever; after each step, yield whether its episode is over."""
     env = make_environment(
         spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
     )
-    has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
-    return make_stepper(strip_checking_wrappers(env, has_masks=has_masks), row, api=spec.api)
+    episode_of = _parallel_episode if spec.api == "parallel" else _episode_in_turns
+    acting = RandomActing(spec, seed=SEED)
+    for episode in count():
+        seed = chance.episode_seed(SEED, episode=episode)
+        yield from _at_least_a_step(episode_of(env, stakes, acting=acting, seed=seed))
+
+
+def _at_least_a_step(episode: Iterator[bool]) -> Iterator[bool]:
+    num_steps = 0
+    for num_steps, is_over in enumerate(episode, start=1):  # noqa: B007
+        yield is_over
+    # An environment that is over after each reset would be reset for ever.
+    if not num_steps:
+        raise EnvironmentFault("after reset an agent must be alive")
+
+
+def _parallel_episode(
+    env: Any,  # noqa: ANN401
+    stakes: Stakes,
+    *,
+    acting: RandomActing,
+    seed: int,
+) -> Iterator[bool]:
+    observations, infos = env.reset(seed=seed)
+    asked = [agent for agent in env.agents if agent in observations]
+    while asked:
+        actions = {
+            agent: acting.act(agent, observations[agent], infos.get(agent)) for agent in asked
+        }
+        observations, rewards, terminations, truncations, infos = env.step(actions)
+        stakes.credit(rewards)
+        asked = [
+            agent
+            for agent in env.agents
+            if agent in observations and not (terminations.get(agent) or truncations.get(agent))
+        ]
+        yield not asked
+
+
+def _episode_in_turns(
+    env: Any,  # noqa: ANN401
+    stakes: Stakes,
+    *,
+    acting: RandomActing,
+    seed: int,
+) -> Iterator[bool]:
+    env.reset(seed=seed)
+    # Dead agents leave after one step each; those that stay must not hang the play.
+    patience, num_dead = 2 * len(acting.agents) + 1, 0
+    while any(not _is_dead(env, agent) for agent in env.agents):
+        agent = env.agent_selection
+        if _is_dead(env, agent):
+            num_dead += 1
+            if num_dead > patience:
+                raise EnvironmentFault(f"only dead agents are on turn, the last is {agent!r}")
+            env.step(None)
+            stakes.credit(env.rewards)
+            continue
+        num_dead = 0
+        observation, *_, info = env.last()
+        env.step(acting.act(agent, observation, info))
+        stakes.credit(env.rewards)
+        yield all(_is_dead(env, agent) for agent in env.agents)
+
+
+def _is_dead(env: Any, agent: str) -> bool:  # noqa: ANN401
+    return bool(env.terminations[agent] or env.truncations[agent])
+
+
+def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]:
+    """Play for ever; after each step, yield whether its game is over."""
+    loaded = load_game(spec.id, spec.kwargs)
+    rng = np.random.default_rng(SEED)
+    while True:
+        state, num_steps = loaded.game.new_initial_state(), 0
+        while not state.is_terminal():
+            if state.is_chance_node():
+                outcomes = state.chance_outcomes()
+                # Any chance will do: these games are never replayed.
+                state.apply_action(chance_outcome(outcomes, uniform=float(rng.random())))
+                continue
+            deciding = loaded.deciding(state)
+            actions = {p: int(rng.choice(state.legal_actions(p))) for p in deciding}
+            loaded.apply(state, actions)
+            if deciding:
+                num_steps += 1
+                if state.is_terminal():
+                    # Returns are credited once, at the end: the game's are sums already.
+                    stakes.credit(dict(zip(spec.agents, state.returns(), strict=True)))
+                yield state.is_terminal()
 
 
 def _steps_of_game(
     spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
-) -> Iterator[Step]:
-    """Play a user's batched game for ever, and yield each step."""
+) -> Iterator[bool]:
+    """Play a user's batched game for ever; after each step, yield whether its episode is over."""
     # Its facts have imported torch already.
     import torch
 
@@ -280,18 +343,10 @@ def _steps_of_game(
     env = plain.make(num_envs=1)
     generator = torch.Generator().manual_seed(SEED)
     turns = random_turns(env, seeds=[SEED], actions=plain.actions, generator=generator)
-    returns = torch.zeros(len(env.agents), dtype=torch.float64)
     # The first turn is that of the reset.
-    began, _ = time.perf_counter(), next(turns)
-    for turn, _ in turns:
-        step_s = time.perf_counter() - began
-        returns += turn.reward[0]
-        is_over = bool(turn.episode_over[0])
-        if is_over:
-            stakes.end_episode(dict(zip(env.agents, returns.tolist(), strict=True)))
-            returns.zero_()
-        yield is_over, step_s
-        began = time.perf_counter()
+    for turn, _ in islice(turns, 1, None):
+        stakes.credit(dict(zip(env.agents, turn.reward[0].tolist(), strict=True)))
+        yield bool(turn.episode_over[0])
 
 
 def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic: bool) -> int:
