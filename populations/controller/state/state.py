@@ -120,6 +120,7 @@ def make_state(
     versions: Mapping[str, str] | None = None,
 ) -> ControllerState:
     """Return the controller of a run, from its configuration and its journal's rows."""
+    directory = setup.launch_directory
     pbt = {name: config.pbt_of(name) for name in config.populations}
     league = _league(config, setup, tables)
     fits = Fits(league)
@@ -129,20 +130,18 @@ def make_state(
             config=config,
             setup=setup,
             matchmaker=make_matchmaker(
-                config.matchmaking,
-                window=config.ghosts.window,
-                launch_directory=setup.launch_directory,
+                config.matchmaking, window=config.ghosts.window, launch_directory=directory
             ),
             external_players=external_players(config, imported or {}),
             exploit={
-                name: make_exploit(section, launch_directory=setup.launch_directory)
+                name: make_exploit(section, launch_directory=directory)
                 for name, section in pbt.items()
             },
             thinning=make_thinning(
-                config.ghosts.thinning, config.ghosts, launch_directory=setup.launch_directory
+                config.ghosts.thinning, config.ghosts, launch_directory=directory
             ),
             explore={
-                name: make_explore(section, launch_directory=setup.launch_directory)
+                name: make_explore(section, launch_directory=directory)
                 for name, section in pbt.items()
             },
             scheduled={name: section.scheduled for name, section in config.populations.items()},
