@@ -17,8 +17,7 @@ layer                                   it makes of a row             numbers
 ``residual``, layers                    itself plus these layers      those of the layers
 ======================================  ============================  =============================
 
-Tests: `tests/arena/export/html/test_rules.py`, `tests/arena/export/html/test_page.py`,
-`tests/arena/export/html/test_network.py`.
+Tests: `tests/arena/export/html/test_page.py`, `tests/arena/export/html/test_network.py`.
 """
 
 from __future__ import annotations

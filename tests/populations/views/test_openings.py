@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from arena.config import NO_OPENINGS
+from arena.config import NO_OPENINGS, RandomOpenings
 from arena.environment_spec import AgentSpec
 from arena.matches.openings import most_played
 from arena.matches.seating import make_seats
@@ -68,7 +68,7 @@ def tally(number: int, counts: dict[int, int], *, kind: Any = "evaluate") -> Tal
     )
 
 
-def document(rows: list[TallyRow]) -> dict[str, Any]:
+def document(rows: list[TallyRow], openings: RandomOpenings = NO_OPENINGS) -> dict[str, Any]:
     """The view of tallies whose checkpoints are STEP agent steps apart."""
     origins = {
         digest(number): SimpleNamespace(
@@ -76,7 +76,7 @@ def document(rows: list[TallyRow]) -> dict[str, Any]:
         )
         for number in range(max(row.sequence for row in rows))
     }
-    config = SimpleNamespace(evaluation=SimpleNamespace(random_openings=NO_OPENINGS))
+    config = SimpleNamespace(evaluation=SimpleNamespace(random_openings=openings))
     spec = SimpleNamespace(agent_specs={"a": SPEC, "b": SPEC})
     run = SimpleNamespace(
         reader=SimpleNamespace(all_tallies=lambda: iter(rows)),
@@ -102,6 +102,13 @@ def test_a_planted_cycle_is_shown_with_its_period() -> None:
     assert "action" not in second
     assert {row["seat"] for row in shown["openings"]} == {"a"}
     assert len({row["window"] for row in shown["openings"]}) == MAX_WINDOWS
+
+
+def test_random_decisions_are_not_counted_as_what_a_player_opens_with() -> None:
+    rows = [tally(0, {ROCK: 30, PAPER: 50})]
+    for share, is_counted in ((0.0, True), (0.5, False)):
+        shown = document(rows, RandomOpenings(share=share))
+        assert {line["is_counted"] for line in shown["summary"]} == {is_counted}
 
 
 def test_counts_shares_and_scores_are_those_of_the_tallies() -> None:
