@@ -69,7 +69,12 @@ def play(run: Path, *, num_players: int, num_matches: int, seed: int) -> dict[st
             ghosts = sorted((one.agent_steps, one.player) for one in rated if one.kind == "ghost")
             places = np.linspace(0, len(ghosts) - 1, min(num_players, len(ghosts))).astype(int)
             chosen += [ghosts[place][1] for place in sorted(set(places.tolist()))]
-            chosen += [line.player for line in rated if line.kind == "policy"]
+            # One that left before its last weights were evaluated is rated by older ones.
+            chosen += [
+                line.player
+                for line in rated
+                if line.kind == "policy" and line.evaluated_agent_steps == line.agent_steps
+            ]
         players = [f"{run}:{player}" for player in chosen]
         found = arena.evaluate([*players, RANDOM_BOT], matches=num_matches, seed=seed)
         kept.write_text(json.dumps({**found, "names": [*chosen, RANDOM_BOT]}))
