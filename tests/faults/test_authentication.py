@@ -36,7 +36,7 @@ from arena.wire.keys import (
 from arena.wire.messages import Header, Message, Refuse, Welcome
 from arena.wire.zeromq import ZmqControllerTransport, ZmqLearnerTransport
 from tests.arena.wire.examples import HEARTBEAT, HELLO, RUN
-from tests.arena.wire.test_unproven import heard
+from tests.arena.wire.test_zeromq import heard
 from tests.faults.runs import check_left, document, finished, launch, learners_of
 from tests.integration.conftest import start
 from tests.support import wait_until

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from arena.checkpoints.manifest import WEIGHTS
 from arena.types import Entrant, PolicyId
 from populations.audit.repair import repair_run
 from populations.audit.row_mending import MENDED
@@ -225,3 +227,46 @@ def test_a_damaged_row_does_not_reach_the_archive(run: SmallRun) -> None:
     with run.journal, pytest.raises(JournalCorrupt):
         run.archive()
     assert not list((run.run_dir / "archive").iterdir())
+
+
+@pytest.fixture
+def corrupted_run(tmp_path: Path) -> Iterator[SmallRun]:
+    corrupted_run = SmallRun(tmp_path)
+    with corrupted_run.journal:
+        corrupted_run.put(replace(corrupted_run.tables.run, run=corrupted_run.run_file.run))
+        corrupted_run.snapshot(corrupted_run.checkpoints_of(P0)[0])
+        yield corrupted_run
+
+
+def test_intact_checkpoints_that_were_called_corrupt_come_back(corrupted_run: SmallRun) -> None:
+    tables = corrupted_run.tables
+    newest = {policy: corrupted_run.checkpoints_of(policy)[-1].key for policy in (P0, P1)}
+    truly = corrupted_run.checkpoints_of(P1)[0]
+    (corrupted_run.run_dir / truly.key / WEIGHTS).write_bytes(b"damaged")
+    corrupted_run.put(
+        replace(tables.run, state="failed", reason="no active policy is left"),
+        *(replace(row, state="corrupt") for row in tables.checkpoints.values()),
+        *(replace(row, corrupt=True) for row in tables.ghosts.values()),
+        # They fell back as far as they could.
+        *(
+            replace(
+                row, state="quarantined", checkpoint=corrupted_run.checkpoints_of(row.policy)[0].key
+            )
+            for row in tables.policies.values()
+        ),
+    )
+    before = corrupted_run.tables
+    corrupted_run.journal.close()
+    repair = repair_run(corrupted_run.run_dir)
+    with JournalReader(corrupted_run.run_dir / "journal.db") as reader:
+        after = reader.load()
+    assert {row.policy: row.checkpoint for row in after.policies.values()} == newest
+    assert {row.state for row in after.policies.values()} == {"active"}
+    states = {key: row.state for key, row in after.checkpoints.items()}
+    assert states == {key: "corrupt" if key == truly.key else "present" for key in states}
+    assert not any(row.corrupt for row in after.ghosts.values())
+    assert verify_run(corrupted_run.run_dir).faults == []
+    kinds = [event.kind for event in repair.events]
+    assert kinds.count("checkpoint_restored") == len(before.checkpoints) - 1
+    assert kinds.count("ghost_restored") == 1
+    assert kinds.count("policy_restored") == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypedDict, Unpack
@@ -12,7 +13,11 @@ from scipy.stats import spearmanr
 
 from arena.types import Player, PlayerId
 from arena.wire.messages import Train
+from experiments.planted_league.coverage import clustered, league_error, main
 from populations.config.run_config import load_config
+from populations.controller.evaluation.finals import longest_s
+from populations.records.aggregates import Row
+from populations.records.rows import EventRow
 from populations.simulation.environment import NUM_LEARNERS, simulated_config, simulated_run
 from populations.simulation.league import (
     Outcome,
@@ -173,3 +178,112 @@ def test_spearman_is_scipys(seed: int) -> None:
 
 def test_spearman_of_equal_values_is_unknown() -> None:
     assert spearman(np.ones(3), np.arange(3.0)) is None
+
+
+MOST = 1.2
+"""Time that finals take, over the time that is said."""
+
+
+def asked_and_taken(
+    *, num_learners: int, matches_per_s: float, num_policies: int, agent_steps: int
+) -> tuple[float, float, bool]:
+    """Return the most seconds of finals as said, those taken, and whether time ended them."""
+    changes = (
+        *(f"stop.agent_steps_per_policy={agent_steps}", f"learners={num_learners}", "seed=1"),
+        *("pbt.share=even", "pbt.warm_up_agent_steps=1000000", "pbt.ready_agent_steps=500000"),
+    )
+    config = simulated_config(load_config("connect_four", changes), num_policies=num_policies)
+    world = make_world(simulated_run(config), default_model(config), matches_per_s=matches_per_s)
+    stopped = False
+
+    def watch(rows: Sequence[Row]) -> None:
+        nonlocal stopped
+        stopped |= any(isinstance(row, EventRow) and row.kind == "finals_stopped" for row in rows)
+
+    world.watch = watch
+    start(world)
+    begin_s = 0.0
+    while world.advance():
+        rows = world.state.tables.assignments.values()
+        if world.state.phase.name == "training" or any(row.kind == "train" for row in rows):
+            begin_s = world.now_s
+    training_s = world.state.tables.run.training_s
+    asked_s = longest_s(training_s=training_s, num_learners=num_learners)
+    return asked_s, world.now_s - begin_s, stopped
+
+
+SLOW, LONG, FAST = 0.5, 4.0, 60.0
+"""Matches of a learner in a second. Of the slowest, evaluation in training can have taken more than
+its share, which finals have less."""
+
+
+@pytest.mark.parametrize(
+    ("num_learners", "matches_per_s", "num_policies", "agent_steps"),
+    [
+        (1, LONG, 3, 400_000),
+        (3, LONG, 3, 400_000),
+        (3, SLOW, 3, 400_000),
+        *(
+            pytest.param(*regime, 1_000_000, marks=pytest.mark.slow)
+            for regime in (
+                (1, FAST, 4), (3, FAST, 4), (1, FAST, 12), (3, FAST, 12),
+                (1, LONG, 12), (3, LONG, 12), (1, SLOW, 12), (3, SLOW, 12),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_finals_keep_the_time_that_is_said(
+    num_learners: int, matches_per_s: float, num_policies: int, agent_steps: int
+) -> None:
+    asked_s, taken_s, stopped = asked_and_taken(
+        num_learners=num_learners,
+        matches_per_s=matches_per_s,
+        num_policies=num_policies,
+        agent_steps=agent_steps,
+    )
+    assert 0.0 < taken_s <= MOST * asked_s
+    # A short time is not kept by playing nothing.
+    assert matches_per_s != LONG or (stopped and taken_s >= 0.8 * asked_s)
+
+
+@pytest.mark.slow
+def test_intervals_of_whole_leagues_hold_the_truth() -> None:
+    # With a prior that expects nothing of children these held 50 to 60%, at a bias of -90 Elo.
+    leagues = [league_error(16, seed=seed) for seed in (100, 101, 102)]
+    assert np.mean([league.ratings for league in leagues]) >= 0.85
+    assert np.mean([league.differences for league in leagues]) >= 0.85
+    assert abs(np.mean([league.bias for league in leagues])) < 60.0
+    assert max(league.misfit for league in leagues) < 4.0
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_where_two_populations_leave_many_ghosts() -> None:
+    # With a prior of equal width for each step, however short, none of these intervals held it, at
+    # biases of 270 and 290 Elo: each copy of a lucky policy was believed, 50 times in a line.
+    overrides = (
+        "ghosts.keep=null",
+        "ghosts.every_agent_steps=40000",
+        "pbt.min_matches=60",
+        "pbt.min_rating_gap=30",
+        "evaluation.share=0.1",
+    )
+    leagues = [
+        league_error(4, seed=seed, preset="simple_tag", overrides=overrides) for seed in (12, 13)
+    ]
+    assert np.mean([league.ratings for league in leagues]) >= 0.85
+    assert np.mean([league.ghosts for league in leagues]) >= 0.9
+    assert abs(np.mean([league.bias for league in leagues])) < 100.0
+
+
+def test_the_experiment_prints_a_document_per_size(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--policies", "2", "--leagues", "2", "--draw-rate", "0.2", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert document["policies"] == document["leagues"] == 2
+    assert 0.0 <= document["differences"][0] <= 1.0
+
+
+def test_the_unit_is_the_league() -> None:
+    # Deviation of 0, 1, 1, 0: sqrt(1/3); 1.96 / sqrt(4) times that.
+    mean, half = clustered([0.0, 1.0, 1.0, 0.0])
+    assert mean == 0.5
+    assert half == pytest.approx(0.98 * np.sqrt(1 / 3), abs=1e-3)

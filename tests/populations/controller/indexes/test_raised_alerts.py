@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.raised_alerts import Alerts, document, resumed
 from populations.hooks.findings import Finding
@@ -46,16 +43,6 @@ def test_it_holds_as_long_as_one_source_is_wrong() -> None:
     assert alerts.forget("kl_high", "player", "p1") is False
     assert alerts.forget("kl_high", "player", "p1") is None
     assert alerts.documents() == []
-
-
-@given(st.lists(st.booleans(), max_size=40))
-def test_it_is_raised_before_it_is_cleared(wrong: list[bool]) -> None:
-    alerts, holds = Alerts(), False
-    for is_wrong in wrong:
-        change = alerts.record(finding("high" if is_wrong else ""))
-        assert change is None or change != holds or change
-        holds = bool(alerts.raised)
-        assert change is not False or not holds
 
 
 def test_documents_have_what_to_do_and_at_most_three_texts() -> None:

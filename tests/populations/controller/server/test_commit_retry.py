@@ -14,7 +14,6 @@ import pytest
 from arena.failpoints import armed
 from populations.controller.server.commit_retry import (
     RETRY_S,
-    STORAGE_GRACE_S,
     commit_patiently,
 )
 from populations.errors import StorageError, StorageUnavailable
@@ -28,12 +27,6 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
     """A new journal."""
     with Journal.create(tmp_path / "journal.db", [RunRow(run="r")]) as journal:
         yield journal
-
-
-def has_no_room(journal: Journal) -> None:
-    """Let a journal have room for no more pages than it has."""
-    pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
-    journal._connection.execute(f"PRAGMA max_page_count = {pages}")
 
 
 class Waiting:
@@ -74,29 +67,6 @@ def test_a_commit_with_room_asks_nothing(journal: Journal) -> None:
         wait=never,
     )
     assert journal.load().num_events == 3
-
-
-def test_a_journal_without_room_is_given_up_after_its_grace(journal: Journal) -> None:
-    has_no_room(journal)
-    before = journal.load()
-    waiting = Waiting()
-    with pytest.raises(StorageUnavailable, match=r"is full, for 60 s\. Nothing .* --resume$"):
-        waiting.commit(journal, events(50))
-    # From the first refusal on: tried at 0, 0.5, ..., 60 s.
-    assert waiting.waits == [RETRY_S] * int(STORAGE_GRACE_S / RETRY_S)
-    assert len(waiting.told) == len(waiting.waits)
-    assert set(waiting.told) == {f"{journal._path}: database or disk is full"}
-    assert journal.load() == before
-
-
-def test_a_stop_ends_the_waiting_at_the_next_refusal(journal: Journal) -> None:
-    has_no_room(journal)
-    before = journal.load()
-    waiting = Waiting(ends_after=3)
-    with pytest.raises(StorageUnavailable, match=r"for 2 s\."):  # 1.5 s, rounded to even
-        waiting.commit(journal, events(50))
-    assert len(waiting.waits) == 3
-    assert journal.load() == before
 
 
 def test_a_stop_does_not_keep_rows_from_a_journal_with_room(journal: Journal) -> None:
