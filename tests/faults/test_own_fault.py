@@ -23,13 +23,14 @@ from arena.types import AssignmentId, PolicyId
 from arena.wire.messages import Failed, Finished, Train
 from populations.controller.state.leases import Patience
 from populations.records.aggregates import Row
-from populations.records.rows import CheckpointRow, PolicyRow
+from populations.records.rows import PolicyRow
 from populations.storage.journal import Journal
 from tests.arena.learners.conftest import mirror, train
 from tests.faults.runs import check_left, document, served
 from tests.faults.troubled_runs import Run, begin, check_policies, running, trainees
 from tests.faults.troubles import ENCODER, Setting, Trouble
 from tests.faults.workers import first_checkpoint, make_worker
+from tests.populations.rows import make_checkpoint
 
 HERE = pytest.mark.timeout(480)
 BROKEN = PolicyId("player/p001")
@@ -79,8 +80,8 @@ def poison(directory: Path, policy: PolicyRow) -> list[Row]:
     updates = manifest.learner_updates + 1
     manifest = structs.replace(manifest, files=file_records(files), learner_updates=updates)
     published = publish(directory, manifest=manifest, files=files)
-    row = CheckpointRow(
-        key=published.key,
+    row = make_checkpoint(
+        published.key,
         digest=published.digest,
         weights_digest=manifest.weights_digest,
         policy=policy.policy,

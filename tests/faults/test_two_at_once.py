@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,17 +15,17 @@ from arena.wire.address import default_endpoint, remove_socket
 from arena.wire.keys import KEYS
 from experiments.faults.killing import processes_of
 from populations.config.run_config import validate_config
-from populations.config.run_file import RUN_FILE, new_run_file
+from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import utc_now
 from populations.errors import RunInUse
 from populations.launchers.make import make_launcher
-from populations.storage.database import JOURNAL
 from populations.storage.lock import RunLock
 from tests.faults.golden import NEWEST, copy_of
+from tests.faults.runs import finished
 from tests.integration.conftest import Command, arena, launch_arguments, start  # noqa: F401
 from tests.populations.controller.simulated import DUEL, duel_spec
-from tests.support import tables_of, wait_until
+from tests.support import end_process, tables_of, wait_until
 from tools.terminal.exit_codes import exit_code
 
 ENDLESS = "stop.agent_steps_per_policy=1000000000"
@@ -48,21 +47,8 @@ def race(run: Path, arguments: Sequence[str | Path], *, codes: tuple[int, ...]) 
         assert winner.returncode == 130, (out, err)
     finally:
         for process in both:
-            stop(process)
+            end_process(process)
     wait_until(lambda: not processes_of(run), timeout_s=5.0)
-
-
-def finished(run: Path) -> int:
-    """Assignments; 0 while there is no run yet."""
-    if not (run / RUN_FILE).exists() or not (run / JOURNAL).exists():
-        return 0
-    return tables_of(run).run.assignments_finished
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    if process.poll() is None:
-        process.kill()
-        process.communicate()
 
 
 @pytest.mark.timeout(180)

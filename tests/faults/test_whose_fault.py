@@ -35,11 +35,11 @@ from tests.faults.runs import (
     served,
 )
 from tests.faults.test_storage_runs import fill, small_disk
-from tests.faults.test_store_process import end, finished_by, remote_learner
+from tests.faults.test_store_process import finished_by, remote_learner
 from tests.faults.troubled_runs import WAIT_S, WORKED, Run, check_policies, resume, running, suffer
 from tests.faults.troubles import TROUBLES, Setting, Trouble
 from tests.integration.conftest import ARENA
-from tests.support import run_process, wait_until
+from tests.support import end_process, flip, run_process, wait_until
 
 HERE = pytest.mark.timeout(480)
 
@@ -83,7 +83,7 @@ def test_flipped_checkpoints_are_set_aside_and_their_policies_go_on_from_older_o
         wait_until(lambda: _is_all_recorded(run), timeout_s=5.0)
         damaged = {str(row.checkpoint) for row in run.tables().policies.values()}
         for key in damaged:
-            _flip(run.directory / key / WEIGHTS)
+            flip(run.directory / key / WEIGHTS)
         learner.kill()
         run.wait_for(lambda: len(run.events("fell_back")) >= len(damaged))
         fell = {row.subject: str(row.data["checkpoint"]) for row in run.events("fell_back")}
@@ -113,14 +113,6 @@ def _is_all_recorded(run: Run) -> bool:
     return all(key in known for key in keys if DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]))
 
 
-def _flip(path: Path) -> None:
-    """Change a bit in a file of its own: ghosts are links to the old one."""
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.unlink()
-    path.write_bytes(data)
-
-
 @HERE
 def test_a_full_disk_of_one_learner_is_its_own_trouble(tmp_path: Path) -> None:
     setting = Setting(policies=2, learners=1, cooperates=True, workers=0)
@@ -131,7 +123,7 @@ def test_a_full_disk_of_one_learner_is_its_own_trouble(tmp_path: Path) -> None:
         ExitStack() as stack,
     ):
         learner = remote_learner(run.directory, disk / "elsewhere")
-        stack.callback(end, learner)
+        stack.callback(end_process, learner)
         run.wait_for(lambda: finished_by(run.directory, "remote-0") >= WORKED)
         fill(disk / "ballast")
         run.wait_for(lambda: run.events("learner_dismissed"))

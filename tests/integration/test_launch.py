@@ -17,23 +17,18 @@ import pytest
 
 from arena.games.recording import replay
 from arena.wire.messages import Train
-from experiments.faults.killing import counters, processes_of
+from experiments.faults.killing import processes_of
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from populations.views.questions.champions import unproven_champions
 from populations.views.questions.inspection import Inspection
+from tests.faults.runs import finished
 from tests.integration.conftest import ARENA, STEPS, Command, launch_arguments, start
 from tests.support import wait_until
 from tools.players.game import Game
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
-
-
-def num_finished(run: Path) -> int:
-    """Assignments that a run has committed."""
-    row = counters(run)
-    return 0 if row is None else row.assignments_finished
 
 
 @pytest.fixture
@@ -138,7 +133,7 @@ def test_ctrl_c_saves_everything_and_resume_goes_on(
     arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
 ) -> None:
     process = start(launch_arguments(run_dir, STEPS, "--learners", "1"))
-    wait_until(lambda: num_finished(run_dir) >= 4, timeout_s=60.0)
+    wait_until(lambda: finished(run_dir) >= 4, timeout_s=60.0)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=40)
     assert process.returncode == 130

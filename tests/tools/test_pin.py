@@ -15,7 +15,7 @@ from arena.checkpoints.manifest import WEIGHTS
 from arena.types import AssignmentId, Entrant, PolicyId
 from populations.audit.verify import verify_run
 from populations.controller.evolution.generations import first_generations
-from populations.records.rows import CheckpointRow, EventRow, GhostRow, RatingsRow
+from populations.records.rows import CheckpointRow, EventRow, GhostRow
 from populations.records.tables import Tables
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
@@ -23,6 +23,7 @@ from populations.storage.retention import Retention
 from populations.views.log import checkpoints_document
 from populations.views.questions.inspection import Inspection
 from populations.views.training import hyperparameters_document
+from tests.populations.rows import make_ratings
 from tests.populations.small_run import HYPERPARAMETERS, SmallRun
 from tests.support import exit_code, tables_of
 
@@ -257,13 +258,10 @@ def test_the_best_rated_checkpoint_is_a_name(
 ) -> None:
     rows = tables_of(rewound_run.run_dir).checkpoints.values()
     first, best, _ = (row for row in rows if row.policy == P0)
-    rated = RatingsRow(
-        population="player",
+    rated = make_ratings(
         entrants=(Entrant(best.weights_digest),),
         ratings=(100.0,),
         deviations=(20.0,),
-        cyclicity=0.0,
-        num_tallies=0,
         best=(Entrant(best.weights_digest),),
         best_ratings=(100.0,),
         best_deviations=(20.0,),

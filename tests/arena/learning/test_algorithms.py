@@ -60,11 +60,6 @@ def test_makes_ppo_with_rounded_hyperparameters() -> None:
     assert algorithm.learner_updates == 0
 
 
-def test_the_seed_decides_the_weights() -> None:
-    first, second = (make("ppo", hyperparameters={}).weights() for _ in range(2))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
 def test_makes_a_users_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "their_ppo.py").write_text(

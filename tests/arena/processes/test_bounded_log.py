@@ -22,6 +22,7 @@ from arena.processes.bounded_log import (
 )
 from arena.processes.bursts import TOGETHER_S, Bursts
 from arena.processes.paced_log import OneASecond
+from tests.support import Clock
 
 MARK = re.compile(rb"\n\[arena: (\d+) bytes of this log were left out here\]\n")
 
@@ -148,13 +149,6 @@ def test_several_may_write_to_one(tmp_path: Path) -> None:
     # No line is torn, and none is missing without being counted.
     assert {(len(line), len(set(line))) for line in kept} == {(4999, 1)}
     assert len(before) + len(after) + left_out == 3 * 400 * 5000
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def record(line: int, text: str, *arguments: object) -> logging.LogRecord:

@@ -16,7 +16,7 @@ from arena.codec import from_json
 from arena.errors import DecodeError
 from arena.transfer.service import EXPIRE_S, StoreService
 from arena.transfer.terms import Grant, Terms, check_granted, grants_of
-from arena.types import AssignmentId, CheckpointRef, Digest, Player, PlayerId, PolicyId, Seating
+from arena.types import CheckpointRef, Digest, Player, PlayerId, PolicyId, Seating
 from arena.wire.messages import Train, Trainee
 from arena.wire.store_messages import (
     PIECE_BYTES,
@@ -38,6 +38,7 @@ from tests.arena.transfer.conftest import (
     files_in,
     service_of,
 )
+from tests.populations.rows import make_train, make_trainee
 
 MANIFEST_NAME: FileName = "manifest.json"
 WEIGHTS_NAME: FileName = "weights.safetensors"
@@ -342,20 +343,12 @@ def test_numbers_of_a_grant_have_bounds(name: str) -> None:
 
 def train(*trainees: Trainee) -> Train:
     seating = Seating(players=(Player(player=PlayerId(P0)),))
-    return Train(
-        assignment_id=AssignmentId(1),
-        attempt=1,
-        trainees=trainees,
-        opponents=(seating,),
-        agent_steps=100,
-        seed=1,
-        may_stop_early=True,
-    )
+    return make_train(*trainees, opponents=(seating,), agent_steps=100, may_stop_early=True)
 
 
 def test_grants_are_those_of_the_trainees() -> None:
-    first = Trainee(
-        policy=P0,
+    first = make_trainee(
+        P0,
         generation=3,
         agent_steps=1000,
         learner_updates=7,

@@ -25,7 +25,7 @@ from populations.storage.recovery import recover
 from tests.populations.controller.simulated import DUEL, by_rate, make_world
 from tests.populations.rows import make_ratings
 from tests.populations.small_run import SmallRun
-from tests.support import exit_code
+from tests.support import exit_code, flip
 
 P0 = PolicyId("player/p000")
 
@@ -34,12 +34,6 @@ def tally_with(small_run: SmallRun, **changes: int) -> None:
     row = small_run.tallies()[0]
     pair = replace(row.tally.pairs[0], **changes)
     small_run.put(replace(row, tally=replace(row.tally, pairs=(pair,))))
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
 
 
 def newest(small_run: SmallRun) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import cast
 
@@ -161,17 +162,16 @@ def test_a_line_goes_back_to_where_weights_were_replaced(entrant: str, line: lis
     assert line_of(GENERATIONS, payoff, Entrant(entrant)) == (line[1:] or line)
 
 
+def removal(kind: str, data: Mapping[str, Json]) -> EventRow:
+    return EventRow(sequence=1, time="", kind=kind, subject="", data=data)
+
+
 def test_a_schedule_goes_through_generations_whose_rows_are_gone() -> None:
     rows = tables(p001=2500)
     whole = schedule_of(rows, "player/p001")
     gone = [GENERATIONS[Entrant(name)] for name in ("player/p000#1", "player/p001#1")]
-    event = EventRow(
-        sequence=1,
-        time="",
-        kind=removed_rows.GENERATIONS,
-        subject="",
-        data={"generations": [removed_rows.generation_data(row) for row in gone]},
-    )
+    data = {"generations": [removed_rows.generation_data(row) for row in gone]}
+    event = removal(removed_rows.GENERATIONS, data)
     # As the journal stores it.
     stored = replace(event, data=json.loads(to_json(event.data)))
     rows.generations = Table(KIND, [row for row in GENERATIONS.values() if row not in gone])
@@ -185,24 +185,9 @@ def test_a_schedule_goes_through_generations_whose_rows_are_gone() -> None:
 
 
 def test_checkpoints_of_a_generation_are_those_there_are_and_those_that_are_gone() -> None:
-    named: list[Json] = [
-        ["player/p000", 300, 4, 0],
-        ["player/p000", 1200, 9, 1],
-    ]
-    event = EventRow(
-        sequence=1,
-        time="",
-        kind=removed_rows.CHECKPOINTS,
-        subject="",
-        data={
-            "checkpoints": [
-                *named,
-                "damaged",
-                ["player/p000", "many", 4, 0],
-                ["player/p001", 400, 5],
-            ]
-        },
-    )
+    named: list[Json] = [["player/p000", 300, 4, 0], ["player/p000", 1200, 9, 1]]
+    damaged: list[Json] = ["damaged", ["player/p000", "many", 4, 0], ["player/p001", 400, 5]]
+    event = removal(removed_rows.CHECKPOINTS, {"checkpoints": [*named, *damaged]})
     found = History.of(tables(p000=2400), [event]).checkpoints
     assert found == {"player/p000#0": {300}, "player/p000#1": {1200}}
 

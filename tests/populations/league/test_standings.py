@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id
+from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.choices import number_of
 from populations.league.champions import (
     Holders,
@@ -28,7 +28,7 @@ from populations.ratings.model import Z95
 from populations.records.rows import GhostRow, PolicyRow, RatingsRow
 from populations.records.tables import GHOSTS, RATINGS, Table
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
-from tests.populations.rows import make_ratings
+from tests.populations.rows import make_ghost, make_policy, make_ratings
 
 
 @pytest.fixture(scope="module")
@@ -284,22 +284,11 @@ def rated(
 
 
 def policy(name: PolicyId, *, agent_steps: int) -> PolicyRow:
-    return PolicyRow(
-        policy=name, population="player", index=0, agent_steps=agent_steps, hyperparameters={}
-    )
+    return make_policy(name, population="player", index=0, agent_steps=agent_steps)
 
 
 def ghost(name: PolicyId, *, agent_steps: int) -> GhostRow:
-    return GhostRow(
-        player=ghost_id(name, agent_steps=agent_steps),
-        policy=name,
-        population="player",
-        agent_steps=agent_steps,
-        generation=0,
-        weights_digest=Digest("w"),
-        key="",
-        checkpoint="",
-    )
+    return make_ghost(name, agent_steps, population="player", weights_digest=Digest("w"))
 
 
 def ghosts(**agent_steps: int) -> Holders:

@@ -97,15 +97,6 @@ def test_every_rule_fills_every_block_and_is_a_function_of_its_arguments(
         assert abs(drawn - (1.0 - latest_ratio) * num_opponents) < 1.0 + 1e-6
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_every_rule_refuses_to_draw_nobody(variant: str) -> None:
-    rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="num_opponents must be at least 1, got 0"):
-        make(variant).draw(request(num_opponents=0), rng=rng)
-    with pytest.raises(ValueError, match="nobody to be drawn"):
-        make(variant).draw(request(ghosts=0, is_own=False), rng=rng)
-
-
 @pytest.mark.parametrize("variant", ["uniform", "psro", "alphastar", "quality", "rating_proximate"])
 def test_the_order_of_candidates_does_not_matter(variant: str) -> None:
     ghosts = [ghost(10 * n, role=ROLES[n % 3], quality=-0.1 * n) for n in range(6)]
