@@ -72,7 +72,7 @@ def test_ppo_without_masks_and_with_numbers() -> None:
 
 @pytest.mark.parametrize("game", TWINS.values())
 def test_every_batched_game(game: str) -> None:
-    # `tests/arena/envs/batched/test_twins.py` compares them with their originals.
+    # `tests/arena/envs/batched/test_games.py` compares them with their originals.
     check_batched_game(game, num_calls=50)
 
 
