@@ -1,4 +1,4 @@
-"""Every failpoint of the product is exercised by a test that is named here; none is forgotten."""
+"""Failpoints and rows of the matrix name the tests that exercise them; none is forgotten."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_row_says_what_happens_and_names_tests_that_exist(number: str) -> None
 def test_every_file_of_tests_here_is_named_by_a_row() -> None:
     named = {path for row in rows().values() for path, _ in _TEST.findall(row["tests"])}
     own = {str(path.relative_to(ROOT)) for path in HERE.rglob("test_*.py")}
-    assert own - named == {str(Path(__file__).relative_to(ROOT))}
+    assert own <= named
 
 
 def functions_of(path: Path) -> set[str]:
