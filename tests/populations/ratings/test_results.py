@@ -274,21 +274,20 @@ def test_a_table_and_its_snapshots_are_dictionaries_and_copies_of_them(
             assert list(selected(snapshot, names).items()) == list(chosen.items())
 
 
-def test_names_their_order_and_seats_tell_results_apart() -> None:
+@pytest.mark.parametrize(
+    ("num_names", "seats"),
+    [
+        (5, [(0, 0), (0, 1), (1, 0), (16, 0), (0, 255), (255, 0), (255, 255)]),
+        # In a free-for-all each agent is a side, with a seat of its own.
+        (3, [(0, 258), (1, 2), (256, 257), (0, 1), (495, 0), (239, 256), (0, 495)]),
+    ],
+)
+def test_names_their_order_and_seats_tell_results_apart(
+    num_names: int, seats: list[tuple[int, int]]
+) -> None:
     table: ResultTable[int] = ResultTable()
-    seats = [(0, 0), (0, 1), (1, 0), (16, 0), (0, 255), (255, 0), (255, 255)]
-    keys = [(first, second, at) for first in range(5) for second in range(5) for at in seats]
-    for number, key in enumerate(keys):
-        table[key] = counts_of(number)
-    assert [table[key].wins for key in keys] == list(range(len(keys)))
-    assert len(table) == len(keys)
-
-
-def test_hundreds_of_seats_are_told_apart() -> None:
-    # In a free-for-all each agent is a side, with a seat of its own.
-    table: ResultTable[int] = ResultTable()
-    seats = [(0, 258), (1, 2), (256, 257), (0, 1), (495, 0), (239, 256), (0, 495)]
-    keys = [(first, second, at) for first in range(3) for second in range(3) for at in seats]
+    names = range(num_names)
+    keys = [(first, second, at) for first in names for second in names for at in seats]
     for number, key in enumerate(keys):
         table[key] = counts_of(number)
     assert [table[key].wins for key in keys] == list(range(len(keys)))
