@@ -25,7 +25,7 @@ ArenaError
 │       └── StoreRefused       its disk is full, read-only or failing
 └── ExportError
 
-Tests: `tests/populations/config/test_unread_settings.py`, `tests/arena/test_users_code.py`.
+Tests: `tests/populations/config/test_reward_weights.py`, `tests/arena/test_users_code.py`.
 """
 
 from __future__ import annotations

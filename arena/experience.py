@@ -3,7 +3,7 @@
 Shapes: D decisions, F features of a flattened observation, n actions, K numbers of an action, Q
 sequences of at most L decisions, H numbers of a recurrent state, G of a critic's input.
 
-Tests: `tests/arena/rollout/test_buffer.py`, `tests/arena/learning/test_vtrace.py`.
+Tests: `tests/arena/rollout/test_buffer.py`, `tests/arena/learning/test_advantages.py`.
 """
 
 from __future__ import annotations

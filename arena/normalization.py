@@ -5,7 +5,7 @@ computing sample variances" (1979), and so are those of the ranks of a learner: 
 out one assignment together, each with its share of the environments (`arena.learners.ranks`).
 Shapes: N rows, or ranks; K numbers; F features (F is 1 for returns).
 
-Tests: `tests/arena/test_normalization.py`, `tests/arena/test_exchange.py`.
+Tests: `tests/arena/test_normalization.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Resolver of user code: ``package.module:Name``. Every import by a name that was read is here.
 
-Tests: `tests/arena/test_resolve.py`, `tests/tools/test_foreign_code.py`.
+Tests: `tests/arena/test_users_code.py`, `tests/tools/test_foreign_code.py`.
 """
 
 from __future__ import annotations

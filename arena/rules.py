@@ -1,6 +1,6 @@
 """Messages about the rules of a model, for the person who wrote a value. Torch-free.
 
-Tests: `tests/arena/learning/test_hyperparameters.py`,
+Tests: `tests/arena/learning/test_algorithms.py`,
 `tests/populations/config/test_run_config.py`.
 """
 

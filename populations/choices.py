@@ -2,7 +2,7 @@
 
 Numbers are ordered: they lie between their neighbours. Text, and true and false, are not.
 
-Tests: `tests/populations/test_choices.py`.
+Tests: `tests/populations/test_search_space.py`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ is an argument, and equal arguments give equal answers. The controller draws opp
 training assignment, fits ratings after each evaluation, and calls Exploit and Explore when a
 policy's clock (`populations.pbt.scheduler`) is due.
 
-Tests: `tests/populations/matchmaking/test_pfsp.py`.
+Tests: `tests/populations/matchmaking/test_rules.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@
         │           └── JournalOlder     a resume brings it up to date
         └── ResumeRefused     the configuration differs from the run's (exit 2)
 
-Tests: `tests/tools/terminal/test_exit_codes.py`.
+Tests: `tests/tools/terminal/test_signals.py`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ moves the factor, which begins at 1; with a factor of 1 the value is the schedul
 be outside of the bounds as a start value may. A value is computed where agent steps change, so it
 holds for a whole assignment.
 
-Tests: `tests/populations/test_hyperparameter_schedules.py`.
+Tests: `tests/populations/test_search_space.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Texts of Arena's presets and of users' configuration files.
 
-Tests: `tests/tools/test_presets.py`, `tests/populations/config/test_run_config.py`.
+Tests: `tests/tools/test_main.py`, `tests/populations/config/test_run_config.py`.
 """
 
 from __future__ import annotations

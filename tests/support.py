@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +32,16 @@ def wait_until(condition: Callable[[], object], *, timeout_s: float) -> None:
         time.sleep(POLL_S)
 
 
+class Clock:
+    """A clock that stands until it is set."""
+
+    def __init__(self, now_s: float = 0.0) -> None:
+        self.now_s = now_s
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
 def exit_code(*arguments: object) -> int:
     """Run a command of `arena` in this process, and return its exit code."""
     (script,) = entry_points(group="console_scripts", name="arena")
@@ -51,6 +63,37 @@ def run_process(
     return subprocess.run(
         command, capture_output=True, text=True, timeout=timeout_s, check=check, **more
     )
+
+
+def end_process(process: subprocess.Popen[str]) -> None:
+    """Leave nobody behind, whatever a test came to."""
+    if process.poll() is None:
+        process.kill()
+        process.communicate()
+
+
+def flip(path: Path) -> None:
+    """Change a bit at a file's end, in a file of its own: ghosts are links to the old one."""
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+
+
+def digests_of(directory: Path) -> dict[str, str]:
+    """Return all files with the digests of their bytes; SQLite's index of a WAL is no content."""
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not path.name.endswith("-shm")
+    }
+
+
+def kept_events(run: Path) -> list[int]:
+    """Return the sequence numbers of events that the hook of tests/assets/hooked.py has kept."""
+    path = run / "kept.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line)["sequence"] for line in lines]
 
 
 def next_epoch(hub: InMemoryHub, epoch: int) -> InMemoryControllerTransport:

@@ -30,3 +30,12 @@ def test_this_process_is_not_blamed(request: pytest.FixtureRequest) -> None:
     assert conftest is not None
     marker = f"{conftest.MARKER}={os.environ[conftest.MARKER]}".encode()
     assert os.getpid() not in conftest.processes_with(marker)
+
+
+@pytest.mark.xdist_group("groups")
+def test_workers_are_told_of_groups(request: pytest.FixtureRequest) -> None:
+    """A group is a suffix of the test's name: pytest-xdist sends equal suffixes to one worker."""
+    options = request.config.invocation_params.args
+    if "PYTEST_XDIST_WORKER" not in os.environ or "loadgroup" not in options:
+        pytest.skip("not started with --dist loadgroup")
+    assert request.node.nodeid.endswith("@groups")

@@ -1,6 +1,6 @@
 """`arena compare`: several runs of one environment, as seeds or settings, together.
 
-Tests: `tests/tools/test_compare.py`.
+Tests: `tests/tools/test_simulate.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`arena rewind`: put a policy back on one of its kept checkpoints or ghosts.
 
-Tests: `tests/tools/test_rewind.py`, `tests/faults/test_nth_fault.py`.
+Tests: `tests/tools/test_pin.py`, `tests/faults/test_nth_fault.py`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ ratings and files.
 Options are ``NAME:KEY=VALUE``, and so ``NAME:KEY=VALUE:KEY=VALUE``: ``runs/four:temperature=0.5``,
 ``runs/four/champion:level=3``. Torch-free.
 
-Tests: `tests/arena/test_bot_ids.py`, `tests/arena/test_player_options.py`.
+Tests: `tests/arena/test_bot_ids.py`.
 """
 
 from __future__ import annotations

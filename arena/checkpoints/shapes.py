@@ -3,7 +3,7 @@
 `arena.checkpoints.tensors` loads them into a policy; whoever only has to believe in them reads them
 here.
 
-Tests: `tests/arena/checkpoints/test_shapes.py`.
+Tests: `tests/arena/checkpoints/test_tensors.py`.
 """
 
 from __future__ import annotations

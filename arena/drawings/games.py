@@ -2,7 +2,7 @@
 
 Games of OpenSpiel are read from the state, without OpenSpiel itself.
 
-Tests: `tests/arena/drawings/test_games.py`, `tests/arena/drawings/test_moves.py`.
+Tests: `tests/arena/drawings/test_games.py`.
 """
 
 from __future__ import annotations

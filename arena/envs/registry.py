@@ -3,7 +3,7 @@
 An id is one of PettingZoo's registry (``classic/connect_four-v3``), one of mpe2 or magent2
 (``mpe2/simple_spread_v3``, also written ``mpe/...`` and ``-v3``), or ``package.module:factory``.
 
-Tests: `tests/arena/envs/batched/test_twins.py`.
+Tests: `tests/arena/envs/batched/test_games.py`.
 """
 
 from __future__ import annotations

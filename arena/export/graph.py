@@ -20,7 +20,7 @@ shape of its space and within its bounds.
 Shapes: N rows, F numbers of a flattened observation, n logits, k categories of a part, C continuous
 numbers, K numbers of an action's row, H numbers of a recurrent state.
 
-Tests: `tests/arena/export/test_onnx.py`, `tests/arena/export/test_graph.py`,
+Tests: `tests/arena/export/test_onnx.py`,
 `tests/arena/export/test_spaces.py`.
 """
 

@@ -8,7 +8,7 @@ for seconds and take 200 MB.
 A record is its length (u64), the masked checksum of the length (u32), an ``Event`` of TensorFlow's
 event.proto in protocol buffers, and its masked checksum.
 
-Tests: `tests/arena/metrics/test_sinks.py`, `tests/faults/test_run_directory.py`.
+Tests: `tests/arena/metrics/test_sinks.py`, `tests/faults/test_storage_runs.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Named tensors in and out of live ones, strictly and without aliases.
 
-Tests: `tests/arena/networks/test_frozen.py`, `tests/arena/learning/test_ppo.py`.
+Tests: `tests/arena/networks/test_actor_critic.py`, `tests/arena/learning/test_ppo.py`.
 """
 
 from __future__ import annotations

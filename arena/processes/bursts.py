@@ -1,6 +1,6 @@
 """Signals that come together.
 
-Tests: `tests/arena/processes/test_bursts.py`.
+Tests: `tests/arena/processes/test_bounded_log.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Torch-free.
 
-Tests: `tests/arena/processes/test_paced_log.py`.
+Tests: `tests/arena/processes/test_bounded_log.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The controller tells the process that serves the store all of both with each change, one line of
 JSON (`populations.launchers.store_keeper`): a process that was started again knows no less.
 
-Tests: `tests/arena/transfer/test_terms.py`.
+Tests: `tests/arena/transfer/test_service.py`.
 """
 
 from __future__ import annotations

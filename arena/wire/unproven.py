@@ -6,7 +6,7 @@ take all. So those of which no message has come are counted, and the oldest make
 proves its key within milliseconds. The bytes of a connection are libzmq's; what is known of it is
 its descriptor, from events of the socket and from the messages that come.
 
-Tests: `tests/arena/wire/test_unproven.py`, `tests/faults/test_strangers.py`.
+Tests: `tests/arena/wire/test_zeromq.py`, `tests/faults/test_strangers.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A row that follows from others is made again: sums over tallies are added up, ra
 detail that never changes is taken from the last backup. Any other damaged row, such as a policy's,
 has no second place: then the whole journal is restored (`populations.audit.repair`).
 
-Tests: `tests/populations/audit/test_row_mending.py`.
+Tests: `tests/populations/audit/test_tally_checks.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Construction of the configured launcher, with its learners' transport.
 
-Tests: `tests/faults/test_addresses.py`.
+Tests: `tests/faults/test_two_at_once.py`.
 """
 
 from __future__ import annotations

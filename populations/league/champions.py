@@ -5,7 +5,7 @@ likely ahead, and not again before the run has trained a fifth more: bounds of p
 nearly equal change places with every few matches. A policy takes it along to what it trains. The
 row of the fit has the weights (`populations.records.rows.RatingsRow.champion`).
 
-Tests: `tests/populations/league/test_champions.py`.
+Tests: `tests/populations/league/test_standings.py`.
 """
 
 from __future__ import annotations

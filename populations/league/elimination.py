@@ -34,7 +34,7 @@ is Gaussian elimination of one variable; Laplace's approximation as in McCullagh
 Firth, "Bias reduction of maximum likelihood estimates" (Biometrika, 1993); Neyman and Scott,
 "Consistent estimates based on partially consistent observations" (Econometrica, 1948).
 
-Tests: `tests/populations/league/test_elimination.py`.
+Tests: `tests/populations/league/test_mixture.py`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ e^2 / 2 in what they are taken to say. While a league learns fast, weights are h
 of the last ones of their line that were rated. So their strengths are settled by all of their
 results first, each given the others' in turn (`Meetings`).
 
-Tests: `tests/populations/league/test_merging.py`, `tests/populations/league/test_meetings.py`.
+Tests: `tests/populations/league/test_merging.py`, `tests/populations/league/test_league.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Names of players: short where width counts, and what a name means in a run.
 
-Tests: `tests/populations/league/test_names.py`.
+Tests: `tests/populations/league/test_lineage.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ What a backup writes grows with what has changed since the last one, not with th
 pages of changed rows, twice at most. The whole journal is copied only where there is no copy that
 could follow it.
 
-Tests: `tests/populations/storage/test_backup.py`, `tests/faults/test_nth_fault.py`.
+Tests: `tests/populations/storage/test_archive.py`, `tests/faults/test_nth_fault.py`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ itself. Other files know more: `status.json` is written after the commits that i
 checkpoint is trained from recorded ones alone. What a kill leaves is none of these signs: work that
 was published and not recorded yet was never acknowledged.
 
-Tests: `tests/populations/storage/test_loss.py`, `tests/faults/test_lost_work.py`.
+Tests: `tests/populations/storage/test_recovery.py`, `tests/faults/test_lost_work.py`.
 """
 
 from __future__ import annotations

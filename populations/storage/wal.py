@@ -5,7 +5,7 @@ one flipped bit takes all later commits along. They can still be counted, becaus
 the WAL that it belongs to (its two salts) and says whether it ends a commit. The format is that of
 https://sqlite.org/walformat.html.
 
-Tests: `tests/faults/test_torn_wal.py`.
+Tests: `tests/faults/test_damaged_checkpoints.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Texts of users, files and other processes, made safe to show, and times that are read from them.
 
-Tests: `tests/tools/terminal/test_text.py`.
+Tests: `tests/tools/terminal/test_signals.py`.
 """
 
 from __future__ import annotations

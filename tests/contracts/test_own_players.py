@@ -12,8 +12,15 @@ from arena.testing import (
     check_batched_game,
     check_bot,
     check_encoder,
+    check_exploit,
+    check_explore,
+    check_matchmaker,
     check_sink,
+    check_thinning,
 )
+from populations.matchmaking.kinds import KINDS
+from populations.pbt.kinds import EXPLOITS, EXPLORES
+from populations.thinning.kinds import THINNINGS
 from tests.assets.batched_games import Hunt
 
 BOARD = "classic/tictactoe-v3"
@@ -65,7 +72,7 @@ def test_ppo_without_masks_and_with_numbers() -> None:
 
 @pytest.mark.parametrize("game", TWINS.values())
 def test_every_batched_game(game: str) -> None:
-    # `tests/arena/envs/batched/test_twins.py` compares them with their originals.
+    # `tests/arena/envs/batched/test_games.py` compares them with their originals.
     check_batched_game(game, num_calls=50)
 
 
@@ -86,3 +93,43 @@ def test_a_tracker_is_no_sink() -> None:
 @pytest.mark.xdist_group("exports")
 def test_an_encoder() -> None:
     check_encoder("tests.contracts.broken_players:OneLayer", environment="classic/rps-v2")
+
+
+VARIANTS: dict[str, dict[str, object]] = {
+    **{f"pfsp-{weighting}": {"weighting": weighting} for weighting in ("linear", "variance")},
+    "pfsp-thompson": {"posterior": "thompson"},
+    "pfsp-living": {"living_ratio": 0.25},
+    "psro-rectified": {"meta_solver": "rectified", "psro_players": 4},
+    "alphastar-paper": {"constants": "paper"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_matchmaking(kind: str) -> None:
+    check_matchmaker(kind)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variants_of_matchmaking(variant: str) -> None:
+    check_matchmaker(variant.partition("-")[0], options=VARIANTS[variant])
+
+
+@pytest.mark.parametrize("kind", EXPLOITS)
+def test_every_kind_of_selection(kind: str) -> None:
+    # 0: however unsure, so that donors are drawn.
+    for confidence in (0.9, 0.0):
+        check_exploit(kind, section={"confidence": confidence})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    # Optuna's Gaussian process is fitted twice, by torch.
+    [pytest.param(kind, marks=[pytest.mark.slow] if kind == "gp" else []) for kind in EXPLORES],
+)
+def test_every_kind_of_exploring(kind: str) -> None:
+    check_explore(kind, section={"reset_probability": 0.1})
+
+
+@pytest.mark.parametrize("kind", THINNINGS)
+def test_every_kind_of_thinning(kind: str) -> None:
+    check_thinning(kind)

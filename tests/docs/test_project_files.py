@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +14,9 @@ import yaml
 
 import arena
 from arena.metrics.tracker import TRACKERS
-from docs.generate import picture
+from docs.generate import configuration, picture
 from tests.docs.pages import ROOT
+from tests.support import run_process
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -94,3 +98,22 @@ def test_the_picture_shows_the_standings_and_asks_for_no_other_host() -> None:
             "https://www.textualize.io",
         }
         assert "url(http" not in svg
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(
+    importlib.util.find_spec("sphinx") is None, reason="make docs installs Sphinx, not make setup"
+)
+def test_the_documents_are_built_without_a_warning(tmp_path: Path) -> None:
+    html = tmp_path / "html"
+    options = ["-W", "--keep-going", "-n", "-q", "-b", "html", "-d", str(tmp_path / "doctrees")]
+    done = run_process(
+        [sys.executable, "-m", "sphinx", *options, "docs", str(html)], cwd=ROOT, timeout_s=280
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    page = (html / "reference" / "configuration.html").read_text()
+    listed = [key for key in configuration.all_keys() if len(key.path) > 2]
+    missing = [key.name for key in listed if f'id="confval-{key.name}"' not in page]
+    assert missing == []
+    assert "cmdoption-arena-launch-resume" in (html / "reference" / "commands.html").read_text()

@@ -104,7 +104,7 @@ def test_every_metric_of_the_code_is_listed_and_no_other() -> None:
                                                         for k in metrics.known_names()))
     }  # fmt: skip
     assert unlisted == {}
-    # Names that are put together when a run goes on: tests/integration/test_curves.py sees those.
+    # Names that are put together when a run goes on: see tests/integration/test_reward_weights.py.
     plain = [name for name in metrics.known_names() if "<" not in name and name[:7] != "rating/"]
     assert [name for name in plain if name not in published] == []
     assert len(plain) > 45

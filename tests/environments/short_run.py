@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -36,7 +35,6 @@ from arena.types import (
     RANDOM_BOT,
     AssignmentId,
     CheckpointRef,
-    LearnerId,
     Player,
     PlayerId,
     PolicyId,
@@ -45,29 +43,24 @@ from arena.types import (
     population_of,
 )
 from arena.wire.messages import (
-    Acknowledge,
     Evaluate,
     Failed,
     Finished,
-    Heartbeat,
-    Hello,
-    Message,
     Pairing,
     Train,
-    Trainee,
-    Welcome,
 )
 from arena.wire.zeromq import ZmqControllerTransport
 from populations.config.resolution import group_agents
 from populations.config.run_config import validate_config
 from populations.config.run_file import learner_setup, new_run_file
+from tests.arena.learners.stub import ControllerEnd
 from tests.environments.rows import Row
-from tests.support import wait_until
+from tests.populations.rows import make_evaluate, make_train, make_trainee
 
 ASSETS = Path(__file__).parents[1] / "assets"
 NUM_ENVS = 2
 ROLLOUT_LENGTH = 6
-NUM_MINIBATCHES = 2
+HYPERPARAMETERS = {"rollout_length": ROLLOUT_LENGTH, "num_epochs": 1, "num_minibatches": 2}
 TIMEOUT_S = 240.0
 
 Answer = Finished | Failed
@@ -87,11 +80,7 @@ def make_setup(row: Row, *, root: Path) -> LearnerSetup:
     population = {
         "size": 1,
         "network": {"hidden_sizes": [16]},
-        "hyperparameters": {
-            "rollout_length": ROLLOUT_LENGTH,
-            "num_epochs": 1,
-            "num_minibatches": NUM_MINIBATCHES,
-        },
+        "hyperparameters": HYPERPARAMETERS,
     }
     config = validate_config(
         {
@@ -124,48 +113,17 @@ def learner_process(setup: LearnerSetup) -> Iterator[CarryOut]:
         process = spawn_learner(
             root / "setup.json", transport.endpoint, populations=(), log_path=log
         )
+
+        def fail_if_gone() -> None:
+            assert process.poll() is None, log.read_text()
+
+        end = ControllerEnd(transport, timeout_s=TIMEOUT_S, check=fail_if_gone)
         try:
-            yield _Controller(transport, is_alive=lambda: process.poll() is None, log=log).carry_out
+            end.welcome(heartbeat_s=1.0)
+            yield end.carry_out
         finally:
             process.close()
             transport.close(linger_s=0.0)
-
-
-class _Controller:
-    """Its end of the wire."""
-
-    def __init__(
-        self, transport: ZmqControllerTransport, *, is_alive: Callable[[], bool], log: Path
-    ) -> None:
-        self._transport = transport
-        self._is_alive = is_alive
-        self._log = log
-        self._learner, _ = self._wait_for(Hello)
-        assert transport.send(self._learner, Welcome(heartbeat_s=1.0))
-
-    def carry_out(self, assignment: Train | Evaluate) -> Answer:
-        """Give it out and wait for what comes of it."""
-        assert self._transport.send(self._learner, assignment)
-        _, answer = self._wait_for(Finished, Failed)
-        assert isinstance(answer, Finished | Failed)
-        acknowledge = Acknowledge(assignment_id=answer.assignment_id, attempt=answer.attempt)
-        assert self._transport.send(self._learner, acknowledge)
-        return answer
-
-    def _wait_for(self, *kinds: type[Message]) -> tuple[LearnerId, Message]:
-        found: list[tuple[LearnerId, Message]] = []
-
-        def is_there() -> bool:
-            assert self._is_alive(), self._log.read_text()
-            for learner, message in self._transport.receive(0.05):
-                # A learner says Hello again where its welcome takes long.
-                assert isinstance(message, (Heartbeat, Hello, *kinds)), message
-                if isinstance(message, kinds):
-                    found.append((learner, message))
-            return bool(found)
-
-        wait_until(is_there, timeout_s=TIMEOUT_S)
-        return found[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,7 +151,7 @@ def short_run(setup: LearnerSetup, carry_out: CarryOut) -> Trained:
     names = {name: PolicyId(f"{name}/p000") for name in setup.populations}
     born: dict[PolicyId, CheckpointRef] = {}
     for name in names.values():
-        born |= _published(carry_out(_train(setup, {name: None}, (), ids=ids, agent_steps=0)))
+        born |= _published(carry_out(_train({name: None}, (), ids=ids, agent_steps=0)))
     ghosts = {policy: _frozen(setup, policy, ref) for policy, ref in born.items()}
     live = {policy: Player(player=PlayerId(policy)) for policy in names.values()}
     first, *rest = setup.seats
@@ -208,7 +166,7 @@ def short_run(setup: LearnerSetup, carry_out: CarryOut) -> Trained:
     at_once, in_turn = (num_agents, 1) if setup.spec.api == "parallel" else (1, num_agents)
     rollout = rollout_calls(ROLLOUT_LENGTH, agents_in_turn=in_turn) * NUM_ENVS * at_once
     budget = rollout + 1
-    answer = carry_out(_train(setup, born, (mirror, against), ids=ids, agent_steps=budget))
+    answer = carry_out(_train(born, (mirror, against), ids=ids, agent_steps=budget))
     grown = _published(answer)
     players = {policy: _frozen(setup, policy, ref) for policy, ref in grown.items()}
     frozen = Seating(
@@ -217,14 +175,8 @@ def short_run(setup: LearnerSetup, carry_out: CarryOut) -> Trained:
             *(ghosts[names[seat.population]] for seat in rest),
         )
     )
-    evaluation = carry_out(
-        Evaluate(
-            assignment_id=AssignmentId(next(ids)),
-            attempt=1,
-            pairings=(Pairing(seating=frozen, num_matches=1),),
-            seed=3,
-        )
-    )
+    pairings = (Pairing(seating=frozen, num_matches=1),)
+    evaluation = carry_out(make_evaluate(assignment_id=AssignmentId(next(ids)), pairings=pairings))
     assert isinstance(answer, Finished)
     assert isinstance(evaluation, Finished), evaluation
     return Trained(
@@ -237,35 +189,21 @@ def short_run(setup: LearnerSetup, carry_out: CarryOut) -> Trained:
 
 
 def _train(
-    setup: LearnerSetup,
-    trainees: dict[PolicyId, Any],
+    trainees: Mapping[PolicyId, CheckpointRef | None],
     seatings: tuple[Seating, ...],
     *,
     ids: Iterator[int],
     agent_steps: int,
 ) -> Train:
-    return Train(
-        assignment_id=AssignmentId(next(ids)),
-        attempt=1,
-        trainees=tuple(
-            Trainee(
-                policy=policy,
-                generation=0,
-                agent_steps=0,
-                learner_updates=0,
-                checkpoint=checkpoint,
-                hyperparameters={
-                    "rollout_length": ROLLOUT_LENGTH,
-                    "num_epochs": 1,
-                    "num_minibatches": NUM_MINIBATCHES,
-                },
-            )
+    return make_train(
+        *(
+            make_trainee(policy, checkpoint=checkpoint, hyperparameters=HYPERPARAMETERS)
             for policy, checkpoint in trainees.items()
         ),
+        assignment_id=AssignmentId(next(ids)),
         opponents=seatings,
         agent_steps=agent_steps,
         seed=7,
-        may_stop_early=False,
     )
 
 

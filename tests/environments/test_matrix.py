@@ -11,7 +11,7 @@ import pytest
 from arena.types import population_of
 from tests.environments.rows import CORE, Row, rows
 from tests.environments.short_run import (
-    NUM_MINIBATCHES,
+    HYPERPARAMETERS,
     export,
     learner_process,
     make_setup,
@@ -65,7 +65,7 @@ def test_an_environment_trains(row: Row, tmp_path: Path) -> None:
     with learner_process(setup) as carry_out:
         trained = short_run(setup, carry_out)
     for policy, manifest in trained.manifests.items():
-        assert manifest.learner_updates >= 2 * NUM_MINIBATCHES, policy
+        assert manifest.learner_updates >= 2 * HYPERPARAMETERS["num_minibatches"], policy
         assert manifest.agent_steps > 0
         ghost = trained.ghosts[policy].weights
         assert ghost is not None

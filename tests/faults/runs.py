@@ -15,6 +15,7 @@ import psutil
 
 from arena.environment_spec import EnvironmentRequest
 from arena.envs.inspect import inspect_environment
+from experiments.faults.killing import counters
 from populations.audit.verify import verify_run
 from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file
@@ -26,8 +27,6 @@ from populations.records.aggregates import Row
 from populations.records.rows import EventRow
 from populations.storage.journal import JournalReader
 from populations.storage.lock import RunLock
-from populations.views.questions.inspection import Inspection
-from populations.views.run import status_document
 from tests.faults.workers import ASSETS as ASSETS
 from tests.integration.conftest import ARENA
 from tests.support import wait_until
@@ -120,13 +119,8 @@ def run_with_kills(run: Path, config: Mapping[str, object], commits: Sequence[in
 
 def finished(run: Path) -> int:
     """Assignments that were committed; 0 where there is no run yet."""
-    if not (run / "run.yaml").exists():
-        return 0
-    inspection = Inspection.open(run)
-    try:
-        return int(str(status_document(inspection, None)["assignments_finished"]))
-    finally:
-        inspection.close()
+    row = counters(run)
+    return 0 if row is None else row.assignments_finished
 
 
 def events(run: Path, *kinds: str) -> list[EventRow]:

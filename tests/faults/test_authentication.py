@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,10 +35,10 @@ from arena.wire.keys import (
 from arena.wire.messages import Header, Message, Refuse, Welcome
 from arena.wire.zeromq import ZmqControllerTransport, ZmqLearnerTransport
 from tests.arena.wire.examples import HEARTBEAT, HELLO, RUN
-from tests.arena.wire.test_unproven import heard
+from tests.arena.wire.test_zeromq import heard
 from tests.faults.runs import check_left, document, finished, launch, learners_of
 from tests.integration.conftest import start
-from tests.support import wait_until
+from tests.support import end_process, wait_until
 
 TIMEOUT_S = 110.0
 EPOCH = 1
@@ -264,17 +263,17 @@ def test_learners_of_a_run_with_keys_join_and_others_do_not(tmp_path: Path) -> N
     run = tmp_path / "run"
     with contextlib.ExitStack() as stack:
         process = launch(run, document(endpoint="tcp://127.0.0.1:*", remote_learners=1))
-        stack.callback(end, process)
+        stack.callback(end_process, process)
         wait_until(lambda: finished(run) >= 1, timeout_s=TIMEOUT_S)
         endpoint = str(live(run)["endpoint"])
         assert endpoint.startswith("tcp://127.0.0.1:")
         join: list[str | Path] = ["learner", run / "run.yaml", "--connect", endpoint]
         remote = start([*join, "--keys", run / "keys" / "remote-0.key"])
-        stack.callback(end, remote)
+        stack.callback(end_process, remote)
         wait_until(lambda: "remote-0" in holders(run), timeout_s=TIMEOUT_S)
         assert holders(run) == {"learner-0", "remote-0"}
         uninvited = start(join)
-        stack.callback(end, uninvited)
+        stack.callback(end_process, uninvited)
         assert "has hung up" in uninvited.communicate(timeout=TIMEOUT_S)[1]
         assert uninvited.returncode == 2
         check_no_secret_outside(run)
@@ -286,20 +285,13 @@ def test_learners_of_a_run_with_keys_join_and_others_do_not(tmp_path: Path) -> N
     check_keys_are_kept(run)
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """Nobody stays behind, whatever a test came to."""
-    if process.poll() is None:
-        process.kill()
-        process.communicate()
-
-
 def check_keys_are_kept(run: Path) -> None:
     """Resumed, the run has the keys that it had."""
     keys = {path.name: path.read_bytes() for path in (run / "keys").iterdir()}
     before = finished(run)
     process = launch(run, None)
     with contextlib.ExitStack() as stack:
-        stack.callback(end, process)
+        stack.callback(end_process, process)
         wait_until(lambda: finished(run) > before, timeout_s=TIMEOUT_S)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=TIMEOUT_S)
@@ -347,7 +339,7 @@ def test_a_run_whose_authenticator_dies_ends_with_3_and_says_why(tmp_path: Path)
         failpoints="authenticator.asked=raise:EIO@1",
     )
     with contextlib.ExitStack() as stack:
-        stack.callback(end, process)
+        stack.callback(end_process, process)
         _, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 3
     assert "the thread that checks learners' keys has ended" in errors

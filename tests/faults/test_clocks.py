@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.faults.killing import counters, processes_of
+from experiments.faults.killing import processes_of
 from populations.audit.verify import verify_run
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from tests.faults.conversation import conversation
 from tests.faults.impatient import LIVENESS_S
 from tests.faults.outcomes import differences, outcome
+from tests.faults.runs import finished
 from tests.support import wait_until
 
 pytestmark = pytest.mark.timeout(400)
@@ -93,9 +94,3 @@ def test_a_controller_that_was_stopped_for_long_loses_nobody(tmp_path: Path) -> 
     assert "learner_start_failed" not in kinds
     assert not processes_of(run)
     assert verify_run(run).faults == []
-
-
-def finished(run: Path) -> int:
-    """Assignments that a run has committed."""
-    row = counters(run)
-    return 0 if row is None else row.assignments_finished

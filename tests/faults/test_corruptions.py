@@ -19,8 +19,8 @@ from arena.types import Entrant, PolicyId
 from experiments.faults.byte_places import Places, file_kind
 from experiments.faults.corruptions import Trial, preload, run_trial
 from populations.audit.verify import verify_run
-from populations.records.rows import RatingsRow
 from populations.storage.database import BACKUP, JOURNAL
+from tests.populations.rows import make_ratings
 from tests.populations.small_run import SmallRun
 
 KNOWN: dict[str, list[str]] = json.loads(
@@ -48,12 +48,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run.evaluate(first, "bot:random")
         run.train(policies[0])
         run.put(
-            RatingsRow(
-                population="player",
+            make_ratings(
                 entrants=(Entrant(first), Entrant(second), Entrant("bot:random")),
                 ratings=(50.0, 100.0, 0.0),
                 deviations=(9.0, 9.0, 0.0),
-                cyclicity=0.0,
                 num_tallies=run.tables.num_tallies,
             )
         )

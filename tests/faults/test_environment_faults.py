@@ -35,6 +35,7 @@ from tests.faults.workers import (
     make_worker,
 )
 from tests.populations.controller.simulated import DUEL, make_world
+from tests.populations.rows import make_failed
 
 RAISES = ("reset_raises", "step_raises")
 LIES = (
@@ -322,12 +323,7 @@ def test_an_environment_that_breaks_now_and_then_does_not_end_the_run() -> None:
             message = queue.pop(0)
             assert message.assignment_id not in given, "what broke is not done again"
             given.add(message.assignment_id)
-            failed = Failed(
-                assignment_id=message.assignment_id,
-                attempt=message.attempt,
-                kind="environment",
-                reason="environment x: a reward must be finite and at most 1e12 in size",
-            )
+            failed = make_failed(message, kind="environment")
             world.handle(AssignmentFailed(learner=learner, failed=failed))
         else:
             world.step()

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from populations.audit.repair import repair_run
-from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE, RunFile, content_digest
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.initial_policies import initial_policies
@@ -143,17 +141,6 @@ def make_first_backup(run: Path) -> None:
     row = RunRow(run=run_file.run, configuration=digest)
     rows: list[Row] = [row, *policies, *first_generations(policies)]
     Journal.create(run / BACKUP, rows).close()
-
-
-def test_repairing_twice_changes_nothing_more(tmp_path: Path) -> None:
-    run = copy_of(NEWEST, tmp_path)
-    make_first_backup(run)
-    (run / JOURNAL).unlink()
-    repair_run(run)
-    before = tables_of(run)
-    assert not repair_run(run).events
-    assert tables_of(run) == before
-    assert verify_run(run).faults == []
 
 
 def test_it_shows_what_a_later_release_has_to_read(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import signal
 import subprocess
 from pathlib import Path
@@ -16,18 +15,12 @@ from populations.storage.journal import JournalReader
 from tests.faults.outcomes import differences, outcome
 from tests.faults.runs import ASSETS, check_left, document, events, finished, launch
 from tests.integration.conftest import ARENA
-from tests.support import run_process, wait_until
+from tests.support import kept_events, run_process, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 LIMIT_S = 120.0
 SLEEP = "3456.7"
-
-
-def kept(run: Path) -> list[int]:
-    path = run / "kept.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line)["sequence"] for line in lines]
 
 
 def hooks_of(run: Path) -> list[psutil.Process]:
@@ -52,12 +45,12 @@ def test_over_kills_every_event_is_handed_over_and_twice_only_around_a_kill(
     run = tmp_path / "run"
     process = launch(run, document(hooks={"on_event": ["hooked:keep"]}))
     for kills in range(2):
-        before = len(kept(run))
-        wait_until(lambda: len(kept(run)) > before + 5, timeout_s=LIMIT_S)  # noqa: B023
+        before = len(kept_events(run))
+        wait_until(lambda: len(kept_events(run)) > before + 5, timeout_s=LIMIT_S)  # noqa: B023
         kill(process)
         wait_until(lambda: not hooks_of(run), timeout_s=2.0)
         process = launch(run, None)
-        assert kills == 0 or len(set(kept(run))) > before
+        assert kills == 0 or len(set(kept_events(run))) > before
     wait_until(lambda: finished(run) > 0 and len(hooks_of(run)) == 1, timeout_s=LIMIT_S)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=LIMIT_S)
@@ -66,8 +59,10 @@ def test_over_kills_every_event_is_handed_over_and_twice_only_around_a_kill(
         committed = [row.sequence for row in reader.events()]
         assert reader.events(kinds=["run_stopped"])
     # The last event too: the end of the run waits for hooks.
-    assert sorted(set(kept(run))) == committed
-    assert len(kept(run)) <= len(committed) + 2, "at most one call for each kill is made again"
+    assert sorted(set(kept_events(run))) == committed
+    assert len(kept_events(run)) <= len(committed) + 2, (
+        "at most one call for each kill is made again"
+    )
     check_left(run)
     assert not hooks_of(run)
 

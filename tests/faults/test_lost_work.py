@@ -14,8 +14,7 @@ import pytest
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.status import committed, read_status
 from tests.faults.runs import END_S, document, events, finished, launch, learners_of
-from tests.populations.storage.test_loss import tree
-from tests.support import exit_code, tables_of, wait_until
+from tests.support import digests_of, exit_code, tables_of, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.xdist_group("processes")]
 
@@ -75,12 +74,12 @@ def test_a_loss_ends_a_resume_before_it_writes_until_it_is_accepted(
     run: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(run)
-    before = tree(run)
+    before = digests_of(run)
     code, said = resume(run)
     assert code == 5, said
     assert "acknowledged work is lost, at least " in said
     assert "--accept-loss" in said
-    after = tree(run)
+    after = digests_of(run)
     # The lock's text is that of its last holder, who was killed.
     assert {**after, "controller.lock": ""} == {**before, "controller.lock": ""}
     assert exit_code("verify", run) == 5

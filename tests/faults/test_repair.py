@@ -262,28 +262,20 @@ def test_a_lost_archive_is_no_reason_to_replace_the_journal(run: SmallRun) -> No
     assert tables_of(run.run_dir) == before
 
 
-def test_a_backup_from_before_details_left_has_them_still(run: SmallRun) -> None:
-    """The file is of no use then, and the next start makes it again."""
+@pytest.mark.parametrize("have_left", [False, True])
+def test_a_backup_has_details_or_names_their_files(run: SmallRun, have_left: bool) -> None:
+    """A file that it does not name is of no use, and the next start makes it again."""
     expected = run.tallies()
-    run.journal.backup(run.run_dir / BACKUP)
-    run.archive()
-    damaged(run)
-    assert repair_run(run.run_dir).restored
-    with JournalReader(run.run_dir / JOURNAL) as reader:
-        assert reader.tallies() == expected
-        assert reader.archives() == []
-    assert is_clean(run.run_dir)
-
-
-def test_a_backup_from_after_details_left_names_their_files(run: SmallRun) -> None:
-    expected = run.tallies()
+    if not have_left:
+        run.journal.backup(run.run_dir / BACKUP)
     written = run.archive()
-    run.journal.backup(run.run_dir / BACKUP)
+    if have_left:
+        run.journal.backup(run.run_dir / BACKUP)
     damaged(run)
     assert repair_run(run.run_dir).restored
     with JournalReader(run.run_dir / JOURNAL) as reader:
         assert reader.tallies() == expected
-        assert reader.archives() == [written]
+        assert reader.archives() == ([written] if have_left else [])
     assert is_clean(run.run_dir)
 
 

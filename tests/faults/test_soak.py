@@ -9,17 +9,23 @@ import pytest
 from msgspec.structs import replace
 
 from arena.learners.loop import make_ack_log, tally_digest
-from arena.types import AssignmentId, Entrant, LearnerId, PairScore, Tally
+from arena.types import AssignmentId, LearnerId, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Finished
 from experiments.faults.ack_logs import Comparison, compare
 from experiments.faults.soak import soak
 from populations.records.rows import AssignmentRow, TallyRow
+from tests.populations.rows import (
+    make_assignment,
+    make_evaluate,
+    make_finished,
+    make_tally,
+    make_tally_row,
+)
 
 LEARNER = LearnerId("learner-1")
-TALLY = Tally(
-    entrants=(Entrant("a"), Entrant("b")),
-    matches=3,
-    pairs=(PairScore(first=0, second=1, wins=2, draws=1, losses=0),),
+TALLY = make_tally(
+    ("a", "b"),
+    (0, 1, 2, 1, 0),
     return_sum=(2.0, -2.0),
     return_sum_of_squares=(2.0, 2.0),
     length_sum=30,
@@ -44,31 +50,21 @@ def test_nothing_is_lost_invented_or_left_behind_by_random_kills(
 
 
 def finished(number: int, *, attempt: int = 1, tally: Tally = TALLY) -> Finished:
-    return Finished(
-        assignment_id=AssignmentId(number),
-        attempt=attempt,
-        checkpoints=(),
-        tallies=(tally,),
-        metrics={},
-        duration_s=1.0,
-    )
+    return make_finished(asked(number, attempt=attempt), tallies=(tally,))
+
+
+def asked(number: int, *, attempt: int) -> Evaluate:
+    return make_evaluate(assignment_id=AssignmentId(number), attempt=attempt, pairings=())
 
 
 def row(number: int, *, attempt: int = 1) -> AssignmentRow:
-    message = Evaluate(assignment_id=AssignmentId(number), attempt=attempt, pairings=(), seed=1)
-    return AssignmentRow(
-        assignment_id=AssignmentId(number),
-        attempt=attempt,
-        kind="evaluate",
-        status="finished",
-        message=message,
-        metrics={},
-    )
+    message = asked(number, attempt=attempt)
+    return make_assignment(message, attempt=attempt, status="finished")
 
 
 def tallies(*numbers: int) -> list[TallyRow]:
     return [
-        TallyRow(sequence=at, assignment_id=AssignmentId(number), kind="evaluate", tally=TALLY)
+        make_tally_row(TALLY, at, assignment_id=AssignmentId(number))
         for at, number in enumerate(numbers, start=1)
     ]
 

@@ -9,10 +9,15 @@ from typing import cast
 import pytest
 
 from arena.wire.address import default_endpoint, remove_socket
+from arena.wire.messages import Train
+from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE, RunFile
+from populations.controller.evolution.curriculum import LESSON_BEGAN
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
 from populations.views.questions.inspection import Inspection
 from populations.views.run import status_document
-from tests.faults.runs import check_left, document, launch
+from tests.faults.runs import check_left, document, events, launch, run_with_kills
 
 pytestmark = [pytest.mark.xdist_group("stops"), pytest.mark.timeout(400)]
 
@@ -164,3 +169,103 @@ def test_a_goal_that_cannot_be_is_refused(
     assert process.returncode == 2
     assert rule in error
     assert not (tmp_path / "run").exists()
+
+
+def lessons(*, deterministic: bool) -> dict[str, object]:
+    """Episodes of two, four and six steps, in cooperation; six in matches."""
+    (settings,) = cast("dict[str, object]", document()["populations"]).values()
+    return {
+        **document(),
+        "environment": {
+            "id": "lessons:parallel_env",
+            "num_envs": 4,
+            "sides": {"all": ["a", "b"]},
+            "curriculum": [
+                {"until": {"agent_steps": 800}, "kwargs": {"length": 2}},
+                {"until": {"return": 3.5}, "kwargs": {"length": 4}},
+                {"kwargs": {"length": 6}},
+            ],
+        },
+        "populations": {"player": settings},
+        "deterministic": deterministic,
+        "stop": {"agent_steps_per_policy": 4000},
+    }
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_each_lesson_begins_once_whatever_kills_the_controller(
+    tmp_path: Path, deterministic: bool
+) -> None:
+    run = tmp_path / "run"
+    # In each epoch, a lesson may have begun or be about to.
+    run_with_kills(run, lessons(deterministic=deterministic), (16, 12, 9, 14))
+    began = events(run, LESSON_BEGAN)
+    assert [event.subject for event in began] == ["2", "3"]
+    (_, second) = (event.data["values"] for event in began)
+    assert second == {"player/p000": 4.0, "player/p001": 4.0}
+    with JournalReader(run / JOURNAL) as reader:
+        lesson_of = {
+            row.assignment_id: row.message.lesson
+            for row in reader.assignments(statuses=["finished"], kind="train")
+            if isinstance(row.message, Train) and row.agent_steps
+        }
+        tallies = [(row.kind, row.assignment_id, row.tally) for row in reader.tallies()]
+    assert set(lesson_of.values()) == {0, 1, 2}
+    for kind, assignment, tally in tallies:
+        # Episodes carried over assignments end in their own lesson; in cooperation each side of a
+        # match plays an episode of its own.
+        length = 2 * 6 if kind == "evaluate" else (2, 4, 6)[lesson_of[assignment]]
+        assert tally.length_sum == tally.matches * length
+    assert verify_run(run).faults == []
+    check_left(run)
+
+
+OVER = 2000
+STEPS = {0: 0.02, 512: 0.01, 1200: 0.0}
+
+
+def scheduled() -> dict[str, object]:
+    """A learning rate that falls on a line, and an entropy that falls in steps."""
+    (settings,) = cast("dict[str, dict[str, object]]", document()["populations"]).values()
+    fixed = cast("dict[str, object]", settings["hyperparameters"])
+    schedules = {
+        "learning_rate": {"linear": [1e-3, 1e-5], "over_agent_steps": OVER},
+        "entropy_coef": {"steps": STEPS},
+    }
+    return {
+        **document(),
+        "populations": {"player": {**settings, "hyperparameters": {**fixed, **schedules}}},
+        "stop": {"agent_steps_per_policy": 3000},
+    }
+
+
+def test_every_assignment_has_the_values_of_its_agent_steps_whatever_kills_the_controller(
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    run_with_kills(run, scheduled(), (11, 9, 14))
+    with JournalReader(run / JOURNAL) as reader:
+        messages = [
+            row.message
+            for row in reader.assignments(statuses=["finished"], kind="train")
+            if isinstance(row.message, Train) and row.agent_steps
+        ]
+    seen = set()
+    factors: dict[str, float] = {}
+    for message in messages:
+        (trainee,) = message.trainees
+        done = min(trainee.agent_steps / OVER, 1.0)
+        # 1e-3 + (1e-5 - 1e-3) * done, times the factor that the policy was given at the start
+        scheduled_rate = 1e-3 - 9.9e-4 * done
+        rate = float(trainee.hyperparameters["learning_rate"])
+        factor = factors.setdefault(trainee.policy, rate / scheduled_rate)
+        # Within the bounds of the search space.
+        assert rate == pytest.approx(max(scheduled_rate * factor, 1e-5), rel=1e-9)
+        entropy = next(value for at, value in reversed(STEPS.items()) if at <= trainee.agent_steps)
+        assert trainee.hyperparameters["entropy_coef"] == entropy
+        seen.add(entropy)
+    assert factors["player/p000"] == pytest.approx(1.0)
+    assert len(set(factors.values())) == 2
+    assert seen == set(STEPS.values())
+    assert verify_run(run).faults == []
+    check_left(run)

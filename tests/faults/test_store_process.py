@@ -13,18 +13,11 @@ import pytest
 from arena.wire.keys import key_path
 from tests.faults.runs import ASSETS, check_left, document, events, finished, launch
 from tests.integration.conftest import ARENA
-from tests.support import wait_until
+from tests.support import end_process, wait_until
 
 pytestmark = [pytest.mark.xdist_group("processes")]
 
 TIMEOUT_S = 60.0
-
-
-def end(process: subprocess.Popen[str]) -> None:
-    """Leave nobody behind, whatever a test came to."""
-    if process.poll() is None:
-        process.kill()
-        process.communicate()
 
 
 def remote_learner(run: Path, elsewhere: Path) -> subprocess.Popen[str]:
@@ -78,10 +71,10 @@ def test_a_learner_without_the_runs_directory_does_its_part(
                 patch.setenv("ARENA_TESTING", "1")
                 patch.setenv("ARENA_FAILPOINTS", rules)
             process = launch(run, document(endpoint="tcp://127.0.0.1:*", remote_learners=1))
-        stack.callback(end, process)
+        stack.callback(end_process, process)
         wait_until(lambda: finished(run) >= 1, timeout_s=TIMEOUT_S)
         learner = remote_learner(run, tmp_path / "elsewhere")
-        stack.callback(end, learner)
+        stack.callback(end_process, learner)
 
         wait_until(lambda: finished_by(run, "remote-0.") >= 12, timeout_s=TIMEOUT_S)
         process.terminate()

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 
@@ -10,13 +17,29 @@ import pytest
 
 from arena.checkpoints.files import DIRECTORY_NAME, list_directories
 from arena.checkpoints.manifest import WEIGHTS
-from arena.learners.state import EXIT_AGAIN
-from tests.faults.runs import learners_of
+from arena.learners.state import EXIT_AGAIN, EXIT_REFUSED
+from arena.wire.keys import key_path
+from populations.audit.verify import verify_run
+from populations.records.rows import EventRow
+from populations.storage.journal import JournalReader
+from tests.assets.faulty_learner import KINDS
+from tests.faults.runs import (
+    ASSETS,
+    IMPATIENT,
+    check_left,
+    document,
+    events,
+    finished,
+    launch,
+    learners_of,
+    served,
+)
 from tests.faults.test_storage_runs import fill, small_disk
-from tests.faults.test_store_process import end, finished_by, remote_learner
+from tests.faults.test_store_process import finished_by, remote_learner
 from tests.faults.troubled_runs import WAIT_S, WORKED, Run, check_policies, resume, running, suffer
 from tests.faults.troubles import TROUBLES, Setting, Trouble
-from tests.support import wait_until
+from tests.integration.conftest import ARENA
+from tests.support import end_process, flip, run_process, wait_until
 
 HERE = pytest.mark.timeout(480)
 
@@ -60,7 +83,7 @@ def test_flipped_checkpoints_are_set_aside_and_their_policies_go_on_from_older_o
         wait_until(lambda: _is_all_recorded(run), timeout_s=5.0)
         damaged = {str(row.checkpoint) for row in run.tables().policies.values()}
         for key in damaged:
-            _flip(run.directory / key / WEIGHTS)
+            flip(run.directory / key / WEIGHTS)
         learner.kill()
         run.wait_for(lambda: len(run.events("fell_back")) >= len(damaged))
         fell = {row.subject: str(row.data["checkpoint"]) for row in run.events("fell_back")}
@@ -90,14 +113,6 @@ def _is_all_recorded(run: Run) -> bool:
     return all(key in known for key in keys if DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]))
 
 
-def _flip(path: Path) -> None:
-    """Change a bit in a file of its own: ghosts are links to the old one."""
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.unlink()
-    path.write_bytes(data)
-
-
 @HERE
 def test_a_full_disk_of_one_learner_is_its_own_trouble(tmp_path: Path) -> None:
     setting = Setting(policies=2, learners=1, cooperates=True, workers=0)
@@ -108,7 +123,7 @@ def test_a_full_disk_of_one_learner_is_its_own_trouble(tmp_path: Path) -> None:
         ExitStack() as stack,
     ):
         learner = remote_learner(run.directory, disk / "elsewhere")
-        stack.callback(end, learner)
+        stack.callback(end_process, learner)
         run.wait_for(lambda: finished_by(run.directory, "remote-0") >= WORKED)
         fill(disk / "ballast")
         run.wait_for(lambda: run.events("learner_dismissed"))
@@ -121,3 +136,101 @@ def test_a_full_disk_of_one_learner_is_its_own_trouble(tmp_path: Path) -> None:
         check_policies(run)
         resume(run)
         check_policies(run)
+
+
+TIMEOUT_S = 200.0
+GOES_ON = 12
+"""Assignments that healthy learners finish after the last faulty one has gone."""
+
+
+@contextlib.contextmanager
+def faulty(
+    run: Path, kinds: Sequence[str], *, endpoint: str
+) -> Iterator[list[subprocess.Popen[str]]]:
+    """Start a learner process of each kind of fault."""
+    script = str(ASSETS / "faulty_learner.py")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, script, str(run / "learner.json"), endpoint, kind],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for kind in kinds
+    ]
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.timeout(300)
+def test_faulty_learners_of_each_kind_harm_neither_policies_nor_the_run(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    config = document(learners=2)
+    populations = config["populations"]
+    assert isinstance(populations, dict)
+    populations["player"]["size"] = 12
+    patience = replace(IMPATIENT, refused_s=0.0, stall_s=30.0)
+
+    with served(run, config, patience=patience) as watched:
+        state = watched.server._state
+
+        def is_over(seen: Sequence[EventRow]) -> bool:
+            dismissed = [event for event in seen if event.kind == "learner_dismissed"]
+            if len(dismissed) < len(KINDS):
+                state_at[0] = state.tables.run.assignments_finished
+                return False
+            return state.tables.run.assignments_finished >= state_at[0] + GOES_ON
+
+        state_at = [0]
+        watched.done = is_over
+        with faulty(run, KINDS, endpoint=watched.server._transport.endpoint) as processes:
+            watched.server.run()
+            codes = [process.wait(timeout=TIMEOUT_S) for process in processes]
+            said = [process.stderr.read() for process in processes if process.stderr is not None]
+    # Each may come again, once what it says is mended.
+    ended = state.tables.run.reason, [(event.kind, event.subject) for event in watched.events]
+    assert codes == [EXIT_AGAIN] * len(KINDS), ended
+    for text in said:
+        assert "assignments in a row failed on this learner and not on others" in text
+    dismissed = watched.of("learner_dismissed")
+    assert len(dismissed) == len(KINDS)
+    assert not watched.of("quarantined", "checkpoint_corrupt", "ghost_corrupt", "storage_full")
+    with JournalReader(run / "journal.db") as reader:
+        tables = reader.load()
+    assert {(row.state, row.generation) for row in tables.policies.values()} == {("active", 0)}
+    assert tables.run.state == "stopped"
+    assert verify_run(run).faults == []
+
+
+@pytest.mark.timeout(300)
+def test_a_learner_without_the_runs_directory_is_told_what_to_mount(tmp_path: Path) -> None:
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    config = document(endpoint="tcp://127.0.0.1:*", remote_learners=1)
+    process = launch(run, config)
+    try:
+        wait_until(lambda: finished(run) >= 3, timeout_s=TIMEOUT_S)
+        endpoint = json.loads((run / "status.json").read_text())["endpoint"]
+        elsewhere.mkdir()
+        shutil.copy(run / "run.yaml", elsewhere)
+        # A directory without a store would ask for checkpoints; this is another run's.
+        (elsewhere / "store.id").write_text("0" * 32)
+        keys = shutil.copytree(run / "keys", elsewhere / "keys")
+        join = ["learner", elsewhere / "run.yaml", "--connect", endpoint]
+        joined = run_process(
+            [*ARENA, *join, "--keys", key_path(keys, "remote-0")], cwd=ASSETS, timeout_s=TIMEOUT_S
+        )
+        assert joined.returncode == EXIT_REFUSED
+        text = " ".join(joined.stderr.split())
+        assert f"mount the directory {run} of the controller's machine on this one" in text
+        before = finished(run)
+        wait_until(lambda: finished(run) >= before + 3, timeout_s=TIMEOUT_S)
+    finally:
+        process.terminate()
+        process.communicate(timeout=TIMEOUT_S)
+    (refused,) = events(run, "learner_refused")
+    assert str(refused.subject).startswith("remote-0.")
+    assert not events(run, "checkpoint_corrupt", "assignment_failed", "learner_dismissed")
+    check_left(run)

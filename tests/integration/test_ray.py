@@ -19,9 +19,9 @@ import pytest
 from experiments.faults.killing import counters
 from populations.config.run_file import RUN_FILE, RunFile
 from populations.launchers.ray_session import own_directory
-from tests.faults.runs import events
-from tests.integration.conftest import ARENA, Command, launch_arguments, sigkill, start
-from tests.support import wait_until
+from tests.faults.runs import events, finished
+from tests.integration.conftest import ARENA, Command, launch_arguments, start
+from tests.support import end_process, wait_until
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,11 +35,6 @@ TIMEOUT_S = 60.0
 GONE_S = 10.0
 ON_RAY = ("launcher=ray", "--learners", "2")
 FOR_EVER = "stop.agent_steps_per_policy=100000000"
-
-
-def finished(run: Path) -> int:
-    row = counters(run)
-    return 0 if row is None else row.assignments_finished
 
 
 def works(run: Path, process: subprocess.Popen[str]) -> None:
@@ -157,12 +152,6 @@ def unshared(hidden: Path, *command: str) -> list[str]:
     return ["unshare", "--mount", *rights, "sh", "-c", hide, str(hidden), *command]
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """Leave nobody behind, whatever a test came to."""
-    if process.poll() is None:
-        sigkill(process)
-
-
 @contextlib.contextmanager
 def node_without(hidden: Path, *, address: str, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A node that does not see a directory, and has the user's code in another one."""
@@ -221,7 +210,7 @@ def test_on_nodes_that_see_nothing_of_the_run_weights_travel_by_the_store(
             cwd=here,
             env={**os.environ, "RAY_ADDRESS": cluster.address},
         )
-        stack.callback(end, process)
+        stack.callback(end_process, process)
 
         def has_copied() -> bool:
             row = counters(run) if (run / RUN_FILE).exists() else None

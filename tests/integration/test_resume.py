@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
@@ -15,7 +14,7 @@ from populations.records.rows import EventRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from tests.integration.conftest import ARENA
-from tests.support import run_process
+from tests.support import digests_of, run_process
 from tests.test_imports import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.xdist_group("processes")]
@@ -50,15 +49,6 @@ def launch(code: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def write_code(code: Path) -> None:
     (code / "game.py").write_text(GAME)
     (code / "rules.py").write_text(RULES)
-
-
-def tree(directory: Path) -> dict[str, str]:
-    """All files with the digests of their bytes."""
-    return {
-        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
 
 
 def events(code: Path, kind: str) -> list[EventRow]:
@@ -130,7 +120,7 @@ def test_another_environment_is_refused_by_name_and_nothing_is_written(
     code: Path, case: str
 ) -> None:
     module, text, told = REFUSALS[case]
-    before = tree(code / "run")
+    before = digests_of(code / "run")
     try:
         (code / module).unlink()
         if text is not None:
@@ -140,18 +130,18 @@ def test_another_environment_is_refused_by_name_and_nothing_is_written(
         write_code(code)
     assert done.returncode == 2, done.stderr
     assert re.search(told, done.stderr), done.stderr
-    assert tree(code / "run") == before
+    assert digests_of(code / "run") == before
 
 
 @pytest.mark.parametrize("key", ["hooks={on_end: [gone:hook]}", "metrics.sinks=[gone:Sink]"])
 def test_a_change_to_code_that_is_gone_is_refused_before_anything_is_written(
     code: Path, key: str
 ) -> None:
-    before = tree(code / "run")
+    before = digests_of(code / "run")
     done = launch(code, "--resume", key)
     assert done.returncode == 2, done.stderr
     assert "no module 'gone'" in done.stderr
-    assert tree(code / "run") == before
+    assert digests_of(code / "run") == before
 
 
 def test_with_the_change_undone_it_goes_on_and_nothing_is_said(code: Path) -> None:

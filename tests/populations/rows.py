@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from arena.checkpoints.files import file_records
+from arena.checkpoints.manifest import Manifest
+from arena.config import NetworkConfig
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.types import (
     AssignmentId,
@@ -69,6 +72,14 @@ def make_checkpoint(name: str, **more: Any) -> CheckpointRow:
     plain |= dict.fromkeys(("key", "digest", "weights_digest"), name)
     plain |= {"policy": PLAYER, "parent": None, "assignment_id": AssignmentId(1)}
     return CheckpointRow(**{**plain, **more})
+
+
+def make_manifest(policy: str, files: Mapping[str, bytes], **more: Any) -> Manifest:
+    plain: dict[str, Any] = dict.fromkeys(("generation", "agent_steps", "learner_updates"), 0)
+    plain |= {"parent": None, "donor": None, "environment_digest": Digest("0" * 64)}
+    plain |= {"population_agents": ("player_0", "player_1"), "network": NetworkConfig()}
+    plain |= {"hyperparameters": {}, "files": file_records(files), "arena_version": "0"}
+    return Manifest(policy=policy, **{"created": "2026-01-01T00:00:00+00:00", **plain, **more})
 
 
 def make_ghost(policy: str = PLAYER, agent_steps: int = 0, **more: Any) -> GhostRow:

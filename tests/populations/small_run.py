@@ -9,8 +9,7 @@ import numpy as np
 import safetensors.numpy
 from msgspec.structs import replace
 
-from arena.checkpoints.files import file_records
-from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, ghost_key
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, ghost_key
 from arena.checkpoints.publish import link_ghost, publish
 from arena.types import (
     AssignmentId,
@@ -24,7 +23,7 @@ from arena.types import (
     WeightsRef,
     is_bot,
 )
-from arena.wire.messages import Evaluate, Pairing
+from arena.wire.messages import Pairing
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
 from populations.config.trust import record_launch
@@ -46,7 +45,9 @@ from populations.storage.journal import Journal, JournalReader
 from tests.populations.rows import (
     make_assignment,
     make_checkpoint,
+    make_evaluate,
     make_ghost,
+    make_manifest,
     make_policy,
     make_spec,
     make_tally,
@@ -145,20 +146,15 @@ class SmallRun:
             WEIGHTS: safetensors.numpy.save({"weights": numbers}),
             OPTIMIZER: safetensors.numpy.save({"steps": numbers[1:]}),
         }
-        manifest = Manifest(
-            policy=policy,
+        manifest = make_manifest(
+            policy,
+            files,
             generation=row.generation,
             agent_steps=agent_steps,
             learner_updates=row.learner_updates + 1,
             hyperparameters=dict(row.hyperparameters),
-            parent=None,
-            donor=None,
             environment_digest=self.run_file.spec.digest,
-            population_agents=("player_0", "player_1"),
             network=self.run_file.config.populations["player"].network,
-            files=file_records(files),
-            arena_version="0",
-            created="2026-01-01T00:00:00+00:00",
         )
         reference = publish(self.run_dir, manifest=manifest, files=files)
         checkpoint = make_checkpoint(
@@ -222,15 +218,8 @@ class SmallRun:
         assignment_id = AssignmentId(run.next_assignment)
         players = tuple(self._frozen(name) for name in (first, second))
         pairing = Pairing(seating=Seating(players=players), num_matches=4)
-        assignment = AssignmentRow(
-            assignment_id=assignment_id,
-            attempt=1,
-            kind="evaluate",
-            status="finished",
-            message=Evaluate(assignment_id=assignment_id, attempt=1, pairings=(pairing,), seed=1),
-            matches=4,
-            metrics={},
-        )
+        message = make_evaluate(assignment_id=assignment_id, pairings=(pairing,))
+        assignment = make_assignment(message, attempt=1, status="finished", matches=4)
         tally = make_tally(
             (first, second),
             (0, 1, 1, 1, 2),

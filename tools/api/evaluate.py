@@ -1,6 +1,6 @@
 """Tournaments from Python.
 
-Tests: `tests/tools/api/test_evaluate.py`.
+Tests: `tests/tools/api/test_runs.py`.
 """
 
 from __future__ import annotations

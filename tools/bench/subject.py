@@ -2,7 +2,7 @@
 
 Shapes: B environments, F features of a flattened observation, n actions.
 
-Tests: `tests/tools/bench/test_play.py`, `tests/tools/bench/test_whole_run.py`.
+Tests: `tests/tools/bench/test_measure.py`, `tests/tools/bench/test_whole_run.py`.
 """
 
 from __future__ import annotations

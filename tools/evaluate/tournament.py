@@ -1,6 +1,6 @@
 """A tournament between players of any origin, for `arena evaluate` and the Python API.
 
-Tests: `tests/tools/evaluate/test_command.py`, `tests/tools/api/test_evaluate.py`.
+Tests: `tests/tools/evaluate/test_command.py`, `tests/tools/api/test_runs.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`arena launch`: start a run, or resume one.
 
-Tests: `tests/integration/test_launch.py`, `tests/faults/test_run_directory.py`.
+Tests: `tests/integration/test_launch.py`, `tests/faults/test_storage_runs.py`.
 """
 
 from __future__ import annotations

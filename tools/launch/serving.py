@@ -1,6 +1,6 @@
 """Serving of an open run in this process: learners, signals, a display, and its last lines.
 
-Tests: `tests/integration/test_launch.py`, `tests/faults/test_run_directory.py`,
+Tests: `tests/integration/test_launch.py`, `tests/faults/test_storage_runs.py`,
 `tests/tools/launch/test_ending.py`.
 """
 

@@ -1,6 +1,6 @@
 """`arena replay`: a game of a run, step by step.
 
-Tests: `tests/tools/replay/test_command.py`.
+Tests: `tests/tools/replay/test_page.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Files of a game: a page, text, a film, an episode of Kaggle's, by the ending of their names.
 
-Tests: `tests/tools/replay/test_files.py`.
+Tests: `tests/tools/replay/test_page.py`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ of its own, and leaves other board games to OpenSpiel. Left out is what is the s
 of a game, times, and what follows from ``info.actionHistory``: OpenSpiel's state as one text, and
 each of its actions once more.
 
-Tests: `tests/tools/replay/test_kaggle.py`.
+Tests: `tests/tools/replay/test_retelling.py`.
 """
 
 from __future__ import annotations

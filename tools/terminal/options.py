@@ -1,6 +1,6 @@
 """Options and arguments that several commands have.
 
-Tests: `tests/tools/test_help.py`.
+Tests: `tests/tools/test_main.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Screen that shows users' texts as they are, on a stream that may go away.
 
-Tests: `tests/tools/terminal/test_screen.py`, `tests/faults/test_signals.py`.
+Tests: `tests/tools/terminal/test_signals.py`, `tests/faults/test_signals.py`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ position is a deal and a point, that is, the betting so far.
 Shapes: B games, D deals of c cards, P points of decision and one for the end, n actions,
 F features of an observation.
 
-Tests: `tests/arena/envs/batched/test_card_games.py`.
+Tests: `tests/arena/envs/batched/test_games.py`.
 """
 
 from __future__ import annotations

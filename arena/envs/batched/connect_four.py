@@ -3,7 +3,7 @@
 A board is 7 columns of 7 bits: 6 cells from the bottom up and one that stays empty, so that lines
 cannot continue past a column's end. Bit 7 * column + height. Shapes: B games.
 
-Tests: `tests/arena/envs/batched/test_twins.py`.
+Tests: `tests/arena/envs/batched/test_games.py`.
 """
 
 from __future__ import annotations

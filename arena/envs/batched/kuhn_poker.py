@@ -3,7 +3,7 @@
 Three cards, one each; both pay an ante of 1 and may bet 1 more. Source: Kuhn, "A Simplified
 Two-Person Poker" (Contributions to the Theory of Games, 1950).
 
-Tests: `tests/arena/envs/batched/test_card_games.py`.
+Tests: `tests/arena/envs/batched/test_games.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Betting of Leduc poker, in plain Python: for the rules and for whoever draws a game. Torch-free.
 
-Tests: `tests/arena/envs/batched/test_card_games.py`.
+Tests: `tests/arena/envs/batched/test_games.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Six cards, two each of three ranks (card // 2); both pay an ante of 1 and get a 
 of betting a public card appears, and a second round follows. Source: Southey et al., "Bayes' Bluff:
 Opponent Modelling in Poker" (UAI 2005).
 
-Tests: `tests/arena/envs/batched/test_card_games.py`.
+Tests: `tests/arena/envs/batched/test_games.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Observation of one environment's return values: broken rules, arrays that change after they were
 returned, observations that never change, numbers outside the declared bounds.
 
-Tests: `tests/arena/envs/checks/test_check.py`, `tests/arena/envs/checks/test_native_play.py`.
+Tests: `tests/arena/envs/checks/test_check.py`, `tests/arena/envs/checks/test_time_limit.py`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ an illegal move. The batched view resets first, and its actors (policies under t
 whose answers are checked) give legal actions only. Without wrappers random play is two to three
 times as fast.
 
-Tests: `tests/arena/envs/pettingzoo/test_strip_wrappers.py`.
+Tests: `tests/arena/envs/pettingzoo/test_cycle_to_parallel.py`.
 """
 
 from __future__ import annotations

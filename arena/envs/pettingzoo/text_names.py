@@ -4,7 +4,7 @@ PettingZoo leaves the type of names open, and says that they are typically integ
 they are made, such environments have the agents ``0`` and ``1`` everywhere: in the configuration,
 on the wire, on screen and to bots.
 
-Tests: `tests/arena/envs/pettingzoo/test_text_names.py`.
+Tests: `tests/arena/envs/pettingzoo/test_cycle_to_parallel.py`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Imported only where chance is asked for: a batch needs torch.
 
-Tests: `tests/arena/envs/probe/test_chance.py`, `tests/arena/matches/test_distinct.py`.
+Tests: `tests/arena/envs/probe/test_users_modules.py`, `tests/arena/matches/test_distinct.py`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Play uses PettingZoo's or OpenSpiel's own interface. Breaches of contract are th
 envs check` and of learners; here they end the measurement. Torch-free except for a user's own
 batched game: importing torch takes longer than most plays.
 
-Tests: `tests/arena/envs/probe/test_play.py`, `tests/arena/envs/checks/test_native_play.py`.
+Tests: `tests/arena/envs/probe/test_play.py`, `tests/arena/envs/checks/test_time_limit.py`.
 """
 
 from __future__ import annotations

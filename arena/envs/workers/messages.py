@@ -3,7 +3,7 @@
 Observations, rewards and actions are in shared memory. A message is its length (4 bytes), its name
 and its fields, checked against their annotations; file descriptors travel beside the length.
 
-Tests: `tests/arena/envs/workers/test_messages.py`.
+Tests: `tests/arena/envs/workers/test_crew.py`.
 """
 
 from __future__ import annotations

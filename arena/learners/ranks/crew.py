@@ -2,7 +2,7 @@
 
 A rank's part of an assignment's result is added up with those of the others.
 
-Tests: `tests/arena/learners/ranks/test_crew.py`, `tests/arena/learners/ranks/test_results.py`.
+Tests: `tests/arena/learners/ranks/test_crew.py`, `tests/arena/learners/ranks/test_link.py`.
 """
 
 from __future__ import annotations

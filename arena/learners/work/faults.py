@@ -1,6 +1,6 @@
 """The reason why an assignment could not be done, on its way to a `Failed` message. Torch-free.
 
-Tests: `tests/arena/learners/work/test_faults.py`.
+Tests: `tests/arena/learners/work/test_worker_faults.py`.
 """
 
 from __future__ import annotations

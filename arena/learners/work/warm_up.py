@@ -1,6 +1,6 @@
 """Play before a policy's first update, which fills its normalizers and nothing else.
 
-Tests: `tests/arena/learners/work/test_warm_up.py`.
+Tests: `tests/arena/learners/work/test_worker_on_pettingzoo.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Clocks: the time that evaluation has, the pace of fits, and how long matches take.
 
-Tests: `tests/populations/controller/state/test_countdown.py`, `test_fit_pace.py` and
+Tests: `tests/populations/controller/state/test_goals.py`, `test_fit_pace.py` and
 `test_match_times.py` beside it.
 """
 

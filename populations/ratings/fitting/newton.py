@@ -16,7 +16,7 @@ for Newton's method with unfinished steps.
 
 Shapes: P parameters; T terms; K samples.
 
-Tests: `tests/populations/ratings/test_bradley_terry_oracles.py`.
+Tests: `tests/populations/ratings/test_bradley_terry.py`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ J.T @ diag(weights) @ J, where J has a row of signs for each term.
 
 Shapes: P parameters; M match rows; T terms, the M rows first, then the P priors, then the links.
 
-Tests: `tests/populations/ratings/test_bradley_terry_oracles.py`.
+Tests: `tests/populations/ratings/test_bradley_terry.py`.
 """
 
 from __future__ import annotations

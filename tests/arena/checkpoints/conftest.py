@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
-from arena.config import NetworkConfig
-from arena.types import Digest
+from tests.populations.rows import make_manifest
 
 Publishable = tuple[Manifest, dict[str, bytes]]
 MakePublishable = Callable[..., Publishable]
@@ -20,20 +18,13 @@ def make_publishable() -> MakePublishable:
         *, policy: str = "player/p003", agent_steps: int = 120_000, weights: bytes = b"w" * 999
     ) -> Publishable:
         files = {WEIGHTS: weights, OPTIMIZER: b"o" * 555}
-        manifest = Manifest(
-            policy=policy,
+        manifest = make_manifest(
+            policy,
+            files,
             generation=2,
             agent_steps=agent_steps,
             learner_updates=77,
             hyperparameters={"learning_rate": 3e-4},
-            parent=None,
-            donor=None,
-            environment_digest=Digest("0" * 64),
-            population_agents=("player_0", "player_1"),
-            network=NetworkConfig(),
-            files=file_records(files),
-            arena_version="0",
-            created="2026-01-01T00:00:00+00:00",
         )
         return manifest, files
 

@@ -5,13 +5,10 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from msgspec import structs
 
 from arena.checkpoints.files import (
@@ -164,24 +161,6 @@ def test_truncation_at_sixteen_lengths_is_noticed(
         verify_directory(path.parent)
     path.write_bytes(data)
     assert verify_directory(path.parent) == manifest
-
-
-@settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(name=st.sampled_from(FILES), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-@pytest.mark.slow
-def test_any_flipped_bit_is_noticed(
-    make_publishable: MakePublishable, name: str, place: float, bit: int
-) -> None:
-    manifest, files = make_publishable()
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory, publish(Path(directory), manifest=manifest, files=files).key, name)
-        data = bytearray(path.read_bytes())
-        data[int(place * len(data))] ^= 1 << bit
-        path.write_bytes(data)
-        with pytest.raises(CheckpointCorrupt):
-            verify_directory(path.parent)
 
 
 def test_only_named_files_may_be_absent_and_none_may_be_added(

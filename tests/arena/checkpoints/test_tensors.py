@@ -4,13 +4,18 @@ import json
 import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, PolicyRecord, ghost_key
-from arena.checkpoints.publish import link_ghost, remove_directory
+from arena.checkpoints.files import file_records
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, PolicyRecord, ghost_key
+from arena.checkpoints.publish import link_ghost, publish, remove_directory
+from arena.checkpoints.shapes import num_parameters, read_shapes
 from arena.checkpoints.tensors import (
     deserialize,
     load_checkpoint,
@@ -21,6 +26,7 @@ from arena.checkpoints.tensors import (
 from arena.config import NetworkConfig
 from arena.errors import CheckpointCorrupt, CheckpointMissing, NonFiniteError
 from arena.types import CheckpointRef, Digest, PolicyId, WeightsRef
+from tests.arena.transfer.conftest import checkpoint
 
 BAD = (float("nan"), float("inf"), float("-inf"))
 
@@ -34,7 +40,7 @@ def tensors(seed: int) -> dict[str, torch.Tensor]:
     }
 
 
-def publish(root: Path, *, weights_seed: int = 1, agent_steps: int = 10) -> CheckpointRef:
+def publish_tensors(root: Path, *, weights_seed: int = 1, agent_steps: int = 10) -> CheckpointRef:
     return publish_policy(
         root,
         PolicyRecord(
@@ -125,14 +131,14 @@ def test_only_float32_is_written(dtype: torch.dtype) -> None:
 
 
 def test_a_policy_comes_back(tmp_path: Path) -> None:
-    reference = publish(tmp_path)
+    reference = publish_tensors(tmp_path)
     manifest, weights, optimizer = load_checkpoint(tmp_path, reference)
     assert same(weights, tensors(1))
     assert same(optimizer, tensors(101))
     assert manifest.digest == reference.digest
     assert (manifest.agent_steps, manifest.learner_updates, manifest.generation) == (10, 4, 1)
     assert (manifest.parent, manifest.donor) == ("1" * 64, "player/p001")
-    assert publish(tmp_path) == reference
+    assert publish_tensors(tmp_path) == reference
 
 
 def test_nothing_is_written_for_a_policy_that_is_not_finite(tmp_path: Path) -> None:
@@ -160,7 +166,7 @@ def test_nothing_is_written_for_a_policy_that_is_not_finite(tmp_path: Path) -> N
 
 
 def test_a_ghost_keeps_its_weights_when_all_else_is_gone(tmp_path: Path) -> None:
-    reference = publish(tmp_path)
+    reference = publish_tensors(tmp_path)
     manifest, *_ = load_checkpoint(tmp_path, reference)
     key = ghost_key("player/p003", agent_steps=10, digest=reference.digest)
     link_ghost(tmp_path, checkpoint_key=reference.key, ghost_key=key)
@@ -177,7 +183,10 @@ def test_a_ghost_keeps_its_weights_when_all_else_is_gone(tmp_path: Path) -> None
 
 
 def test_what_was_asked_for_by_digest_is_what_is_loaded(tmp_path: Path) -> None:
-    first, second = publish(tmp_path), publish(tmp_path, weights_seed=2, agent_steps=20)
+    first, second = (
+        publish_tensors(tmp_path),
+        publish_tensors(tmp_path, weights_seed=2, agent_steps=20),
+    )
     with pytest.raises(CheckpointCorrupt, match="instead of"):
         load_checkpoint(tmp_path, CheckpointRef(digest=second.digest, key=first.key))
     with pytest.raises(CheckpointCorrupt, match="instead of"):
@@ -186,10 +195,57 @@ def test_what_was_asked_for_by_digest_is_what_is_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [WEIGHTS, OPTIMIZER])
 def test_a_flipped_bit_is_never_loaded(tmp_path: Path, name: str) -> None:
-    reference = publish(tmp_path)
+    reference = publish_tensors(tmp_path)
     path = tmp_path / reference.key / name
     data = bytearray(path.read_bytes())
     data[-2] ^= 1
     path.write_bytes(data)
     with pytest.raises(CheckpointCorrupt, match=name):
         load_checkpoint(tmp_path, reference)
+
+
+def published(root: Path, files: dict[str, bytes]) -> tuple[Path, Manifest]:
+    """Publish files as a checkpoint."""
+    manifest = structs.replace(checkpoint(1000).manifest, files=file_records(files))
+    return root / publish(root, manifest=manifest, files=files).key, manifest
+
+
+def test_shapes_are_those_of_the_tensors_that_torch_wrote(tmp_path: Path) -> None:
+    tensors = {"b.weight": torch.zeros(3, 2), "a": torch.ones(()), "c": torch.zeros(0)}
+    weights, state = serialize(tensors), serialize({"step": torch.ones(4)})
+    directory, manifest = published(tmp_path, {WEIGHTS: weights, OPTIMIZER: state})
+    expected = (("a", ()), ("b.weight", (3, 2)), ("c", (0,)))
+    assert read_shapes(directory, manifest) == expected
+    # A ghost has no optimizer.
+    (directory / OPTIMIZER).unlink()
+    assert read_shapes(directory, manifest) == expected
+
+
+def test_parameters_are_the_weights_without_statistics(tmp_path: Path) -> None:
+    tensors = {"head.weight": torch.zeros(3, 2), "a": torch.ones(())}
+    statistics = {"observation_normalizer.mean": torch.zeros(5)}
+    directory, _ = published(tmp_path, {WEIGHTS: serialize({**tensors, **statistics})})
+    assert num_parameters(directory) == 7
+    (directory / WEIGHTS).write_bytes(b"junk")
+    assert num_parameters(directory) is None
+    assert num_parameters(tmp_path / "nothing") is None
+
+
+HUGE = b'{"a":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}}'
+BAD_HEADERS = {
+    "junk": b"junk",
+    "empty": b"",
+    "no header": (2**62).to_bytes(8, "little") + b"{}",
+    "more than there is": len(HUGE).to_bytes(8, "little") + HUGE,
+    "float64": bytes(safetensors.numpy.save({"a": np.zeros(2)})),
+    "not finite": bytes(safetensors.numpy.save({"a": np.array([np.inf], np.float32)})),
+}
+
+
+@pytest.mark.parametrize("data", BAD_HEADERS.values(), ids=BAD_HEADERS)
+@pytest.mark.parametrize("name", [WEIGHTS, OPTIMIZER])
+def test_other_bytes_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
+    good = serialize({"a": torch.zeros(2)})
+    directory, manifest = published(tmp_path, {WEIGHTS: good, OPTIMIZER: good, name: data})
+    with pytest.raises(CheckpointCorrupt, match=name):
+        read_shapes(directory, manifest)

@@ -12,9 +12,10 @@ from PIL import Image
 
 from arena.drawings.draw import draw_game
 from arena.drawings.picture import Game, check_svg
-from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import AgentSpec
 from arena.resolve import NO_CODE
 from tests.arena.drawings.conftest import ASSETS, PlayRandomly
+from tests.populations.rows import make_spec
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
@@ -28,13 +29,8 @@ PIXELS = "render must return text, or pixels as uint8 of height x width x 3, got
 
 
 def game(num_turns: int = 4, drawing: str | None = None, **kwargs: object) -> Game:
-    spec = EnvironmentSpec(
-        id="rendering:env",
-        kwargs=kwargs,
-        api="parallel",
-        agents=("a", "b"),
-        agent_specs={"a": AGENT, "b": AGENT},
-    )
+    spec = make_spec("rendering:env", ("a", "b"), api="parallel", a=AGENT, b=AGENT)
+    spec = replace(spec, kwargs=kwargs)
     # The row of a draw counts from 0, an action of this environment from 1.
     turns = ({"b": 2, "a": 0},) * num_turns
     return Game(spec=spec, seed=3, turns=turns, launch_directory=ASSETS, drawing=drawing)

@@ -29,6 +29,7 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Failed, Finished, Pairing, Train, Trainee
 from tests.arena.samples import Counted, each_alone
+from tests.populations.rows import make_evaluate, make_train, make_trainee
 
 NETWORK = NetworkConfig(hidden_sizes=(8,))
 HYPERPARAMETERS: dict[str, float] = {"rollout_length": 8, "num_epochs": 2, "num_minibatches": 2}
@@ -103,20 +104,10 @@ def make_setup(
 
 
 def trainee(
-    checkpoint: CheckpointRef | None,
-    *,
-    policy: PolicyId = POLICY,
-    **changes: Any,
+    checkpoint: CheckpointRef | None, *, policy: PolicyId = POLICY, **changes: Any
 ) -> Trainee:
-    fields: dict[str, Any] = {
-        "policy": policy,
-        "generation": 0,
-        "agent_steps": 0,
-        "learner_updates": 0,
-        "checkpoint": checkpoint,
-        "hyperparameters": HYPERPARAMETERS,
-    }
-    return Trainee(**{**fields, **changes})
+    fields = {"hyperparameters": HYPERPARAMETERS, **changes}
+    return make_trainee(policy, checkpoint=checkpoint, **fields)
 
 
 def me(policy: PolicyId = POLICY) -> Player:
@@ -137,10 +128,9 @@ def train(
     trainees: tuple[Trainee, ...] | None = None,
     **changes: Any,
 ) -> Train:
-    return Train(
-        assignment_id=AssignmentId(1),
+    return make_train(
+        *(trainees or (trainee(checkpoint, policy=policy, **changes),)),
         attempt=2,
-        trainees=trainees or (trainee(checkpoint, policy=policy, **changes),),
         opponents=seatings,
         agent_steps=agent_steps,
         seed=seed,
@@ -149,9 +139,8 @@ def train(
 
 
 def evaluate(*pairings: tuple[*tuple[Player, ...], int], seed: int = 3) -> Evaluate:
-    return Evaluate(
+    return make_evaluate(
         assignment_id=AssignmentId(7),
-        attempt=1,
         pairings=tuple(
             Pairing(seating=Seating(players=tuple(players)), num_matches=num_matches)
             for *players, num_matches in pairings

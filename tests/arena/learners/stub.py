@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import UnionType
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -81,17 +82,24 @@ class ControllerEnd:
         transport: Its transport.
         learner: Who has spoken last.
         heard: What was said and is not looked at yet.
+        timeout_s: How long a message is waited for.
+        check: Fails where nothing can come any more.
     """
 
     transport: ControllerTransport
     learner: LearnerId = NOBODY
     heard: list[tuple[LearnerId, Message]] = field(default_factory=list)
+    timeout_s: float = TIMEOUT_S
+    check: Callable[[], None] = lambda: None
 
-    def wait_for(self, kind: type[M], condition: Callable[[M], bool] | None = None) -> M:
+    def wait_for(
+        self, kind: type[M] | UnionType, condition: Callable[[M], bool] | None = None
+    ) -> M:
         """The next message of a kind, for which a condition holds; others before it are dropped."""
         found: list[M] = []
 
         def is_there() -> bool:
+            self.check()
             self.heard += self.transport.receive(0.02)
             while self.heard and not found:
                 self.learner, message = self.heard.pop(0)
@@ -99,7 +107,7 @@ class ControllerEnd:
                     found.append(message)
             return bool(found)
 
-        wait_until(is_there, timeout_s=TIMEOUT_S)
+        wait_until(is_there, timeout_s=self.timeout_s)
         return found[0]
 
     def send(self, message: FromController) -> None:
@@ -112,6 +120,13 @@ class ControllerEnd:
 
     def acknowledge(self, result: Finished | Failed) -> None:
         self.send(Acknowledge(assignment_id=result.assignment_id, attempt=result.attempt))
+
+    def carry_out(self, assignment: Assignment) -> Finished | Failed:
+        """Give an assignment out, and return what comes of it."""
+        self.send(assignment)
+        answer: Finished | Failed = self.wait_for(Finished | Failed)
+        self.acknowledge(answer)
+        return answer
 
 
 class StubWork:

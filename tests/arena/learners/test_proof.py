@@ -18,7 +18,8 @@ from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.errors import ConfigError
 from arena.learners import proof
 from arena.learners.proof import check_code, prove, results_digest
-from tests.arena.learners.conftest import NUM_ENVS, Bench, make_setup
+from arena.learners.smoke_training import SmokeTraining, run_smoke_training
+from tests.arena.learners.conftest import HYPERPARAMETERS, NUM_ENVS, Bench, make_setup
 from tests.arena.wire.examples import HELLO
 
 ASSETS = Path(__file__).parents[2] / "assets"
@@ -221,3 +222,58 @@ def test_the_environment_is_told_as_this_host_has_it(
     said = prove(HELLO, other, should_stop=go_on)
     assert said.environment_digest == spec.digest != other.spec.digest
     assert said.proof is None, "policies of those spaces cannot play here"
+
+
+ROLLOUT = 8 * NUM_ENVS
+"""Decisions: one in each environment, eight calls of step."""
+
+
+def tried(bench: Bench, **changes: Any) -> SmokeTraining:
+    arguments = {"agent_steps": 2 * ROLLOUT, "matches": 4, **changes}
+    return run_smoke_training(
+        make_setup(bench.root), hyperparameters={"player": HYPERPARAMETERS}, **arguments
+    )
+
+
+def test_it_trains_and_plays_against_random_play(bench: Bench) -> None:
+    trial = tried(bench)
+    assert trial.problem == ""
+    assert trial.agent_steps == 2 * ROLLOUT
+    # Two rollouts, each of two epochs of two minibatches.
+    assert trial.learner_updates == 8
+    assert trial.matches == 4
+    assert trial.score is not None
+    assert 0.0 <= trial.score <= 1.0
+    assert trial.mean_return is not None
+    assert set(trial.entropy) == {"player"}
+    # Three actions.
+    assert 0.0 < trial.entropy["player"] <= 1.0987
+    assert not list(bench.root.iterdir()), "the run directory is not its own"
+
+
+def test_the_same_trial_again(bench: Bench) -> None:
+    one, other = tried(bench), tried(bench)
+    assert (one.score, one.mean_return, one.entropy) == (
+        other.score,
+        other.mean_return,
+        other.entropy,
+    )
+
+
+def test_without_matches(bench: Bench) -> None:
+    trial = tried(bench, matches=0)
+    assert trial.learner_updates == 8
+    assert (trial.matches, trial.score, trial.mean_return) == (0, None, None)
+
+
+def test_what_fails_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> object:
+        raise ValueError("no board")
+
+    monkeypatch.setattr("arena.learners.work.worker.make_batched_env", broken)
+    said, *lines = tried(bench).problem.splitlines()
+    assert said.startswith("making environment ")
+    assert said.endswith(" raised ValueError: no board")
+    # Where it was raised, in a file of the user's, which this one is here; nothing of Arena's.
+    assert lines == [lines[0], '    raise ValueError("no board")']
+    assert lines[0].endswith("in broken")

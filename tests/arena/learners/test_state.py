@@ -14,7 +14,6 @@ from arena.types import AssignmentId
 from arena.wire.messages import (
     Acknowledge,
     Assignment,
-    Evaluate,
     Failed,
     Finished,
     FromController,
@@ -25,19 +24,13 @@ from arena.wire.messages import (
     Welcome,
 )
 from tests.arena.wire.examples import HELLO, TRAIN
+from tests.populations.rows import make_evaluate, make_finished
 
 BEGIN_S = 1000.0
 PATIENCE = Patience(hello_s=(1.0, 4.0), resend_s=(2.0, 6.0), liveness_s=100.0, grace_s=30.0)
 IDLE = Heartbeat(assignment_id=None, attempt=0, progress=0, agent_steps=0, rss_bytes=0)
-FINISHED = Finished(
-    assignment_id=TRAIN.assignment_id,
-    attempt=TRAIN.attempt,
-    checkpoints=(),
-    tallies=(),
-    metrics={},
-    duration_s=1.0,
-)
-NEXT = Evaluate(assignment_id=AssignmentId(13), attempt=1, pairings=(), seed=5)
+FINISHED = make_finished(TRAIN)
+NEXT = make_evaluate(assignment_id=AssignmentId(13), pairings=(), seed=5)
 THIRD = replace(NEXT, assignment_id=AssignmentId(14))
 
 

@@ -1,7 +1,4 @@
-"""PPO with a centralized critic: its gradient written down plainly, checkpoints, and who plays.
-
-The gradient is read from Adam: after its first step ``exp_avg`` is (1 - beta1) times the gradient.
-"""
+"""PPO with a centralized critic: its gradient written down plainly, checkpoints, and who plays."""
 
 from __future__ import annotations
 
@@ -15,17 +12,22 @@ from torch.nn import functional
 from arena.config import NetworkConfig, PopulationSetup
 from arena.core import ActorInput, Algorithm
 from arena.errors import CheckpointCorrupt, ConfigError
-from arena.experience import Rollout, Sequences, Transitions
+from arena.experience import Rollout
 from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
-from arena.learning.sequences import cut_into_sequences
 from arena.networks.frozen import FrozenPolicy
 from arena.spaces import ActionLayout, ObservationLayout
-from tests.arena.samples import CPU, make_ppo, make_rollout
+from tests.arena.learning.plain_ppo import (
+    assert_update_follows,
+    leaves_of,
+    plain_gradient,
+    play_chains,
+)
+from tests.arena.samples import CPU, make_ppo
 from tests.layouts import discrete, flat_observation
 
-SIZE, WIDE, NUM_ACTIONS, NUM_CHAINS, LENGTH, BETA1 = 5, 11, 3, 6, 8, 0.9
+SIZE, WIDE, NUM_ACTIONS, NUM_CHAINS, LENGTH = 5, 11, 3, 6, 8
 NUM_DECISIONS = NUM_CHAINS * LENGTH
 HYPERPARAMETERS = PpoHyperparameters(
     num_epochs=1, num_minibatches=1, entropy_coef=0.03, value_coef=0.7, max_grad_norm=0.4
@@ -57,46 +59,16 @@ def make(
 
 def play(ppo: Ppo, seed: int = 1) -> Rollout:
     """Chains of decisions side by side."""
-    generator = torch.Generator().manual_seed(seed)
-    observation = 3.0 + torch.randn(NUM_DECISIONS, SIZE, generator=generator)
-    judged = 2.0 * torch.randn(NUM_DECISIONS, WIDE, generator=generator) - 1.0
-    state = None
-    if ppo.state_size:
-        state = torch.randn(NUM_CHAINS, ppo.state_size, generator=generator)
-    before, parts = [], []
-    together = torch.cat([observation, judged], dim=1).view(LENGTH, NUM_CHAINS, SIZE + WIDE)
-    for each in together:
-        rows, critic_rows = each[:, :SIZE], each[:, SIZE:]
-        before.append(state)
-        inputs = ActorInput(observation=rows, critic_input=critic_rows, recurrent_state=state)
-        output = ppo.act(inputs, generator=generator)
-        state, part = output.recurrent_state, (output.action, output.log_prob, output.value)
-        parts.append([tensor.clone() for tensor in part])
-    action, log_prob, value = (torch.cat(part) for part in zip(*parts, strict=True))
-    row = torch.arange(NUM_DECISIONS)
-    successor = torch.where(row + NUM_CHAINS < NUM_DECISIONS, row + NUM_CHAINS, -1)
-    sequences = None
-    if ppo.state_size:
-        table = cut_into_sequences(successor, max_length=4)
-        states = torch.cat([state for state in before if state is not None])
-        sequences = Sequences(rows=table, state=states[table[:, 0]].clone())
-    # As if the policy had been another one, so that some ratios are clipped.
-    noise = 0.4 * torch.randn(NUM_DECISIONS, generator=generator)
-    advantage = torch.randn(NUM_DECISIONS, generator=generator)
-    return make_rollout(
-        observation,
-        action=action,
-        log_prob=log_prob + noise,
-        value=value,
-        advantage=advantage,
-        return_=advantage + value,
-        transitions=Transitions(
-            reward=torch.ones(NUM_DECISIONS),
-            successor=successor,
-            next_value=torch.zeros(NUM_DECISIONS),
-        ),
-        sequences=sequences,
-        critic_input=judged,
+    return play_chains(
+        ppo,
+        size=SIZE,
+        num_chains=NUM_CHAINS,
+        length=LENGTH,
+        max_length=4,
+        shift=3.0,
+        wide=WIDE,
+        noise=0.4,
+        seed=seed,
     )
 
 
@@ -124,11 +96,7 @@ def features_of(ppo: Ppo, weights: dict[str, torch.Tensor], rollout: Rollout) ->
 def test_an_update_follows_the_gradient_of_the_plain_loss(core: str) -> None:
     ppo = make(network(core, normalize_observations=False))
     rollout = play(ppo)
-    weights = {
-        name: tensor.double().requires_grad_()
-        for name, tensor in ppo.weights().items()
-        if "normalizer" not in name
-    }
+    weights = leaves_of(ppo.weights())
     features = features_of(ppo, weights, rollout)
     logits = functional.linear(features, weights["head.weight"], weights["head.bias"])
     assert rollout.critic_input is not None
@@ -145,24 +113,16 @@ def test_an_update_follows_the_gradient_of_the_plain_loss(core: str) -> None:
     torch.testing.assert_close(rollout.value, value.detach().float(), rtol=1e-4, atol=1e-5)
     log_p = logits.log_softmax(dim=1)
     log_prob = log_p.gather(1, rollout.action[:, None]).squeeze(1)
-    ratio = (log_prob - rollout.log_prob.double()).exp()
-    advantage = rollout.advantage.double()
-    advantage = (advantage - advantage.mean()) / advantage.std(correction=0)
-    surrogate = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
-    entropy = -(log_p.exp() * log_p).sum(dim=1)
-    errors = (value - rollout.return_.double()) ** 2
-    loss = -surrogate.mean() + 0.7 * errors.mean() - 0.03 * entropy.mean()
-    gradients = torch.autograd.grad(loss, list(weights.values()))
-    norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
-    scale = min(1.0, 0.4 / float(norm))
-
-    metrics = ppo.update(rollout, generator=torch.Generator())
+    expected = plain_gradient(
+        weights,
+        rollout,
+        log_prob=log_prob,
+        entropy=-(log_p.exp() * log_p).sum(dim=1),
+        value=value,
+        numbers=HYPERPARAMETERS,
+    )
+    metrics = assert_update_follows(ppo, rollout, expected)
     assert 0.1 < metrics["policy/clip_fraction"] < 0.9
-    state = ppo.optimizer_state()
-    for name, gradient in zip(weights, gradients, strict=True):
-        found = state[f"exp_avg.{name}"] / (1.0 - BETA1)
-        assert float(gradient.norm()) > 0.0
-        torch.testing.assert_close(found, (scale * gradient).float(), rtol=2e-3, atol=2e-5)
 
 
 def test_what_the_policy_does_does_not_depend_on_what_the_critic_reads() -> None:

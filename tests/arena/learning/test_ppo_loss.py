@@ -5,10 +5,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import nn
 
 from arena.learning import ppo_loss as losses
 from arena.learning.advantages import clamped_log_ratio
 from arena.learning.hyperparameters import PpoHyperparameters
+from arena.learning.optimizer import NamedAdam
+from arena.learning.update_metrics import UpdateMetrics
 from arena.networks.distributions import make_distribution
 from arena.spaces import ActionLayout
 from tests.layouts import discrete, squashed
@@ -131,3 +134,104 @@ def test_normalized_advantages_by_hand() -> None:
     found = losses.normalized_advantage(torch.tensor([1.0, 2.0, 3.0]))
     assert found.tolist() == pytest.approx([-math.sqrt(1.5), 0.0, math.sqrt(1.5)])
     assert losses.normalized_advantage(torch.tensor([5.0])).tolist() == [0.0]
+
+
+NAMES = ("loss/total", "policy/kl")
+
+
+def test_losses_are_means_over_all_epochs_and_diagnostics_over_the_last() -> None:
+    metrics = UpdateMetrics(NAMES)
+    metrics.begin_epoch()
+    metrics.add([1.0, 10.0])
+    metrics.add(None)
+    metrics.add([2.0, 30.0])
+    assert metrics.results() == {
+        "loss/total": 1.5,
+        "policy/kl": 20.0,
+        "policy/kl_max": 20.0,
+    }
+    metrics.begin_epoch()
+    metrics.add([6.0, 5.0])
+    assert metrics.results() == {"loss/total": 3.0, "policy/kl": 5.0, "policy/kl_max": 5.0}
+    assert metrics.skipped == 1
+
+
+def test_what_was_not_measured_is_not_there() -> None:
+    metrics = UpdateMetrics(NAMES)
+    assert metrics.results() == {}
+    metrics.begin_epoch()
+    metrics.add([1.0, 10.0])
+    metrics.begin_epoch()
+    metrics.add(None)
+    assert metrics.results() == {"loss/total": 1.0}
+
+
+def test_ratios_are_the_extremes_of_all_epochs_and_skipped_steps_have_none() -> None:
+    metrics = UpdateMetrics(("policy/kl", "policy/ratio_min", "policy/ratio_max"))
+    metrics.begin_epoch()
+    metrics.add([0.1, 0.5, 1.25])
+    metrics.add([0.3, 0.75, 4.0])
+    metrics.begin_epoch()
+    metrics.add(None)
+    metrics.add([0.7, 0.625, 2.0])
+    assert metrics.results() == {
+        "policy/kl": 0.7,
+        "policy/kl_max": 0.7,
+        "policy/ratio_min": 0.5,
+        "policy/ratio_max": 4.0,
+    }
+
+
+def test_advantages_have_their_range_as_long_as_it_is_finite() -> None:
+    metrics = UpdateMetrics(NAMES)
+    metrics.add_rollout(torch.tensor([1.0, -3.0, 2.5]))
+    assert metrics.results() == {"advantage/min": -3.0, "advantage/max": 2.5}
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf])
+def test_a_range_that_is_not_finite_is_left_out(broken: float) -> None:
+    metrics = UpdateMetrics(NAMES)
+    metrics.add_rollout(torch.tensor([1.0, broken, 2.5]))
+    assert metrics.results() == {}
+
+
+def make(weight: float) -> tuple[nn.Linear, NamedAdam]:
+    layer = nn.Linear(1, 1, bias=False)
+    layer.weight.data.fill_(weight)
+    return layer, NamedAdam(layer, learning_rate=0.1, beta1=0.5)
+
+
+def test_two_steps_by_hand() -> None:
+    layer, adam = make(3.0)
+    for gradient in (2.0, -4.0):
+        norm = adam.compute_gradients(gradient * layer.weight.sum(), max_norm=100.0)
+        assert norm.item() == abs(gradient)
+        adam.step()
+    state = {name: tensor.item() for name, tensor in adam.tensors().items()}
+    # m: 1, then .5 - 2 = -1.5; v: .004, then .004 * .999 + .016; corrected by 1 - .5^2, 1 - .999^2.
+    assert state["exp_avg.weight"] == pytest.approx(-1.5)
+    assert state["exp_avg_sq.weight"] == pytest.approx(0.019996)
+    assert state["step.weight"] == 2.0
+    second = -1.5 / 0.75 / ((0.019996 / (1 - 0.999**2)) ** 0.5 + 1e-5)
+    assert layer.weight.item() == pytest.approx(3.0 - 0.1 * 1.0 - 0.1 * second, rel=1e-5)
+
+
+def test_long_gradients_are_scaled_down() -> None:
+    layer, adam = make(0.0)
+    assert adam.compute_gradients(8.0 * layer.weight.sum(), max_norm=0.5).item() == 8.0
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.item() == pytest.approx(0.5, rel=1e-5)
+
+
+def test_hyperparameters_can_change_and_state_be_forgotten() -> None:
+    layer, adam = make(0.0)
+    adam.apply(learning_rate=0.25, beta1=0.9, beta2=0.5, eps=1.0)
+    assert adam.learning_rate == 0.25
+    adam.compute_gradients(layer.weight.sum(), max_norm=100.0)
+    adam.step()
+    # A first step of Adam is the learning rate long, here by 1 / (1 + eps).
+    assert layer.weight.item() == pytest.approx(-0.125, rel=1e-4)
+    assert adam.tensors()["exp_avg.weight"].item() == pytest.approx(0.1)
+    assert adam.tensors()["exp_avg_sq.weight"].item() == pytest.approx(0.5)
+    adam.reset()
+    assert not any(tensor.any() for tensor in adam.tensors().values())

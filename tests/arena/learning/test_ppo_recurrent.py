@@ -1,7 +1,4 @@
-"""PPO with a memory: truncated backpropagation through time against a plain loop in float64.
-
-The gradient is read from Adam: after its first step ``exp_avg`` is (1 - beta1) times the gradient.
-"""
+"""PPO with a memory: truncated backpropagation through time against a plain loop in float64."""
 
 from __future__ import annotations
 
@@ -12,22 +9,26 @@ import torch
 from torch.nn import functional
 
 from arena.config import NetworkConfig, PopulationSetup
-from arena.core import ActorInput
 from arena.errors import ConfigError
-from arena.experience import Rollout, Sequences, Transitions
+from arena.experience import Rollout
 from arena.learning.acting import product_dtype
 from arena.learning.algorithms import make_algorithm
-from arena.learning.hyperparameters import PpoSettings
+from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.ppo_loss import predict_all
-from arena.learning.sequences import cut_into_sequences
 from arena.spaces import ActionLayout
-from tests.arena.samples import make_ppo, make_rollout
+from tests.arena.learning.plain_ppo import (
+    Weights,
+    assert_update_follows,
+    leaves_of,
+    plain_gradient,
+    play_chains,
+)
+from tests.arena.samples import make_ppo
 from tests.layouts import discrete, flat_observation
 
-SIZE, WIDTH, NUM_ACTIONS, NUM_CHAINS, LENGTH, BETA1 = 5, 6, 3, 4, 9, 0.9
+SIZE, WIDTH, NUM_ACTIONS, NUM_CHAINS, LENGTH, UNBOUNDED = 5, 6, 3, 4, 9, 1e6
 NUM_DECISIONS = NUM_CHAINS * LENGTH
-Weights = dict[str, torch.Tensor]
 
 
 def make(core: Any, settings: PpoSettings | None = None, **numbers: float) -> Ppo:
@@ -35,42 +36,15 @@ def make(core: Any, settings: PpoSettings | None = None, **numbers: float) -> Pp
         NetworkConfig(hidden_sizes=(8,), core=core, core_size=WIDTH, normalize_observations=False),
         size=SIZE,
         action=discrete(NUM_ACTIONS),
-        numbers={"num_epochs": 1, "num_minibatches": 1, "adam_beta1": BETA1, **numbers},
+        numbers={"num_epochs": 1, "num_minibatches": 1, **numbers},
         settings=settings or PpoSettings(normalize_returns=False),
         seed=3,
     )
 
 
 def play(ppo: Ppo, *, max_length: int | None) -> Rollout:
-    """Chains of nine decisions, side by side, that begin with something remembered."""
-    generator = torch.Generator().manual_seed(1)
-    observation = torch.randn(NUM_DECISIONS, SIZE, generator=generator)
-    state = torch.randn(NUM_CHAINS, ppo.state_size, generator=generator)
-    before, parts = [], []
-    for rows in observation.view(LENGTH, NUM_CHAINS, SIZE):
-        before.append(state)
-        output = ppo.act(ActorInput(observation=rows, recurrent_state=state), generator=generator)
-        assert output.recurrent_state is not None
-        state = output.recurrent_state
-        part = (output.action, output.log_prob, output.value)
-        parts.append([tensor.clone() for tensor in part])
-    action, log_prob, value = (torch.cat(part) for part in zip(*parts, strict=True))
-    row = torch.arange(NUM_DECISIONS)
-    successor = torch.where(row + NUM_CHAINS < NUM_DECISIONS, row + NUM_CHAINS, -1)
-    rows = cut_into_sequences(successor, max_length=max_length)
-    advantage = torch.randn(NUM_DECISIONS, generator=generator)
-    return make_rollout(
-        observation,
-        action=action,
-        log_prob=log_prob,
-        value=value,
-        advantage=advantage,
-        return_=advantage + value,
-        transitions=Transitions(
-            reward=torch.ones(NUM_DECISIONS), successor=successor, next_value=torch.zeros(36)
-        ),
-        sequences=Sequences(rows=rows, state=torch.cat(before)[rows[:, 0]].clone()),
-    )
+    """Chains of nine decisions."""
+    return play_chains(ppo, size=SIZE, num_chains=NUM_CHAINS, length=LENGTH, max_length=max_length)
 
 
 def cell(core: str, weights: Weights, x: torch.Tensor, state: torch.Tensor) -> Any:
@@ -90,14 +64,10 @@ def cell(core: str, weights: Weights, x: torch.Tensor, state: torch.Tensor) -> A
     return out, torch.cat([out, kept])
 
 
-def reference_gradient(core: str, weights: Weights, rollout: Rollout, clip: float) -> Weights:
+def reference_gradient(core: str, weights: Weights, rollout: Rollout) -> Weights:
     """One decision after the other; gradients flow back to where its sequence begins."""
     assert rollout.sequences is not None
-    leaves = {
-        name: tensor.double().requires_grad_()
-        for name, tensor in weights.items()
-        if "normalizer" not in name
-    }
+    leaves = leaves_of(weights)
     log_probs, values = torch.zeros(2, NUM_DECISIONS, dtype=torch.float64).unbind()
     entropies = []
     for rows, stored in zip(rollout.sequences.rows, rollout.sequences.state, strict=True):
@@ -111,14 +81,14 @@ def reference_gradient(core: str, weights: Weights, rollout: Rollout, clip: floa
             log_probs = log_probs.index_put((torch.tensor(row),), log_p[rollout.action[row]])
             values = values.index_put((torch.tensor(row),), outputs[-1])
             entropies.append(-(log_p.exp() * log_p).sum())
-    advantage = rollout.advantage.double()
-    advantage = (advantage - advantage.mean()) / advantage.std(correction=0)
-    ratio = (log_probs - rollout.log_prob.double()).exp()
-    surrogate = torch.min(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage)
-    errors = (values - rollout.return_.double()) ** 2
-    loss = -surrogate.mean() + 0.5 * errors.mean() - 0.01 * torch.stack(entropies).mean()
-    gradients = torch.autograd.grad(loss, list(leaves.values()))
-    return dict(zip(leaves, gradients, strict=True))
+    return plain_gradient(
+        leaves,
+        rollout,
+        log_prob=log_probs,
+        entropy=torch.stack(entropies),
+        value=values,
+        numbers=PpoHyperparameters(max_grad_norm=UNBOUNDED),
+    )
 
 
 @pytest.mark.parametrize("max_length", [None, 4])
@@ -126,24 +96,19 @@ def reference_gradient(core: str, weights: Weights, rollout: Rollout, clip: floa
 def test_an_update_follows_the_gradient_of_the_plain_loop(
     core: str, max_length: int | None
 ) -> None:
-    ppo = make(core, max_grad_norm=1e6)
+    ppo = make(core, max_grad_norm=UNBOUNDED)
     rollout = play(ppo, max_length=max_length)
-    expected = reference_gradient(core, ppo.weights(), rollout, 0.2)
-    metrics = ppo.update(rollout, generator=torch.Generator())
+    expected = reference_gradient(core, ppo.weights(), rollout)
+    metrics = assert_update_follows(ppo, rollout, expected, rtol=1e-3, atol=1e-6)
     # The policy that played is the one that is unrolled.
     assert metrics["policy/kl"] == pytest.approx(0.0, abs=1e-6)
-    state = ppo.optimizer_state()
-    for name, gradient in expected.items():
-        found = state[f"exp_avg.{name}"] / (1.0 - BETA1)
-        assert float(gradient.norm()) > 0.0
-        torch.testing.assert_close(found, gradient.float(), rtol=1e-3, atol=1e-6)
 
 
 def test_where_the_gradient_is_cut_makes_a_difference() -> None:
     weights = make("gru").weights()
     name = "core.recurrent.weight_hh_l0"
     whole, cut = (
-        reference_gradient("gru", weights, play(make("gru"), max_length=length), 0.2)[name]
+        reference_gradient("gru", weights, play(make("gru"), max_length=length))[name]
         for length in (None, 4)
     )
     assert not torch.allclose(whole, cut, rtol=0.01)
@@ -177,17 +142,6 @@ def test_vtrace_of_the_policy_that_played_is_on_policy() -> None:
     torch.testing.assert_close(valued.return_, left.float(), rtol=0, atol=1e-3)
     metrics = ppo.update(rollout, generator=torch.Generator())
     assert metrics["policy/magnet_kl"] == pytest.approx(0.0, abs=1e-6)
-
-
-def test_a_memory_is_restored_with_all_else() -> None:
-    ppo, other = make("lstm", ema_decay=0.5), make("lstm", ema_decay=0.5)
-    ppo.update(play(ppo, max_length=None), generator=torch.Generator())
-    other.load(ppo.weights(), ppo.optimizer_state(), learner_updates=ppo.learner_updates)
-    rollout = play(ppo, max_length=None)
-    for one in (ppo, other):
-        one.update(rollout, generator=torch.Generator())
-    first, second = ppo.weights(), other.weights()
-    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_memories_are_float32_unless_asked() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
+from arena.errors import ConfigError
 from arena.networks.actor_critic import ActorCritic, make_actor_critic
 from arena.networks.encoders import (
     MAX_CELLS,
@@ -17,7 +19,10 @@ from arena.networks.encoders import (
     make_residual_cnn,
     strided_layers,
 )
-from arena.spaces import ObservationLayout
+from arena.networks.frozen import FrozenPolicy
+from arena.networks.planes import convolved_parts, is_image, planes_of
+from arena.processes.settings import SETTINGS
+from arena.spaces import Leaf, ObservationLayout
 from tests.layouts import discrete, flat_observation
 
 
@@ -236,3 +241,235 @@ def test_a_value_of_its_own_shares_nothing() -> None:
     expected = network.critic.head(network.critic.trunk(rows))[:, 0]
     torch.testing.assert_close(value, expected)
     assert torch.equal(network.policy(rows), logits)
+
+
+def layout_of(
+    *shapes: tuple[int, ...], dtype: str = "float32", high: float = 1
+) -> ObservationLayout:
+    boxes = [
+        {"kind": "Box", "shape": list(shape), "dtype": dtype, "low": 0, "high": high}
+        for shape in shapes
+    ]
+    return ObservationLayout.from_json({"kind": "Tuple", "spaces": boxes})
+
+
+def leaf(*shape: int, dtype: str = "float32", high: float = 1) -> Leaf:
+    return layout_of(shape, dtype=dtype, high=high).leaves[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((84, 84, 4), (84, 84, 4, False)),
+        ((4, 84, 84), (84, 84, 4, True)),
+        ((8, 8, 111), (8, 8, 111, False)),  # chess: more channels than cells in a row
+        ((111, 8, 8), (8, 8, 111, True)),
+        ((6, 7, 2), (6, 7, 2, False)),
+        ((2, 6, 7), (6, 7, 2, True)),
+        ((280, 480, 3), (280, 480, 3, False)),
+        ((3, 3, 3), (3, 3, 3, False)),
+        ((5, 9), (5, 9, 1, True)),
+    ],
+)
+def test_where_the_channels_are(
+    shape: tuple[int, ...], expected: tuple[int, int, int, bool]
+) -> None:
+    planes = planes_of(leaf(*shape), channels="auto")
+    assert planes is not None
+    assert (planes.height, planes.width, planes.channels, planes.first) == expected
+
+
+def test_the_configuration_has_the_last_word_on_channels() -> None:
+    first, last = (planes_of(leaf(6, 7, 2), channels=where) for where in ("first", "last"))
+    assert first is not None
+    assert last is not None
+    assert (first.channels, first.height, first.width) == (6, 7, 2)
+    assert (last.channels, last.height, last.width) == (2, 6, 7)
+
+
+def test_what_is_no_grid_has_no_planes() -> None:
+    assert planes_of(leaf(5), channels="auto") is None
+    assert planes_of(leaf(2, 3, 4, 5), channels="auto") is None
+    one_hot = ObservationLayout.from_json({"kind": "Discrete", "n": 4, "start": 0}).leaves[0]
+    assert planes_of(one_hot, channels="auto") is None
+
+
+def test_images_are_bytes_from_0_to_255() -> None:
+    assert is_image(leaf(16, 16, 3, dtype="uint8", high=255))
+    assert is_image(leaf(16, 16, dtype="uint8", high=255))
+    assert not is_image(leaf(16, 16, 3, dtype="uint8", high=1))
+    assert not is_image(leaf(16, 16, 3, dtype="int16", high=255))
+    assert not is_image(leaf(128, dtype="uint8", high=255))  # memory of a machine
+
+
+@pytest.mark.parametrize(
+    ("part", "is_convolved"),
+    [
+        (layout_of((84, 84, 4), dtype="uint8", high=255), True),
+        (layout_of((8, 8, 3), dtype="uint8", high=255), True),
+        (layout_of((210, 160), dtype="uint8", high=255), True),
+        (layout_of((64, 64, 3)), True),
+        (layout_of((7, 7, 3), dtype="uint8", high=255), False),
+        (layout_of((19, 19, 17)), False),
+        (layout_of((8, 8, 111), dtype="bool"), False),
+        (layout_of((28, 5)), False),
+        (layout_of((40,)), False),
+    ],
+)
+def test_auto_convolves_pictures_alone(part: ObservationLayout, is_convolved: bool) -> None:
+    assert bool(convolved_parts(NetworkConfig(), part)) is is_convolved
+
+
+def test_a_configured_convolution_takes_every_grid() -> None:
+    parts = layout_of((6, 7, 2), (5,), (4, 4))
+    assert list(convolved_parts(NetworkConfig(encoder="cnn"), parts)) == [0, 2]
+    assert list(convolved_parts(NetworkConfig(encoder="residual_cnn"), parts)) == [0, 2]
+    assert convolved_parts(NetworkConfig(encoder="mlp"), parts) == {}
+    assert convolved_parts(NetworkConfig(encoder="package.module:Class"), parts) == {}
+    with pytest.raises(ConfigError, match=r"cnn needs a Box with two or three.*got shapes \[\(5"):
+        convolved_parts(NetworkConfig(encoder="cnn"), layout_of((5,)))
+
+
+def test_an_encoder_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="one of auto, mlp, cnn, residual_cnn or package"):
+        NetworkConfig(encoder="transformer")
+
+
+IMAGE_AND_SPEED = ObservationLayout.from_json(
+    {
+        "kind": "Dict",
+        "spaces": {
+            "eye": {"kind": "Box", "shape": [4, 4], "dtype": "uint8", "low": 0, "high": 255},
+            "speed": {"kind": "Box", "shape": [2], "dtype": "float32", "low": -1, "high": 1},
+        },
+    }
+)
+
+SOURCE = '''
+import torch
+from torch import nn
+
+class Mean(nn.Module):
+    """Mean brightness beside a layer over the speed."""
+
+    num_features = 4
+
+    def __init__(self, observation):
+        super().__init__()
+        self.eye, self.speed = (leaf.place for leaf in observation.leaves)
+        self.layer = nn.Linear(2, 3)
+
+    def forward(self, rows):
+        brightness = rows[:, self.eye].mean(dim=1, keepdim=True)
+        return torch.cat([brightness, self.layer(rows[:, self.speed])], dim=1)
+
+class Short(Mean):
+    num_features = 5
+
+class Nameless(Mean):
+    num_features = None
+
+class Batch(Mean):
+    def __init__(self, observation):
+        super().__init__(observation)
+        self.norm = nn.BatchNorm1d(4)
+
+def broken(observation):
+    raise RuntimeError("no luck")
+
+def number(observation):
+    return 7
+
+class Changing(Mean):
+    def __init__(self, observation):
+        super().__init__(observation)
+        torch.set_default_dtype(torch.float64)
+
+    def forward(self, rows):
+        torch.set_default_dtype(torch.float64)
+        return super().forward(rows)
+
+class Wrong(Mean):
+    def forward(self, rows):
+        raise IndexError("no such row")
+
+constant = 3
+'''
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module of the user's."""
+    name = f"own_networks_{abs(hash(tmp_path))}"
+    (tmp_path / f"{name}.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return name
+
+
+def make_with(reference: str, *, seed: int = 0) -> ActorCritic:
+    network = NetworkConfig(encoder=reference, hidden_sizes=(8,))
+    return make_actor_critic(network, observation=IMAGE_AND_SPEED, action=discrete(3), seed=seed)
+
+
+def test_it_gets_scaled_rows_and_gives_features(module: str) -> None:
+    network = make_with(f"{module}:Mean")
+    rows = torch.zeros(2, 18)
+    rows[:, :16] = 51.0
+    rows[1, 16:] = 0.5
+    assert network.encoder is not None
+    features = network.encoder(network.normalize_observation(rows))
+    assert features.shape == (2, 4)
+    torch.testing.assert_close(features[:, 0], torch.tensor([0.2, 0.2]))
+    assert network.trunk[0].in_features == 4
+    assert {"encoder.module.layer.weight", "encoder.module.layer.bias"} <= set(network.state_dict())
+
+
+def test_its_weights_are_a_function_of_the_seed(module: str) -> None:
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first, second = make_with(f"{module}:Mean"), make_with(f"{module}:Mean")
+    assert torch.equal(state, torch.get_rng_state())
+    name = "encoder.module.layer.weight"
+    assert torch.equal(first.state_dict()[name], second.state_dict()[name])
+    assert not torch.equal(
+        first.state_dict()[name], make_with(f"{module}:Mean", seed=1).state_dict()[name]
+    )
+
+
+def test_it_is_made_with_arenas_settings_which_it_does_not_change(module: str) -> None:
+    # An environment has settings of its own.
+    SETTINGS.run(torch.set_default_dtype, torch.float64)
+    network = make_with(f"{module}:Changing")
+    assert torch.get_default_dtype() is torch.float32
+    assert {tensor.dtype for tensor in network.state_dict().values()} == {torch.float32}
+
+
+def test_a_frozen_copy_plays_the_same(module: str) -> None:
+    network = make_with(f"{module}:Mean", seed=4)
+    frozen = FrozenPolicy.from_weights(
+        NetworkConfig(encoder=f"{module}:Mean", hidden_sizes=(8,)),
+        network.state_dict(),
+        observation=IMAGE_AND_SPEED,
+        action=discrete(3),
+        device=torch.device("cpu"),
+    )
+    rows = torch.rand(5, 18, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(frozen.logits(rows), network.logits(rows))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("Short", r"must give features of shape \[N, num_features\], for 2 rows \[2, 5\], got \[2"),
+        ("Nameless", "attribute num_features, an integer of at least 1, got None"),
+        ("Batch", "float32 alone .*got norm.num_batches_tracked of torch.int64"),
+        ("broken", "making it raised RuntimeError: no luck"),
+        ("number", r"must make a torch.nn.Module, got int"),
+        ("Wrong", "raised IndexError: no such row"),
+        ("constant", "must name a class, got 3"),
+        ("Missing", "has no 'Missing'"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_a_reason(module: str, name: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        make_with(f"{module}:{name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
@@ -19,6 +20,9 @@ from arena.processes.bounded_log import (
     BoundedLog,
     open_shortened,
 )
+from arena.processes.bursts import TOGETHER_S, Bursts
+from arena.processes.paced_log import OneASecond
+from tests.support import Clock
 
 MARK = re.compile(rb"\n\[arena: (\d+) bytes of this log were left out here\]\n")
 
@@ -145,3 +149,47 @@ def test_several_may_write_to_one(tmp_path: Path) -> None:
     # No line is torn, and none is missing without being counted.
     assert {(len(line), len(set(line))) for line in kept} == {(4999, 1)}
     assert len(before) + len(after) + left_out == 3 * 400 * 5000
+
+
+def record(line: int, text: str, *arguments: object) -> logging.LogRecord:
+    return logging.LogRecord("x", logging.WARNING, "there.py", line, text, arguments, None)
+
+
+def test_each_place_logs_a_line_a_second_and_counts_the_rest() -> None:
+    clock = Clock()
+    paced = OneASecond(clock=clock)
+    assert paced.filter(record(7, "from %s", "a"))
+    for _ in range(1000):
+        assert not paced.filter(record(7, "from %s", "b"))
+    # Another place has a second of its own.
+    assert paced.filter(record(8, "else"))
+    clock.now_s = 0.9
+    assert not paced.filter(record(7, "from %s", "c"))
+    clock.now_s = 1.0
+    assert paced.filter(said := record(7, "from %s%%", "d"))
+    assert said.getMessage() == "from d% (1001 lines like it were left out)"
+    clock.now_s = 2.0
+    assert paced.filter(said := record(7, "from %s", "e"))
+    assert said.getMessage() == "from e"
+
+
+def test_copies_of_one_signal_are_one_request_and_a_later_one_is_another() -> None:
+    now_s = 0.0
+    bursts = Bursts(clock=lambda: now_s)
+    assert bursts.is_new("SIGTERM")
+    for _ in range(3):
+        now_s += 0.3 * TOGETHER_S
+        assert not bursts.is_new("SIGTERM")
+    assert bursts.is_new("SIGINT")
+    now_s += 1.1 * TOGETHER_S
+    assert bursts.is_new("SIGTERM")
+
+
+def test_a_key_that_is_hammered_is_several_requests() -> None:
+    now_s = 0.0
+    bursts = Bursts(clock=lambda: now_s)
+    new = []
+    for _ in range(20):
+        new.append(bursts.is_new("SIGINT"))
+        now_s += 0.21 * TOGETHER_S
+    assert sum(new) == 4

@@ -179,21 +179,6 @@ def test_frozen_players_decide_in_their_seats_and_are_not_stored(scripted_env: A
     assert collector.agent_steps == {"player/p000": len(own)}
 
 
-def test_opponents_never_change_within_an_episode(scripted_env: Any) -> None:
-    env = scripted_env(num_envs=8, length=lambda seed, episode: 5)
-    me = learning(action=1)
-    ghosts = [Always(1), Always(2)]
-    collector = make_collector(env, (me, ghosts[0]), (me, ghosts[1]))
-    for _ in range(5):
-        collector.collect()
-    by_episode: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for seed, episode, _, agent, action in env.decisions:
-        if agent == 1:
-            by_episode[seed, episode].add(action)
-    assert len(by_episode) > 8
-    assert all(len(actions) == 1 for actions in by_episode.values())
-
-
 def test_tallies_name_the_block_and_count_finished_episodes(scripted_env: Any) -> None:
     env = scripted_env(
         num_envs=4,
@@ -349,22 +334,6 @@ def test_two_populations_that_cooperate_learn_in_the_same_episodes(scripted_env:
     (tally,) = collector.tallies()
     # Two episodes of three steps in each environment; the listeners' mean is (0 + 2) / 2.
     assert (tally.matches, tally.pairs, tally.return_sum) == (4, (), (12.0, 12.0, 12.0, 12.0))
-
-
-def test_the_same_seed_gives_the_same_rollout(scripted_env: Any) -> None:
-    def collect(seed: int) -> tuple[list[Any], Rollout]:
-        env = scripted_env(num_envs=4)
-        me = learning()
-        openings = RandomOpenings(share=0.5, max_decisions=2)
-        collector = make_collector(env, (me, me), openings=openings, seed=seed)
-        ((_, rollout),) = collector.collect()
-        return env.decisions, rollout
-
-    decisions, rollout = collect(1)
-    again, rollout_again = collect(1)
-    assert decisions == again
-    assert torch.equal(rollout.return_, rollout_again.return_)
-    assert collect(2)[0] != decisions
 
 
 def test_somebody_must_learn(scripted_env: Any) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from arena.envs.base import Turn
 from arena.envs.episode_metrics import LARGEST, Report
 from arena.experience import Rollout
+from arena.rollout.calls import rollout_calls
 from arena.rollout.measured import (
     SAMPLED_ROWS,
     Measured,
@@ -146,3 +147,10 @@ def test_a_turn_without_figures_costs_no_copy_of_the_table() -> None:
     measured = Measured(num_envs=1, num_agents=1, num_players=1, device=torch.device("cpu"))
     empty = dataclasses.replace(turn(torch.zeros(1, 1)), figures=())
     measured.add(empty, table=Unreadable())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("agents_in_turn", "calls"), [(1, 33), (2, 33), (3, 50), (4, 66), (6, 99)])
+def test_each_of_many_agents_in_turn_decides_as_often_as_one_of_two(
+    agents_in_turn: int, calls: int
+) -> None:
+    assert rollout_calls(33, agents_in_turn=agents_in_turn) == calls

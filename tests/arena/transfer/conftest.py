@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, checkpoint_key, ghost_key
 from arena.checkpoints.publish import link_ghost, publish
 from arena.config import LearnerSetup, NetworkConfig, PopulationSetup
@@ -19,6 +18,7 @@ from arena.transfer.terms import Grant, NotGranted
 from arena.types import CheckpointRef, Digest, WeightsRef
 from arena.wire.store_messages import PIECE_BYTES, StoreAnswer, StoreRequest
 from tests.arena.learners import stub
+from tests.populations.rows import make_manifest
 
 AGENTS = ("a", "b")
 HOLDER = "remote-0"
@@ -63,20 +63,15 @@ def checkpoint(
         WEIGHTS: bytes_of(agent_steps, size=size),
         OPTIMIZER: bytes_of(agent_steps + 1, size=2 * size),
     }
-    manifest = Manifest(
-        policy=policy,
+    manifest = make_manifest(
+        policy,
+        files,
         generation=1,
         agent_steps=agent_steps,
         learner_updates=3,
         hyperparameters={"learning_rate": 3e-4},
-        parent=None,
-        donor=None,
         environment_digest=Digest(digest) if digest else setup_of(Path("/nowhere")).spec.digest,
         population_agents=AGENTS,
-        network=NetworkConfig(),
-        files=file_records(files),
-        arena_version="0",
-        created="2026-01-01T00:00:00+00:00",
     )
     return Checkpoint(manifest=manifest, files=files)
 

@@ -12,13 +12,18 @@ from pathlib import Path
 import psutil
 import pytest
 import zmq
+from msgspec.structs import replace
 
 from arena.errors import AddressInUse, ConfigError, VersionMismatch
+from arena.learners.loop import new_learner_id
 from arena.types import LearnerId
+from arena.wire import unproven
 from arena.wire.codec import MAX_FRAME_BYTES, decode, encode
+from arena.wire.keys import key_path, load_learner_keys, make_keys
 from arena.wire.messages import Header, Heartbeat, Message, Refuse, Welcome
 from arena.wire.zeromq import ZmqControllerTransport, ZmqLearnerTransport
 from tests.arena.wire.examples import HEADER, HEARTBEAT, HELLO, LEARNER, RUN
+from tests.strangers import GREETING, Crowd
 from tests.support import wait_until
 
 TIMEOUT_S = 10.0
@@ -198,3 +203,104 @@ def test_closing_removes_the_socket_and_frees_every_descriptor(directory: Path) 
     controller.close(linger_s=0.5)
     assert list(directory.iterdir()) == []
     assert psutil.Process().num_fds() == before
+
+
+MOST = 8
+UNPROVEN_TIMEOUT_S = 60.0
+
+
+@pytest.fixture
+def bounded_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[ZmqControllerTransport]:
+    monkeypatch.setattr(unproven, "MAX_UNPROVEN", MOST)
+    keys = make_keys(tmp_path / "keys", names=("learner-0", "learner-1"))
+    transport = ZmqControllerTransport("tcp://127.0.0.1:*", run=RUN, epoch=1, keys=keys)
+    yield transport
+    transport.close(linger_s=0.0)
+
+
+@pytest.fixture
+def learner(
+    bounded_controller: ZmqControllerTransport, tmp_path: Path
+) -> Iterator[ZmqLearnerTransport]:
+    with joined(bounded_controller, tmp_path, "learner-0") as transport:
+        yield transport
+
+
+@contextmanager
+def joined(
+    bounded_controller: ZmqControllerTransport, directory: Path, key: str
+) -> Iterator[ZmqLearnerTransport]:
+    keys = load_learner_keys(key_path(directory / "keys", key))
+    name = new_learner_id(keys.name)
+    transport = ZmqLearnerTransport(bounded_controller.endpoint, run=RUN, learner=name, keys=keys)
+    try:
+        hello = replace(HELLO, learner=name)
+        wait_until(lambda: transport.send(hello, epoch=0), timeout_s=UNPROVEN_TIMEOUT_S)
+        assert heard(bounded_controller) == [(name, hello)]
+        yield transport
+    finally:
+        transport.close(linger_s=0.0)
+
+
+def heard(bounded_controller: ZmqControllerTransport) -> list[tuple[LearnerId, Message]]:
+    received: list[tuple[LearnerId, Message]] = []
+
+    def is_heard() -> bool:
+        received.extend(bounded_controller.receive(0.02))
+        return bool(received)
+
+    wait_until(is_heard, timeout_s=UNPROVEN_TIMEOUT_S)
+    return received
+
+
+def connections(bounded_controller: ZmqControllerTransport) -> int:
+    """Established connections of this process at the controller's end."""
+    port = port_of(bounded_controller)
+    found = psutil.Process().net_connections("tcp")
+    return sum(c.laddr[1] == port and c.status == psutil.CONN_ESTABLISHED for c in found)
+
+
+def port_of(bounded_controller: ZmqControllerTransport) -> int:
+    return int(bounded_controller.endpoint.rsplit(":", 1)[1])
+
+
+def test_strangers_beyond_the_bound_make_room_for_each_other_and_a_learner_stays(
+    bounded_controller: ZmqControllerTransport, learner: ZmqLearnerTransport, tmp_path: Path
+) -> None:
+    with Crowd(port_of(bounded_controller), size=100, words=GREETING) as crowd:
+        crowd.push(0.3)
+        assert crowd.num_made > 100
+        # They are closed at libzmq's leisure; a handshake that times out takes five seconds.
+        wait_until(lambda: connections(bounded_controller) <= MOST + 1, timeout_s=3.0)
+        # The one that had proved its key is among those that are left, and another one joins.
+        assert learner.send(replace(HEARTBEAT), epoch=1)
+        assert [type(message) for _, message in heard(bounded_controller)] == [type(HEARTBEAT)]
+        with joined(bounded_controller, tmp_path, "learner-1"):
+            pass
+    assert bounded_controller.num_bad["unproven"] >= 100 - MOST
+
+
+def test_a_descriptor_that_is_another_sockets_by_now_is_left_alone(
+    bounded_controller: ZmqControllerTransport,
+) -> None:
+    with zmq.Context() as context, context.socket(zmq.ROUTER) as guarded:
+        connections = unproven.UnprovenConnections(guarded)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            connections._close(ours.fileno())
+            ours.sendall(b"word")
+            assert theirs.recv(4) == b"word"
+        guarded.disable_monitor()
+        connections.monitor.close()
+
+
+def test_connections_within_the_bound_are_left_alone(
+    bounded_controller: ZmqControllerTransport,
+) -> None:
+    with Crowd(port_of(bounded_controller), size=MOST, words=GREETING) as crowd:
+        crowd.push(0.2)
+        assert crowd.num_made == MOST
+        assert connections(bounded_controller) == MOST
+    assert bounded_controller.num_bad == {}

@@ -9,6 +9,7 @@ import pytest
 
 import experiments.leagues.league_against_self_play as experiment
 from experiments.harness import columns
+from experiments.leagues import exploiters
 from experiments.leagues.league_against_self_play import Plan, comparable, fill_in, table
 from populations.config.run_config import RunConfig, validate_config
 
@@ -75,3 +76,16 @@ def test_what_has_its_line_is_not_done_again(tmp_path: Path, trained: list[RunCo
         ["leduc", "last", "0.150", "+-", "0.071", "(2)", "0.150", "+-", "0.071", "(2)"],
         ["leduc", "nash", "0.200", "+-", "0.000", "(2)", "0.200", "+-", "0.000", "(2)"],
     ]
+
+
+def test_a_score_counts_both_seats_and_draws_as_half_a_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = [
+        {"home": "a", "away": "b", "wins": 6, "draws": 1, "losses": 3},
+        {"home": "b", "away": "a", "wins": 5, "draws": 3, "losses": 2},
+    ]
+    monkeypatch.setattr(exploiters, "arena", lambda *_: json.dumps({"pairs": pairs}))
+    # 6 + 2 wins and 4 draws of 20 matches.
+    assert exploiters.meet(("a", "b"), matches=10) == pytest.approx(0.5)
+    assert exploiters.meet(("b", "a"), matches=10) == pytest.approx(0.5)
+    pairs[0] |= {"wins": 9, "losses": 0}
+    assert exploiters.meet(("a", "b"), matches=10) == pytest.approx(0.65)

@@ -243,24 +243,3 @@ def test_bots_are_judged(
     )
     assert found["given_away"]["value"] == pytest.approx(own.mean(), abs=0.05)
     assert found["given_away"]["low"] < found["given_away"]["value"] < found["given_away"]["high"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "a PLAYER is needed"),
-        (["bot:random", "--matches", "5"], "--matches must be even"),
-        (["/nowhere"], "there is no player '/nowhere'"),
-    ],
-)
-def test_wrong_arguments_are_one_message(
-    arguments: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("sys.argv", ["connect_four", *arguments])
-    with pytest.raises(SystemExit) as ended:
-        connect_four.main()
-    assert ended.value.code == 2
-    assert message in capsys.readouterr().err

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from experiments.load.bounds import controller
 from experiments.load.month import measure
+from experiments.planted_league.week import Size, write_long_league
 from populations.controller import result_merging
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
+from populations.views.league import payoff_document, standings_document
+from populations.views.questions.inspection import Inspection
 
 
 @pytest.mark.slow
@@ -41,3 +45,32 @@ def test_hours_that_pass_quickly_leave_a_sound_run_that_goes_on(
         assert reader.load().run.epoch == 5
         assert [row for row in reader.archives() if row.file]
     assert {"ghosts_thinned", "results_merged", "checkpoint_rows_removed"} <= kinds
+
+
+SIZE = Size(checkpoints=12, evaluated_every=4, ghosts_every=3, pairs=6, met=3)
+
+
+def test_views_show_what_was_written(tmp_path: Path) -> None:
+    write_long_league(tmp_path, SIZE, num_policies=3)
+    run = Inspection.open(tmp_path)
+    try:
+        lines = run.standings()["player"]
+        assert sorted(line.kind for line in lines) == ["bot", *["ghost"] * 12, *["policy"] * 3]
+        assert all(line.rating is not None for line in lines if line.kind == "bot")
+        assert (
+            standings_document(run, "player")["populations"]
+            == standings_document(run, None)["populations"]
+        )
+        cells = payoff_document(run, None, by_seats=True)["payoff"]
+        assert isinstance(cells, list)
+        assert cells
+    finally:
+        run.close()
+
+
+def test_the_controller_takes_it_without_torch(tmp_path: Path) -> None:
+    write_long_league(tmp_path, SIZE, num_policies=3)
+    figures = controller(tmp_path)
+    assert figures["results"] > 0
+    assert figures["memory_mb"] > 1.0
+    assert figures["opponents_ms"] > 0.0

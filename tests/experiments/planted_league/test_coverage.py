@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from arena.types import RANDOM_BOT, Digest, Entrant
 from experiments.planted_league.coverage import CHANGES, true_strengths
+from experiments.planted_league.week import main
 from populations.config.run_config import load_config
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
@@ -41,3 +43,18 @@ def test_true_strengths_are_the_nearest_to_the_log_odds_of_all_that_are_rated() 
         assert sum(left) == pytest.approx(0.0, abs=1e-6) or one == bot
         # No additive strengths say all of them.
         assert max(map(abs, left)) > 5.0
+
+
+def test_policies_share_the_days_and_each_kind_has_both_clocks(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    # 56,000 checkpoints a day: 112 of all policies.
+    main(["--days", "0.002", "--policies", "4", "--events", "30"])
+    (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    assert found["checkpoints"] == 112
+    for kind in ("trained", "evaluated", "next train", "next evaluate"):
+        assert found[kind]["number"] > 0
+        assert found[kind]["median_ms"] <= found[kind]["p95_ms"]
+        assert found[kind]["wall_median_ms"] > 0.0
+    assert found["trained"]["number"] + found["evaluated"]["number"] <= 30

@@ -161,18 +161,3 @@ def test_each_checkout_runs_its_own_program_alone(
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 6
     assert max(map(len, lines)) <= 80
-
-
-def test_a_program_that_fails_is_one_message(
-    roots: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    python = roots["after"] / ".venv/bin/python"
-    python.write_text("#!/bin/sh\necho the reason >&2\nexit 3\n")
-    out = tmp_path / "out.jsonl"
-    with pytest.raises(SystemExit) as ended:
-        main([*map(str, roots.values()), "--parts", "work", "--out", str(out)])
-    assert ended.value.code == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said == f"after: {python} -m experiments.speed.work: the reason"
-    # What was measured before it is kept.
-    assert json.loads(out.read_text())["side"] == "before"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.speed.on_gpu import PARTS, main
+from experiments.speed.on_gpu import main
 
 
 def lines(path: Path) -> list[dict[str, object]]:
@@ -34,12 +34,3 @@ def test_a_part_that_fails_is_named_and_costs_no_other(tmp_path: Path) -> None:
     main(["idle", "device", "--device", "meta", "--scale", "0.001", "--out", str(out)])
     ends = [line for line in lines(out) if "end" in line]
     assert [(line["part"], line["end"]) for line in ends] == [("idle", 1), ("device", 0)]
-
-
-def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["nothing", "--out", "unused"])
-    assert caught.value.code == 2
-    said = capsys.readouterr().err
-    assert "got nothing" in said
-    assert all(name in said for name in PARTS)

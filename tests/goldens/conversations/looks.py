@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.goldens.decisions import differences
+from tests.support import flip
 
 # As it is installed.
 MAIN = importlib.import_module("populations.commands.main")
@@ -105,13 +106,6 @@ def _newest(run: Path, pattern: str) -> Path:
     return sorted(run.glob(pattern))[-1]
 
 
-def _flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.unlink()
-    path.write_bytes(data)
-
-
 def _forge(path: Path) -> None:
     text = path.read_text(encoding="utf8")
     path.unlink()
@@ -122,16 +116,16 @@ CHECKPOINTS, GHOSTS = "populations/*/*/checkpoints/0*", "populations/*/*/ghosts/
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "nothing": lambda run: None,
-    "a bit of a checkpoint's weights": lambda run: _flip(
+    "a bit of a checkpoint's weights": lambda run: flip(
         _newest(run, f"{CHECKPOINTS}/weights.safetensors")
     ),
-    "a bit of its optimizer": lambda run: _flip(
+    "a bit of its optimizer": lambda run: flip(
         _newest(run, f"{CHECKPOINTS}/optimizer.safetensors")
     ),
     "a forged manifest": lambda run: _forge(_newest(run, f"{CHECKPOINTS}/manifest.json")),
     "a checkpoint that is gone": lambda run: shutil.rmtree(_newest(run, CHECKPOINTS)),
     "a ghost that is gone": lambda run: shutil.rmtree(_newest(run, GHOSTS)),
-    "a bit of a ghost": lambda run: _flip(_newest(run, f"{GHOSTS}/weights.safetensors")),
+    "a bit of a ghost": lambda run: flip(_newest(run, f"{GHOSTS}/weights.safetensors")),
     "a checkpoint that nobody recorded": lambda run: shutil.copytree(
         _newest(run, CHECKPOINTS), _newest(run, CHECKPOINTS).parent / "000009000000-0123abcd"
     ),

@@ -1,4 +1,4 @@
-"""`environment.num_env_workers`: refusals, and a resume with another number."""
+"""Processes of environments and cores of learners: refusals, defaults, and a resume with others."""
 
 from __future__ import annotations
 
@@ -97,3 +97,75 @@ def test_a_resume_may_have_another_number_and_the_setup_the_same_digest() -> Non
     assert len(digests) == 1
     with pytest.raises(ResumeRefused, match=r"environment\.num_envs is 8 in this run"):
         check_resume(run_file, config=None, overrides=["environment.num_envs=16"])
+
+
+GAME = replace(PACE, is_batched=True)
+
+
+def cores(
+    *,
+    num_cores: int,
+    size: int = 1,
+    num_envs: int = 2048,
+    is_batched: bool = True,
+    population: Mapping[str, object] | None = None,
+    **given: object,
+) -> object:
+    populations = DUEL["populations"]
+    assert isinstance(populations, Mapping)
+    (name,) = populations
+    values = {**populations[name], "size": size, **(population or {})}
+    config = validate_config(
+        {**document(num_envs=num_envs), "populations": {name: values}, "learners": None, **given}
+    )
+    pace = replace(GAME, is_batched=is_batched)
+    resolved = resolve_config(config, duel_spec(), num_cores=num_cores, pace=pace)
+    # Resolving twice changes nothing, on whatever machine.
+    again = resolve_config(resolved, duel_spec(), num_cores=99, pace=pace)
+    assert again.learner_cores == resolved.learner_cores
+    return resolved.learners, resolved.learner_cores
+
+
+def test_what_learners_leave_is_divided_among_them() -> None:
+    assert cores(num_cores=2) == (1, 2)
+    assert cores(num_cores=2, size=2) == (2, 1)
+    assert cores(num_cores=4, size=2) == (2, 2)
+    assert cores(num_cores=7, size=2) == (2, 3)
+    assert cores(num_cores=4, size=3) == (3, 1)
+    assert cores(num_cores=1) == (1, 1)
+
+
+def test_more_processes_than_their_rows_are_worth_are_not_used() -> None:
+    # 2048 environments, 32 calls, 4 minibatches: 16,384 rows, 512 for each of 32.
+    assert cores(num_cores=64) == (1, 32)
+    assert cores(num_cores=64, num_envs=96) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"is_batched": False},
+        {"learners": 1},
+        {"deterministic": True, "stop": {"agent_steps_per_policy": 10_000}},
+        {"launcher": "inline"},
+        {"device": "cuda"},
+        {"population": {"algorithm": "tests.assets.dqn:Dqn", "hyperparameters": {}}},
+    ],
+    ids=str,
+)
+def test_where_it_is_not_known_to_gain_a_learner_has_one(given: dict[str, object]) -> None:
+    assert cores(num_cores=8, **given) == (1, 1)  # type: ignore[arg-type]
+
+
+def test_a_number_is_used_as_it_is_and_reaches_learners() -> None:
+    assert cores(num_cores=2, is_batched=False, learner_cores=3, learners=1) == (1, 3)
+    config = validate_config({**document(), "learner_cores": 3})
+    run_file = new_run_file(config, duel_spec(), name="", launch_directory="", pace=PACE)
+    assert learner_setup(run_file, root=Path()).cores == 3
+
+
+def test_more_processes_than_environments_are_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"learner_cores must be at most environment\.num_envs, 8 "
+    ):
+        cores(num_cores=2, num_envs=8, learner_cores=9)

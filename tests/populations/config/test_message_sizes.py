@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from arena.codec import msgpack_bytes
 from arena.environment_spec import EnvironmentSpec
 from arena.errors import ConfigError, WireError
-from arena.types import AssignmentId, Digest, Player, PlayerId, Seating, WeightsRef
-from arena.wire.messages import Evaluate, Finished, Pairing, Train
+from arena.types import Digest, Player, PlayerId, Seating, WeightsRef
+from arena.wire.messages import Evaluate, Pairing, Train
 from populations.config.message_sizes import MAX_RESULT_BYTES, check_sendable, fitted, tally_bytes
 from populations.records.rows import AssignmentRow, TallyRow
 from tests.populations.controller.simulated import DUEL, make_world
-from tests.populations.rows import make_evaluate, make_spec, make_train
+from tests.populations.rows import make_evaluate, make_finished, make_spec, make_train
 
 DIGEST = Digest("f" * 64)
 
@@ -81,15 +81,7 @@ def test_assignments_of_hundreds_of_sides_fit_and_so_do_their_results(
     for tally in tallies:
         players = [Player(player=PlayerId(entrant)) for entrant in tally.entrants]
         seated = [players[tally.entrants.index(entrant)] for entrant in tally.entrants]
-        one = Finished(
-            assignment_id=AssignmentId(1),
-            attempt=1,
-            checkpoints=(),
-            tallies=(tally,),
-            metrics={},
-            duration_s=1.0,
-        )
-        body = msgpack_bytes(one)
+        body = msgpack_bytes(make_finished(make_evaluate(pairings=()), tallies=(tally,)))
         assert len(body) <= tally_bytes(seated, setup.seats) <= MAX_RESULT_BYTES
 
 

@@ -7,6 +7,7 @@ import pytest
 from arena.config import EnvironmentConfig, NetworkConfig, ThresholdOutcome
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
+from populations.config.hooks import HooksConfig
 from populations.config.resolution import check_encoder, group_agents, resolve_sides
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, load_config, validate_config
@@ -278,3 +279,79 @@ def test_convolutions_need_something_to_convolve() -> None:
     check_encoder("player", network=NetworkConfig(), facts=facts)
     with pytest.raises(ConfigError, match=r"populations\.player\.network\.encoder cnn needs a Box"):
         check_encoder("player", network=NetworkConfig(encoder="cnn"), facts=facts)
+
+
+@pytest.mark.parametrize(
+    ("stop", "words"),
+    [
+        ({"evaluation": {"player": "bot:other:Bot", "score": 0.9}}, "evaluation.bots"),
+        ({"evaluation": {"player": "bot:random"}}, "one of score and return"),
+        ({"evaluation": {"player": "bot:random", "score": 1.0}}, "stop.evaluation.score"),
+        ({"success_rate": 0.0}, "stop.success_rate"),
+        ({"members": "most"}, "stop.members"),
+    ],
+)
+def test_a_goal_that_breaks_a_rule_is_named(stop: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        validate_config({"environment": {"id": "a"}, "stop": stop})
+
+
+@pytest.mark.parametrize("goal", [{"score": 0.9}, {"return": 10.0}])
+def test_a_goal_is_written_as_it_is_read(goal: dict[str, float]) -> None:
+    document = {"player": "bot:random", **goal}
+    config = validate_config({"environment": {"id": "a"}, "stop": {"evaluation": document}})
+    written = config.model_dump(mode="json")
+    assert written["stop"]["evaluation"] == document
+    assert validate_config(written) == config
+
+
+def test_without_normalizers_there_is_nothing_to_warm_up() -> None:
+    document = {
+        "environment": {"id": "a.b:c"},
+        "populations": {
+            "player": {
+                "network": {"normalize_observations": False},
+                "normalizer_warm_up": {"agent_steps": 10},
+            }
+        },
+    }
+    with pytest.raises(
+        ConfigError, match=r"normalizer_warm_up must be null where network\.normalize"
+    ):
+        validate_config(document)
+
+
+def hooks_of(value: object) -> HooksConfig:
+    config: RunConfig = validate_config({"environment": {"id": "a:b"}, "hooks": value})
+    # Of run.yaml, which a resume reads, they are the same.
+    assert validate_config(config.model_dump(mode="json")) == config
+    return config.hooks
+
+
+def test_functions_and_commands_are_hooks_and_numbers_are_text() -> None:
+    hooks = hooks_of({"on_end": ["a.b:c", ["notify", "--level", 3, 0.5]]})
+    assert hooks.by_kind == {"on_end": ("a.b:c", ("notify", "--level", "3", "0.5"))}
+
+
+def test_without_hooks_there_is_none() -> None:
+    assert hooks_of({}).by_kind == {}
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("hooks={on_end: [x]}", "hooks.on_end.0: a hook must be package.module:function or a list"),
+        ("hooks={on_end: [[]]}", "hooks.on_end.0: a hook must be package.module:function or a lis"),
+        ("hooks={on_end: [[a, {b: 1}]]}", "each part text or a number, got ['a', {'b': 1}]"),
+        ("hooks={on_end: [[a, true]]}", "each part text or a number, got ['a', True]"),
+        ("hooks={on_end: [a:b, a:b]}", "hooks.on_end: each hook must be named once"),
+        ("hooks={on_end: 'a:b'}", "hooks.on_end: must be a list"),
+        ("hooks={on_edn: [a:b]}", "did you mean 'hooks.on_end'?"),
+        ("hooks.time_limit_s=0", "hooks.time_limit_s: must be greater than 0, got 0"),
+        ("hooks.queue=0", "hooks.queue: must be at least 1, got 0"),
+    ],
+)
+def test_a_wrong_hook_is_refused_with_rule_and_value(override: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config("connect_four", [override])
+    assert said in str(refused.value)

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
 
 from populations.config.hooks import Hook
-from populations.hooks.calls import CallQueue, Place, filled
+from populations.config.run_config import RunConfig, validate_config
+from populations.hooks.calls import CallQueue, Place, filled, read_place, write_place
+from populations.hooks.make import make_hook_processes
+from populations.hooks.process import HookSettings
+from populations.hooks.supervisor import HookProcess
 from populations.records.rows import EventRow, Json
 
 
@@ -142,3 +149,80 @@ def test_placeholders_are_filled_from_the_event_and_other_braces_stay() -> None:
         ["/run/x", "prey/p002@000000000500", "prey-2", "ghost_created", rest],
         ["/run/x", "", "-3", "run_failed", rest],
     ]
+
+
+def config_of(**sections: object) -> RunConfig:
+    return validate_config({"environment": {"id": "a:b"}, **sections})
+
+
+def made_processes(config: RunConfig, run: Path, *, is_new: bool = False) -> list[HookProcess]:
+    return make_hook_processes(
+        config,
+        run,
+        launch_directory="/launch",
+        command=("python",),
+        num_events=40,
+        is_new=is_new,
+    )
+
+
+HOOKED = config_of(hooks={"on_end": ["a:b", ["c"]], "time_limit_s": 7})
+EXPORTING = config_of(checkpoints={"export_every_agent_steps": 10})
+
+
+@pytest.mark.parametrize("every", [None, 0])
+def test_without_hooks_and_exports_there_is_no_process(tmp_path: Path, every: int | None) -> None:
+    config = config_of(checkpoints={"export_every_agent_steps": every})
+    assert made_processes(config, tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_end_waits_one_limit_for_the_backlog_and_one_for_each_hook(tmp_path: Path) -> None:
+    (process,) = made_processes(HOOKED, tmp_path)
+    assert process.end_s == 21.0
+    assert isinstance(process.settings, HookSettings)
+    assert process.settings.hooks == {"on_end": ("a:b", ("c",))}
+    assert process.settings.launch_directory == "/launch"
+
+
+def test_an_export_has_a_process_and_an_alert_of_its_own(tmp_path: Path) -> None:
+    (process,) = made_processes(EXPORTING, tmp_path)
+    assert process.alert == "export_failed"
+    assert isinstance(process.settings, HookSettings)
+    ((command,),) = process.settings.hooks.values()
+    assert command[:3] == ("python", "export", "--trust")
+    assert "{run}/exports/{to}" in command
+    # Nothing is played for it.
+    assert command[command.index("--matches") + 1] == "0"
+
+
+def test_hooks_begin_with_the_run_or_with_the_resume_that_brings_them(tmp_path: Path) -> None:
+    path = tmp_path / "hooks.json"
+    made_processes(HOOKED, tmp_path, is_new=True)
+    assert read_place(path) == Place(after=0)
+    path.unlink()
+    made_processes(HOOKED, tmp_path)
+    assert read_place(path) == Place(after=40)
+    # Later resumes go on from what is known to be done.
+    write_place(path, Place(after=17))
+    made_processes(HOOKED, tmp_path)
+    assert read_place(path) == Place(after=17)
+    # Without hooks nothing waits for them: what comes back begins anew.
+    made_processes(EXPORTING, tmp_path)
+    assert read_place(path) is None
+    assert read_place(tmp_path / "exports.json") == Place(after=40)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    place = Place(after=7, done=("on_end: a:b", "on_event: x y"), dropped=3)
+    write_place(tmp_path / "hooks.json", place)
+    assert read_place(tmp_path / "hooks.json") == place
+    assert [path.name for path in tmp_path.iterdir()] == ["hooks.json"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"after": "x", "done": [], "dropped": 0}'])
+def test_what_is_no_place_is_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "hooks.json"
+    assert read_place(path) is None
+    path.write_text(text)
+    assert read_place(path) is None

@@ -20,7 +20,7 @@ from populations.hooks.supervisor import HookProcess, check_hooks
 from populations.records.rows import EventRow, RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
-from tests.support import wait_until
+from tests.support import kept_events, wait_until
 
 ASSETS = str(Path(__file__).parents[2] / "assets")
 Make = Callable[..., HookProcess]
@@ -75,12 +75,6 @@ def commit(journal: Journal, first: int, last: int, kind: str = "kept") -> None:
     )
 
 
-def kept(run_dir: Path) -> list[int]:
-    path = run_dir / "kept.jsonl"
-    lines = path.read_text().splitlines() if path.exists() else []
-    return [json.loads(line)["sequence"] for line in lines]
-
-
 def served(process: HookProcess, until: Callable[[], bool]) -> list[Finding]:
     """Poll until something is so; what was told meanwhile, but for what was well from the start."""
     told: list[Finding] = []
@@ -103,10 +97,10 @@ def test_every_event_is_handed_over_once_and_in_order(
 ) -> None:
     commit(journal, 1, 3)
     process = make("hooked:keep", ("sh", "-c", "cat > command.json; pwd > place.txt"))
-    served(process, lambda: len(kept(tmp_path)) == 3)
+    served(process, lambda: len(kept_events(tmp_path)) == 3)
     commit(journal, 4, 5, "run_finished")
     told = process.finish()
-    assert kept(tmp_path) == [1, 2, 3, 4, 5]
+    assert kept_events(tmp_path) == [1, 2, 3, 4, 5]
     assert not [one for one in told if one.what]
     assert process.pid is None
     place = Path(ASSETS) / "place.txt"
@@ -142,7 +136,7 @@ def test_a_hook_that_fails_is_told_and_told_again_when_it_works(
     monkeypatch.setenv("SLEEP_S", seconds)
     commit(journal, 1, 2)
     process = make(hook, time_limit_s=1.0)
-    told = served(process, lambda: kept(tmp_path) == [2])
+    told = served(process, lambda: kept_events(tmp_path) == [2])
     told += process.finish()
     name = f"on_event: {hook}"
     problems = [one.what for one in told if (one.kind, one.subject) == ("hook_failed", name)]
@@ -150,7 +144,7 @@ def test_a_hook_that_fails_is_told_and_told_again_when_it_works(
     assert problems[0].startswith(said)
     assert problems[1] == ""
     # Once in any case: what has ended the process is not handed over again.
-    assert kept(tmp_path) == [2]
+    assert kept_events(tmp_path) == [2]
     assert not sleepers(seconds), "what a hook started ends with it"
 
 
@@ -172,9 +166,9 @@ def test_too_many_calls_are_dropped_counted_and_told(
 ) -> None:
     commit(journal, 1, 30)
     process = make("hooked:keep", limit=4)
-    told = served(process, lambda: len(kept(tmp_path)) == 4)
+    told = served(process, lambda: len(kept_events(tmp_path)) == 4)
     told += process.finish()
-    assert kept(tmp_path) == [27, 28, 29, 30]
+    assert kept_events(tmp_path) == [27, 28, 29, 30]
     behind = [one.what for one in told if one.kind == "hooks_behind"]
     assert behind == ["26 calls were dropped since the run began", ""]
 
@@ -184,7 +178,7 @@ def test_the_end_waits_for_a_bounded_time(tmp_path: Path, journal: Journal, make
     commit(journal, 1, 3, "run_finished")
     process = make("hooked:hang", time_limit_s=20.0)
     # Its start alone takes seconds on a busy machine.
-    served(process, lambda: kept(tmp_path) == [1])
+    served(process, lambda: kept_events(tmp_path) == [1])
     process.end_s = 3.0
     begin_s = time.monotonic()
     waits: list[tuple[str, float]] = []
@@ -195,7 +189,7 @@ def test_the_end_waits_for_a_bounded_time(tmp_path: Path, journal: Journal, make
     assert name == "hooks"
     assert 0.0 < most_s <= 2.0
     assert process.pid is None
-    assert kept(tmp_path) == [1], "the others are left to a resume"
+    assert kept_events(tmp_path) == [1], "the others are left to a resume"
     assert not sleepers("2345.6")
 
 
@@ -207,7 +201,7 @@ def test_an_end_without_a_wait_has_no_word_about_it(
     process.clock = lambda: 0.0
     waits: list[str] = []
     process.finish(wait=lambda _: None, on_wait=lambda name, _: waits.append(name))
-    assert kept(tmp_path) == [1, 2, 3]
+    assert kept_events(tmp_path) == [1, 2, 3]
     assert waits == []
 
 
@@ -216,7 +210,7 @@ def test_a_killed_process_is_started_anew_and_goes_on(
 ) -> None:
     commit(journal, 1, 2)
     process = make("hooked:keep")
-    served(process, lambda: len(kept(tmp_path)) == 2)
+    served(process, lambda: len(kept_events(tmp_path)) == 2)
     # The last call has begun; one that is killed within it fails by its name.
     served(process, lambda: is_idle(process))
     assert process.pid is not None
@@ -224,7 +218,7 @@ def test_a_killed_process_is_started_anew_and_goes_on(
     told = served(process, lambda: process.pid is None)
     assert Finding("hook_failed", "", "", "the process of hooks ended with code -9") in told
     commit(journal, 3, 3)
-    told = served(process, lambda: kept(tmp_path) == [1, 2, 3])
+    told = served(process, lambda: kept_events(tmp_path) == [1, 2, 3])
     told += process.finish()
     assert Finding("hook_failed", "", "", "") in told
 
@@ -235,16 +229,16 @@ def test_what_was_made_is_not_made_again_where_the_place_could_not_be_written(
 ) -> None:
     commit(journal, 1, 2)
     process = make("hooked:keep")
-    served(process, lambda: len(kept(tmp_path)) == 2 and process.pid is not None)
+    served(process, lambda: len(kept_events(tmp_path)) == 2 and process.pid is not None)
     assert process.pid is not None
     os.kill(process.pid, 9)
     served(process, lambda: process.pid is None)
     # As a disk without room would have left it.
     write_place(tmp_path / "hooks.json", Place(after=0))
     commit(journal, 3, 3)
-    served(process, lambda: 3 in kept(tmp_path))
+    served(process, lambda: 3 in kept_events(tmp_path))
     process.finish()
-    assert kept(tmp_path) == [1, 2, 3]
+    assert kept_events(tmp_path) == [1, 2, 3]
 
 
 def test_a_module_that_breaks_meanwhile_is_told(

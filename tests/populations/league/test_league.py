@@ -1,15 +1,26 @@
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Literal
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
+from scipy import optimize
 
-from arena.types import Entrant, Seat
-from populations.audit.tally_checks import refold
+from arena.checkpoints.manifest import Manifest
+from arena.types import RANDOM_BOT, AssignmentId, Entrant, PairScore, Seat, Tally
+from arena.wire.messages import Evaluate, Finished, Train
+from populations.audit.tally_checks import differences, refold
+from populations.league.elimination import Link
 from populations.league.league import League
-from populations.ratings.results import Counts
-from populations.records.rows import TallyRow
+from populations.league.merging import meetings, settled_points
+from populations.league.pairs import link_row
+from populations.league.standings import champion, standings
+from populations.ratings.bradley_terry import ELO_PER_UNIT
+from populations.ratings.results import Counts, Rated
+from populations.records.rows import AssignmentRow, TallyRow
+from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world
 from tests.populations.rows import make_tally, make_tally_row, tables_with
 
 BOT, WEIGHTS = Entrant("bot:random"), Entrant("a" * 64)
@@ -257,3 +268,189 @@ def test_a_team_against_itself_is_no_result_but_against_another_it_is() -> None:
         assert len(league.results) == expected
         assert bool(league.tables.records) == (expected > 0)
         assert all(outcome == counts(3.0, 1.0, 1.0) for outcome in league.results.values())
+
+
+SEATS_OF_MEETINGS = tuple(
+    Seat(name=name, agents=(name,), population="player", side=name) for name in ("one", "two")
+)
+ADVANTAGE = 0.2
+"""What the first seat is worth, in natural units."""
+
+
+def rated(name: str) -> Rated:
+    return "player", Entrant(name)
+
+
+def league_of(*played: tuple[str, str, int, int]) -> League:
+    """A league in which the first of two has won some matches in the first seat, and lost some."""
+    league = League(tables_with(), seats=SEATS_OF_MEETINGS, half_life_matches=100.0)
+    for sequence, (first, second, wins, losses) in enumerate(played, start=1):
+        tally = make_tally((first, second), (0, 1, wins, 0, losses))
+        league.add_tally(
+            TallyRow(sequence=sequence, assignment_id=AssignmentId(1), kind="evaluate", tally=tally)
+        )
+    return league
+
+
+def advantage(seats: tuple[int, int]) -> float:
+    return {(0, 1): ADVANTAGE, (1, 0): -ADVANTAGE}[seats]
+
+
+def test_meetings_are_as_the_player_sees_them() -> None:
+    league = league_of(("a", "b", 3, 1), ("b", "a", 2, 6), ("c", "a", 1, 0))
+    league.put(link_row(Link(2.0, 0.5), Entrant("a"), Entrant("d"), seat=0))
+    met = meetings(league, rated("a"), advantage=advantage)
+    assert set(met.played) == {rated("b"), rated("c")}
+    seen = sorted((counts.wins, counts.losses, worth) for counts, worth in met.played[rated("b")])
+    assert seen == [(3.0, 1.0, ADVANTAGE), (6.0, 2.0, -ADVANTAGE)]
+    assert list(met.links) == [rated("d")]
+    assert met.links[rated("d")][0] == pytest.approx((2.0, 0.5))
+    (back,) = meetings(league, rated("d"), advantage=advantage).links[rated("a")]
+    assert back == pytest.approx((2.0, -0.5))
+    played, tied = met.by({rated("b"): 1.0, rated("c"): 2.0, rated("d"): 3.0}.__getitem__)
+    assert sorted(point for point, _ in played) == [1.0, 2.0]
+    assert [point for point, _ in tied] == [3.0]
+
+
+def test_unrated_players_are_settled_at_the_mode_of_all_of_them() -> None:
+    # u goes, and v and w came after the last fit, too: all 500 ahead of their line.
+    league = league_of(
+        ("u", "v", 9, 7),
+        ("v", "w", 10, 6),
+        ("u", "old", 15, 1),
+        ("old", "w", 2, 14),
+        ("u", "bot:random", 16, 0),
+    )
+    league.put(link_row(Link(1.5, 2.0), Entrant("old"), Entrant("v"), seat=0))
+    fitted = {"old": 100.0, RANDOM_BOT: 0.0}
+    line, variance = 80.0, 250.0**2
+    found = settled_points(
+        league,
+        [rated("u")],
+        estimate=lambda one: (fitted.get(one[1], line), variance),
+        is_rated=lambda one: one[1] in fitted,
+        advantage=advantage,
+    )
+    # Of w, which u has not met, nothing is said, but v is settled by it.
+    assert next(iter(found)) == rated("u")
+    assert set(found) == {rated("u"), rated("v"), rated("old"), rated(RANDOM_BOT)}
+    assert found[rated("old")] == pytest.approx(100.0)
+
+    def against(point: float, other: float, wins: int, losses: int) -> float:
+        ahead = point - other
+        return float(wins * np.logaddexp(0.0, -ahead) + losses * np.logaddexp(0.0, ahead))
+
+    def loss(points: np.ndarray) -> float:  # minus log posterior
+        u, v = points
+        # w is given its line's strength: u has not met it.
+        w, old = line / ELO_PER_UNIT, 100.0 / ELO_PER_UNIT
+        prior = 0.5 * ELO_PER_UNIT**2 / variance * ((u - w) ** 2 + (v - w) ** 2)
+        return float(
+            prior
+            + against(u + ADVANTAGE, v, 9, 7)
+            + against(v + ADVANTAGE, w, 10, 6)
+            + against(u + ADVANTAGE, old, 15, 1)
+            + against(u + ADVANTAGE, 0.0, 16, 0)
+            + 0.5 * 1.5 * (v - old + 2.0) ** 2
+        )
+
+    mode = optimize.minimize(loss, np.zeros(2), tol=1e-10).x * ELO_PER_UNIT
+    assert [found[rated("u")], found[rated("v")]] == pytest.approx(mode.tolist(), abs=0.5)
+    assert found[rated("u")] > 200.0
+
+
+HUSTLER = Entrant("bot:scripted:Hustler")
+SCALE = 10.0
+LITTLE, MUCH = 0.5 + 1.0 / (2 * SCALE), 0.5 + 4.0 / (2 * SCALE)
+
+
+@dataclass(slots=True, kw_only=True)
+class StakesLearner(SimpleLearner):
+    """Players win and lose 1; the hustler wins 4 and loses 1.
+
+    It wins 4 of 10 games of a policy, so 1.0 a game, and half of those of bot:random. A policy
+    takes less from bot:random than the hustler does, whatever its skill.
+    """
+
+    has_margins: bool
+
+    def carry_out(self, message: Train | Evaluate) -> tuple[Finished, dict[str, Manifest]]:
+        finished, manifests = SimpleLearner.carry_out(self, message)
+        rng = np.random.default_rng((message.seed, 1))
+        tallies = tuple(self.staked(tally, rng) for tally in finished.tallies)
+        return replace(finished, tallies=tallies), manifests
+
+    def staked(self, tally: Tally, rng: np.random.Generator) -> Tally:
+        """The same matches, with the stakes."""
+        (pair,) = tally.pairs
+        wins, won, lost = pair.wins, LITTLE, 1.0 - LITTLE
+        if HUSTLER in tally.entrants and tally.entrants[0] != tally.entrants[1]:
+            rate = 0.5 if "bot:random" in tally.entrants else 0.4
+            wins = int(rng.binomial(tally.matches, rate))
+            won = MUCH
+            if tally.entrants[1] == HUSTLER:
+                wins, won, lost = tally.matches - wins, LITTLE, 1.0 - MUCH
+        losses = tally.matches - wins
+        staked = PairScore(first=0, second=1, wins=wins, draws=0, losses=losses)
+        if self.has_margins:
+            staked = replace(
+                staked,
+                score_sum=wins * won + losses * lost,
+                square_sum=wins * won**2 + losses * lost**2,
+            )
+        return replace(tally, pairs=(staked,))
+
+
+def played(*, has_margins: bool) -> World:
+    """A league of two policies and two bots, trained and evaluated to its end."""
+    outcome = {"margin": SCALE} if has_margins else "return"
+    world = make_world(
+        {
+            **DUEL,
+            "environment": {"id": "tests.duel:env", "num_envs": 8, "outcome": outcome},
+            "populations": {"player": {"size": 2}},
+            "stop": {"agent_steps_per_policy": 2000},
+            "evaluation": {"share": 0.5, "bots": ["bot:random", HUSTLER]},
+        }
+    )
+    assert isinstance(world.learner, SimpleLearner)
+    known = {
+        field.name: getattr(world.learner, field.name)
+        for field in fields(SimpleLearner)
+        if field.init
+    }
+    world.learner = StakesLearner(has_margins=has_margins, **known)
+    world.join()
+    world.run()
+    return world
+
+
+@pytest.mark.parametrize("has_margins", [True, False])
+def test_who_wins_seldom_but_much_leads_where_margins_count(has_margins: bool) -> None:
+    world = played(has_margins=has_margins)
+    tables, league = world.state.tables, world.state.league
+    failed = [
+        row for row in world.committed if isinstance(row, AssignmentRow) and row.status == "failed"
+    ]
+    assert failed == []
+    lines = standings(league)["player"]
+    best = champion(lines)
+    (hustler,) = (line for line in lines if line.player == str(HUSTLER))
+    assert best is not None
+    assert best.rating is not None
+    assert hustler.rating is not None
+    # It loses more games than it wins, whatever counts.
+    assert hustler.wins < hustler.losses
+    assert (hustler.rating > best.rating) == has_margins
+    record = league.record("player", HUSTLER)
+    assert record.matches > 100
+    # 0.4 x 0.7 + 0.6 x 0.45 = 0.55, and a little more of bot:random.
+    expected = 0.555 if has_margins else 0.42
+    assert record.points / record.matches == pytest.approx(expected, abs=0.04)
+    # Standings show the score by which it is rated, also where that is not of wins and draws.
+    assert hustler.score == record.points / record.matches
+    tallies = [row for row in world.committed if isinstance(row, TallyRow)]
+    half_life = world.state.settings.config.payoffs.half_life_matches
+    folded = refold(tallies, seats=world.state.settings.setup.seats, half_life_matches=half_life)
+    assert list(differences(tables, folded)) == []
+    assert all((row.score_sum is not None) == has_margins for row in tables.pairs.values())

@@ -157,12 +157,6 @@ def test_moves_say_what_was_done() -> None:
     assert neighbours == ["next", "previous"]
 
 
-def test_arguments_are_left_alone() -> None:
-    start = dict(START)
-    explored(STEP, start)
-    assert start == START
-
-
 def test_every_factor_is_as_likely_and_some_values_are_drawn_anew() -> None:
     rng = np.random.default_rng(3)
     rule = Perturb(PerturbSettings(perturb_factors=(0.8, 1.2), resample_probability=0.25))

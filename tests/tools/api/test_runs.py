@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import random
+import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nbformat
+import numpy as np
 import pytest
+import torch
+from nbclient import NotebookClient
 
 import arena
+from experiments.faults.killing import processes_of
+from tools.api.runs import Records, records_of
 
 Command = Callable[..., dict[str, Any]]
 
@@ -108,3 +117,116 @@ def test_what_is_not_there_is_named(tmp_path: Path, board_run: Path) -> None:
 def test_a_kind_of_event_that_does_not_exist_is_a_mistake(board_run: Path) -> None:
     with pytest.raises(arena.ConfigError, match="no kind of event 'exploit'; nearest: exploited"):
         arena.open(board_run).events(kind="exploit")
+
+
+def numpy_state() -> Any:
+    return np.random.get_state(legacy=False)["state"]["key"].copy()
+
+
+@pytest.mark.slow
+def test_the_document_is_that_of_the_command_and_nothing_else_changes(
+    command: Command, board_run: Path
+) -> None:
+    torch.manual_seed(5)
+    random.seed(6)
+    np.random.seed(7)
+    before = (
+        torch.get_rng_state(),
+        random.getstate(),
+        np.random.get_state(legacy=False)["state"]["key"],
+    )
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = arena.evaluate([str(board_run), "bot:random"], matches=10, seed=3)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+    assert np.array_equal(numpy_state(), before[2])
+    expected = command("evaluate", board_run, "bot:random", "--matches", 10, "--seed", 3, "--json")
+    assert {"schema": 1, **found} == expected
+    assert isinstance(found["pairs"], arena.Records)
+    assert [pair["home"] for pair in found["pairs"]] == [str(board_run), "bot:random"]
+
+
+@pytest.mark.parametrize(
+    ("players", "more", "complaint"),
+    [
+        (["bot:random"], {}, "two or more players, got 1"),
+        ("bot:random", {}, "must be a list of players, got 'bot:random'"),
+        (["bot:random", "bot:x:Y"], {}, "bots alone play anything: environment ID says what"),
+        (["bot:random", "nowhere"], {}, "there is no player 'nowhere'"),
+        (["bot:random", "bot:random"], {"matches": 0}, "matches must be at least 1, got 0"),
+        (["bot:random", "bot:random"], {"seed": -1}, "seed must be at least 0, got -1"),
+    ],
+)
+def test_what_cannot_be_played_is_named(players: Any, more: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(arena.ConfigError, match=complaint):
+        arena.evaluate(players, **more)
+
+
+def test_records_are_a_list_of_copies() -> None:
+    rows: list[dict[str, object]] = [
+        {"player": "a", "rating": 1.0},
+        {"player": "b", "rating": None},
+    ]
+    records = records_of(rows)
+    assert records == rows
+    records[0]["rating"] = 2.0
+    assert rows[0]["rating"] == 1.0
+
+
+def test_they_become_a_table() -> None:
+    table = arena.Records(
+        [{"player": "a", "rating": 1.5}, {"player": "b", "seats": [1]}]
+    ).to_pandas()
+    assert table.columns.tolist() == ["player", "rating", "seats"]
+    assert table["player"].tolist() == ["a", "b"]
+    assert table["rating"][0] == 1.5
+    assert np.isnan(table["rating"][1])
+    assert table["seats"][1] == [1]
+
+
+def test_without_pandas_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(arena.ConfigError, match="pip install pandas"):
+        Records([{"a": 1}]).to_pandas()
+
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def printed() -> str:
+    (code,) = re.findall(
+        r"```python\n(import numpy as np\nimport arena\n.*?)```", README.read_text(), re.S
+    )
+    return str(code)
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_the_readmes_python_runs_in_a_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    # A cell for each paragraph, as one would type it.
+    cells = [nbformat.v4.new_code_cell(cell) for cell in printed().split("\n\n")]
+    last = "import json; print(json.dumps([curve, copies, masks.shape, result['matches']]))"
+    cells.append(nbformat.v4.new_code_cell(last))
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    said = [
+        "".join(output.text for output in cell.outputs if output.name == "stdout")
+        for cell in notebook.cells
+    ]
+    assert said[1] == "running\n"
+    assert len(said[2].splitlines()) == 3
+    actions, value = said[3].splitlines()[0].split("] [")
+    assert len(actions.strip("[").split()) == len(value.strip("]").split()) == 5
+    assert said[4].split()[0] in ("runs/notebook", "bot:random")
+    assert said[5].endswith("[5, 9], 100]\n")
+    assert not processes_of(tmp_path / "runs" / "notebook")

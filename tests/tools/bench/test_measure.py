@@ -3,8 +3,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 
+from arena.environment_spec import EnvironmentRequest
+from arena.envs.batched.connect_four import ConnectFour
+from arena.envs.inspect import inspect_environment
+from tests.support import Clock
 from tools.bench.measure import Measurement, Stage, compare, harmonic, timed, warm_rate
+from tools.bench.play import PlainLoop, RandomGame, random_play
+from tools.bench.profile import Stopwatch, stage_shares, timed_calls
+from tools.bench.stages import Products
+from tools.bench.subject import Subject, load_subject
 
 
 class FakeClock:
@@ -104,3 +113,155 @@ def test_a_comparison_warms_up_and_measures_each_side_in_each_round() -> None:
 def test_parts_that_follow_each_other_add_their_times() -> None:
     # 1 / (1/10 + 1/10 + 1/5)
     assert harmonic(10.0, 10.0, 5.0) == pytest.approx(2.5)
+
+
+CLOCK = Clock()
+
+
+class Parent:
+    def inherited(self) -> str:
+        CLOCK.now_s += 1.0
+        return "inherited"
+
+
+class Child(Parent):
+    def outer(self) -> str:
+        CLOCK.now_s += 2.0
+        self.inherited()
+        CLOCK.now_s += 3.0
+        return "outer"
+
+    def fails(self) -> None:
+        CLOCK.now_s += 5.0
+        raise KeyError("it does")
+
+
+METHODS = [
+    ("update", Child, "outer"),
+    ("inference", Child, "inherited"),
+    ("environment", Child, "fails"),
+]
+
+
+def test_time_within_another_stage_is_the_inner_ones() -> None:
+    stopwatch = Stopwatch(CLOCK)
+    with timed_calls(stopwatch, METHODS):
+        stopwatch.start()
+        assert Child().outer() == "outer"
+        CLOCK.now_s += 4.0
+    # 2 + 3 in the outer one, 1 in the inner one, 4 in none.
+    assert stopwatch.shares() == {"inference": 0.1, "update": 0.5, "other": 0.4}
+
+
+def test_a_stage_ends_where_its_call_raises() -> None:
+    stopwatch = Stopwatch(CLOCK)
+    with timed_calls(stopwatch, METHODS):
+        stopwatch.start()
+        with pytest.raises(KeyError):
+            Child().fails()
+        CLOCK.now_s += 15.0
+    assert stopwatch.shares() == {"environment": 0.25, "other": 0.75}
+
+
+def test_the_methods_are_as_they_were_afterwards() -> None:
+    before = dict(vars(Child))
+    with timed_calls(Stopwatch(), METHODS):
+        assert "inherited" in vars(Child)
+        with pytest.raises(KeyError):
+            Child().fails()
+    assert dict(vars(Child)) == before
+
+
+def test_profiled_work_is_repeated_until_the_time_has_passed() -> None:
+    child, started = Child(), CLOCK.now_s
+
+    def work() -> int:
+        child.outer()
+        return 1
+
+    shares = stage_shares(work, methods=METHODS, seconds=10.0, clock=CLOCK)
+    assert CLOCK.now_s - started == 12.0
+    assert shares == {"inference": pytest.approx(1 / 6), "update": pytest.approx(5 / 6)}
+
+
+SIZES = (5, 4, 3)
+
+
+def test_the_products_are_those_of_a_linear_network() -> None:
+    torch.manual_seed(1)
+    products = Products(SIZES, num_rows=6)
+    weights = [weight.clone().requires_grad_() for weight in products._weights]
+    observation = products._rows[0]
+    outputs = observation @ weights[0].t() @ weights[1].t()
+
+    products.forward()
+    assert torch.allclose(products._rows[-1], outputs.detach(), atol=1e-6)
+
+    torch.autograd.backward(outputs, products._row_gradients[-1])
+    products.backward()
+    for weight, gradient in zip(weights, products._weight_gradients, strict=True):
+        assert weight.grad is not None
+        assert torch.allclose(gradient, weight.grad, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_an_update_multiplies_every_minibatch_in_its_dtype(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[int] = []
+    multiply = torch.mm
+
+    def counting(a: torch.Tensor, b: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
+        assert {a.dtype, b.dtype, out.dtype} == {dtype}
+        rows.append(len(a))
+        return multiply(a, b, out=out)
+
+    products = Products(SIZES, num_rows=12, dtype=dtype)
+    monkeypatch.setattr(torch, "mm", counting)
+    # Three epochs of 4 minibatches.
+    products.update(3 * 4)
+    # Of two layers: 2 products forward, 2 for the weights, 1 for what lies between them.
+    assert len(rows) == 3 * 4 * 5
+    assert rows.count(12) == 3 * 4 * 3
+
+
+@pytest.fixture(scope="module")
+def tag() -> Subject:
+    return load_subject("simple_tag", ["environment.num_envs=2"])
+
+
+def test_a_bare_game_is_played_for_ever() -> None:
+    games = 32
+    play = RandomGame(
+        ConnectFour(games, device=torch.device("cpu")),
+        num_games=games,
+        generator=torch.Generator().manual_seed(1),
+    )
+    # Games last 42 moves at most: without a reset nobody would decide after that.
+    assert [play() for _ in range(100)] == [games] * 100
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "decisions"),
+    [("classic/tictactoe-v3", 1), ("mpe2/simple_spread_v3", 3), ("classic/rps-v2", 2)],
+)
+def test_a_plain_loop_goes_on_from_episode_to_episode(environment_id: str, decisions: int) -> None:
+    kwargs = {"max_cycles": 4} if "mpe2" in environment_id else {}
+    spec = inspect_environment(
+        EnvironmentRequest(environment_id, kwargs=kwargs, launch_directory="")
+    )
+    play = PlainLoop(spec, num_envs=2, launch_directory="")
+    assert [play() for _ in range(40)] == [2 * decisions] * 40
+    play.close()
+
+
+def test_random_play_counts_every_decision(tag: Subject) -> None:
+    env = tag.make_env()
+    play = random_play(
+        env,
+        actions=tag.players.actions,
+        generator=torch.Generator().manual_seed(1),
+    )
+    # Two environments of three predators and one prey, all of whom decide at once.
+    assert play() == 2 * 4
+    env.close()

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import html
 import re
 import shutil
+from collections.abc import Callable
 from contextlib import closing
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from arena.errors import ConfigError
 from populations.records.games import worst_games
 from populations.storage.journal import Journal
 from populations.views.questions.inspection import Inspection
+from tests.support import exit_code
+from tests.tools.league.test_watch import TIMEOUT_S, Terminal
 from tests.tools.web.conftest import Client
+from tools.league.documents import Opened
+from tools.replay import files
+from tools.replay.retelling import retold
 
 
 def test_games_are_listed_and_chosen_by_players(kept_run: Path) -> None:
@@ -112,3 +123,163 @@ def test_a_game_that_cannot_be_shown_says_why(kept_run: Path, tmp_path: Path) ->
     assert "has kept no game" in client.get("/parted/game-7-0.html").text
     for name in ("game-1.0", "game-x-1", "game-1-0-0", "game-1-22", "game-../x-1"):
         assert client.get(f"/parted/{name}.html").status_code == 404
+
+
+HOSTILE = "</script><script>document.title='broken'</script>"
+
+
+@pytest.fixture(scope="module")
+def told(kept_run: Path) -> Opened:
+    return retold(kept_run, game="1.0")
+
+
+def test_a_page_is_one_file_that_loads_nothing(told: Opened, tmp_path: Path) -> None:
+    page = tmp_path / "game.html"
+    files.write_file(told, page)
+    text = page.read_text(encoding="utf8")
+    # Names of namespaces are no addresses that anything is loaded from.
+    assert not re.findall(r"(?:src|href|url\()\s*=?\s*[\"']?(?:https?:|//|static/)", text)
+    steps = len(told.document["steps"])
+    assert len(re.findall(r'id="step-\d+"', text)) == steps
+    assert text.count("<svg ") == steps
+    assert text.count("unsafe-inline") == 0
+
+
+def test_hostile_names_stay_text(told: Opened, tmp_path: Path) -> None:
+    document = deepcopy(dict(told.document))
+    document["environment"] = HOSTILE
+    document["notes"] = [HOSTILE]
+    for seat in document["seats"]:
+        seat["seat"] = seat["player"] = HOSTILE
+    for step in document["steps"]:
+        step["rewards"] = {HOSTILE: 1.0}
+        for decision in step["decisions"]:
+            decision["agent"] = decision["player"] = HOSTILE
+    hostile = told._replace(document=document)
+    files.write_file(hostile, tmp_path / "game.html")
+    files.write_file(hostile, tmp_path / "game.txt")
+    text = (tmp_path / "game.html").read_text(encoding="utf8")
+    assert HOSTILE not in text
+    assert "&lt;/script&gt;" in text
+
+
+def test_text_has_all_steps_in_plain_characters(told: Opened, tmp_path: Path) -> None:
+    path = tmp_path / "game.txt"
+    files.write_file(told, path)
+    text = path.read_bytes().decode("ascii")
+    # A move has its name, which is that of its column in the next picture.
+    chosen = [one["action"] for step in told.document["steps"] for one in step["decisions"]]
+    steps = text.partition("\nstep 0")[2]
+    assert re.findall(r"^player_\d +\S+ +(\d) ", steps, flags=re.MULTILINE) == [
+        str(column + 1) for column in chosen
+    ]
+    assert re.findall(r": column (\d)", text) == [str(column + 1) for column in chosen]
+    assert max(map(len, text.splitlines())) <= files.TEXT_WIDTH
+    assert text.count("\nstep ") == len(told.document["steps"])
+
+
+# imageio leaves its pipe to ffmpeg to the garbage collector.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.slow
+def test_films_show_each_step(told: Opened, tmp_path: Path) -> None:
+    iio = pytest.importorskip("imageio.v3", reason="imageio is not installed (extra video)")
+    files.write_file(told, tmp_path / "game.gif")
+    files.write_file(told, tmp_path / "game.mp4")
+    steps = len(told.document["steps"])
+    moving = iio.imread(tmp_path / "game.gif")
+    # Equal frames at the end may be one that stays longer.
+    assert steps <= len(moving) <= steps + files.LAST_STEPS - 1
+    assert moving.shape[2] == files.FILM_WIDTH
+    with iio.imopen(tmp_path / "game.mp4", "r", plugin="FFMPEG") as file:
+        film = np.stack(list(file.iter()))
+    assert len(film) == steps + files.LAST_STEPS - 1
+    # Each step adds a piece, so no frame is the one before.
+    apart = [np.abs(film[n].astype(int) - film[n + 1]).max() for n in range(steps - 1)]
+    assert min(apart) > 50
+    gc.collect()
+
+
+def test_a_game_without_pictures_has_no_film(told: Opened, tmp_path: Path) -> None:
+    pytest.importorskip("imageio.v3", reason="imageio is not installed (extra video)")
+    document = deepcopy(dict(told.document))
+    for step in document["steps"]:
+        del step["picture"]
+    with pytest.raises(ConfigError, match="has no pictures, of which a film could be made"):
+        files.write_file(told._replace(document=document), tmp_path / "game.gif")
+    assert not (tmp_path / "game.gif").exists()
+
+
+Command = Callable[..., dict[str, Any]]
+CODE = """
+import sys
+from tools.main import main
+main(["replay", sys.argv[1], "--id", "1.0"])
+"""
+
+
+def text_of(run: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    ended = exit_code("replay", run, *arguments)
+    output = capsys.readouterr()
+    assert ended == 0, output.err
+    return output.out
+
+
+@pytest.mark.slow
+def test_all_steps_are_printed_where_there_are_no_keys(
+    kept_run: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = command("replay", kept_run, "--id", "1.0", "--json")
+    assert told["run"] == str(kept_run)
+    assert told["game"] == "1.0"
+    num_steps = len(told["steps"]) - 1
+    text = text_of(kept_run, capsys, "--id", "1.0")
+    assert f"game 1.0 of classic/connect_four-v3, {num_steps} steps" in text
+    assert re.findall(r"^step (\d+)$", text, flags=re.MULTILINE) == [
+        str(number) for number in range(num_steps + 1)
+    ]
+    # The last picture has a piece for each step.
+    last = text.rpartition(f"step {num_steps}\n")[2]
+    rows = [line for line in last.splitlines() if line and set(line) <= set(" .xo[]")]
+    assert len(rows) == 6
+    assert sum(row.count("x") + row.count("o") for row in rows) == num_steps
+
+
+@pytest.mark.slow
+def test_keys_go_through_a_game_and_the_terminal_comes_back(kept_run: Path) -> None:
+    terminal = Terminal(kept_run, code=CODE)
+    try:
+        terminal.wait_for("step 0 of ")
+        for keys, step in (
+            *((b"\n", 1), (b"\x1b[C", 2), (b"b", 1), (b"\x1b[D", 0), (b"b", 0)),
+            # Pasted: each counts, a key that has no meaning among them.
+            (b"\n\x1b[C\x1bx\n", 3),
+        ):
+            terminal.press(keys)
+            terminal.wait_for(f"step {step} of ")
+        terminal.press(b"q\n")
+        assert terminal.process.wait(timeout=TIMEOUT_S) == 0
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--id", "1.0", "--worst", "1"), "--id and --worst exclude each other"),
+        (("--id", "7.7"), "has kept no game '7.7'; its newest is 4.2"),
+        (("--player", "p009"), "has no policy 'p009'"),
+        (("--worst", "0"), "--worst"),
+        (
+            ("--to", "game.avi"),
+            "--to takes a name that ends in .html, .gif, .mp4, .txt, .json, got 'game.avi'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    kept_run: Path, command: Command, arguments: tuple[str, ...], says: str
+) -> None:
+    assert says in command("replay", kept_run, *arguments, code=2)["error"]
+
+
+def test_a_directory_without_a_run_is_refused(tmp_path: Path, command: Command) -> None:
+    assert "is no run directory" in command("replay", tmp_path, code=2)["error"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -10,7 +11,16 @@ from pathlib import Path
 
 import onnx
 import pytest
+import typer
 from onnx import TensorProto, helper
+
+from arena.errors import CheckpointMissing, ConfigError
+from populations.errors import ResumeRefused, RunFailed, RunInUse, StorageError
+from populations.views.texts import one_line, plain
+from tools.terminal.exit_codes import exit_code
+from tools.terminal.options import Overrides, TakesKeys
+from tools.terminal.output import paragraphs
+from tools.terminal.screen import Screen, discard
 
 TIMEOUT_S = 60.0
 
@@ -84,3 +94,122 @@ def test_an_endless_graph_ends_with_the_command(number: int, code: int, tmp_path
         code,
         f"arena: interrupted by {signal.Signals(number).name}",
     )
+
+
+def run(*arguments: str) -> None:
+    app = typer.Typer()
+
+    @app.command(cls=TakesKeys)
+    def launch(overrides: Overrides = None) -> None:
+        """Launch."""
+
+    app(args=list(arguments), standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("--seed", "3"), "seed=3"),
+        (("--seed=3",), "seed=3"),
+        (("--seed",), "seed=VALUE"),
+        (("--num-envs", "8"), "environment.num_envs=8"),
+        (("--stop.duration-s", "60"), "stop.duration_s=60"),
+        (("--seed", "--learners", "3"), "seed=VALUE"),
+    ],
+)
+def test_the_key_is_named(arguments: tuple[str, ...], hint: str) -> None:
+    with pytest.raises(ConfigError, match="there is no option") as error_info:
+        run(*arguments)
+    assert str(error_info.value).endswith(hint)
+
+
+def test_other_options_are_left_to_the_parser() -> None:
+    with pytest.raises(Exception, match="No such option") as error_info:
+        run("--no-such-key")
+    assert not isinstance(error_info.value, ConfigError)
+
+
+def test_keys_are_taken() -> None:
+    run("seed=3", "learners=2")
+
+
+def test_a_closed_pipe_is_known_to_every_screen_on_it() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream:
+        first, second = Screen(stream), Screen(stream)
+        os.close(reader)
+        assert not first.is_gone
+        second.print("nobody reads this")
+        assert second.is_gone
+        assert first.is_gone
+        first.print("nor this, and it is no error")
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_no_reader_that_has_gone() -> None:
+    with Path("/dev/full").open("w") as stream:
+        screen = Screen(stream)
+        for _ in range(3):
+            screen.print("x" * 10_000)
+        assert not screen.is_gone
+        # As at the end of a command: what could not be written is not tried again.
+        discard(stream)
+
+
+def test_a_character_that_the_encoding_lacks_ends_no_command() -> None:
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+    Screen(stream).print("pläyer…")
+    assert isinstance(stream.buffer, io.BytesIO)
+    assert stream.buffer.getvalue() == b"pl?yer?\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("café", "café"), ("a\x1b[31m", "a\\x1b[31m"), ("a\u202eb", "a\\u202eb"), ("a\nb", "a\\nb")],
+)
+def test_characters_that_control_a_terminal_are_written_out(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+def test_some_characters_may_stay() -> None:
+    assert plain("a\tb\x1b\n", keep="\t\n") == "a\tb\\x1b\n"
+
+
+def test_white_space_becomes_one_blank() -> None:
+    assert one_line(" a\n\n b\tc ") == "a b c"
+    assert one_line("abcdef", max_chars=3) == "abc..."
+    assert one_line("abc", max_chars=3) == "abc"
+
+
+def test_each_paragraph_is_one_line() -> None:
+    def command() -> None:
+        """Do something
+        long.
+
+        And
+        more.
+        """
+
+    assert paragraphs(command) == "Do something long.\n\nAnd more."
+
+
+def test_no_docstring_is_no_help() -> None:
+    def command() -> None: ...
+
+    assert paragraphs(command) == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("wrong"), 2),
+        (ResumeRefused("another seed"), 2),
+        (RunFailed("no learner"), 3),
+        (ZeroDivisionError(), 3),
+        (RunInUse("run", pid=1), 4),
+        (StorageError("full"), 5),
+        (CheckpointMissing("gone"), 5),
+    ],
+)
+def test_errors_have_their_code(error: Exception, code: int) -> None:
+    assert exit_code(error) == code

@@ -5,15 +5,8 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import Clock
 from tools.web.pace import LEAST_S, MAX_PAGES, SHARE, WATCHED_S, KeptPages, Pace
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def test_a_thing_waits_by_what_it_took_and_by_how_many_are_looked_at() -> None:

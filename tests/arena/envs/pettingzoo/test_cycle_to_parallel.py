@@ -9,12 +9,16 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 from pettingzoo import AECEnv
+from pettingzoo.test import api_test, parallel_api_test
 from pettingzoo.utils.conversions import aec_to_parallel, turn_based_aec_to_parallel
-from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
+from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper, TerminateIllegalWrapper
 
 from arena.envs.pettingzoo.cycle_to_parallel import Cycle, strip_checking_wrappers
+from arena.envs.pettingzoo.text_names import with_text_names
 from arena.envs.registry import MPE_NAMES, make_environment
-from arena.errors import EnvironmentFault
+from arena.errors import ConfigError, EnvironmentFault
+from tests.arena.envs.conftest import Make, play_batched
+from tests.assets.environments import ScriptedParallel, ScriptedTurns
 
 CONVERTED = [*(f"mpe2/{name}" for name in MPE_NAMES), "classic/rps-v2"]
 
@@ -182,3 +186,96 @@ def test_only_pettingzoos_own_conversion_is_replaced() -> None:
     assert_same_episode(aec_to_parallel(Mortal({"a": 1, "b": 2})), cycle, seed=1)
     other = turn_based_aec_to_parallel(Mortal({"a": 1}))
     assert strip_checking_wrappers(other, has_masks=False) is other
+
+
+def make(environment: str) -> Any:
+    return make_environment(environment, kwargs={}, api="aec", launch_directory=".")
+
+
+@pytest.mark.parametrize("environment", ["classic/connect_four-v3", "classic/tictactoe-v3"])
+def test_the_same_moves_lead_to_the_same_game(environment: str) -> None:
+    checked, bare = make(environment), strip_checking_wrappers(make(environment), has_masks=True)
+    assert bare is bare.unwrapped
+    rng = np.random.default_rng(1)
+    for game in range(20):
+        checked.reset(seed=game)
+        bare.reset(seed=game)
+        while checked.agents:
+            agent = checked.agent_selection
+            assert agent == bare.agent_selection
+            assert checked.rewards == bare.rewards
+            assert checked.terminations == bare.terminations
+            assert checked.truncations == bare.truncations
+            seen, other = checked.observe(agent), bare.observe(agent)
+            assert (seen["observation"] == other["observation"]).all()
+            assert (seen["action_mask"] == other["action_mask"]).all()
+            over = checked.terminations[agent] or checked.truncations[agent]
+            action = None if over else int(rng.choice(np.flatnonzero(seen["action_mask"])))
+            checked.step(action)
+            bare.step(action)
+        assert not bare.agents
+
+
+def test_an_environment_without_masks_keeps_the_wrapper_that_ends_illegal_games() -> None:
+    env = strip_checking_wrappers(make("classic/connect_four-v3"), has_masks=False)
+    assert type(env) is TerminateIllegalWrapper
+
+
+def test_a_users_wrapper_stops_it() -> None:
+    class Mine(BaseWrapper):  # type: ignore[misc]
+        """A user's wrapper: what it does is none of our business."""
+
+    inner = make("classic/connect_four-v3")
+    env = OrderEnforcingWrapper(Mine(inner))
+    assert type(strip_checking_wrappers(env, has_masks=True)) is Mine
+
+
+TURNS = (
+    {"agent": 0, "join": [2]},
+    {"agent": 1, "terminate": [1]},
+    {"agent": 2, "truncate": [0]},
+    {"agent": 2},
+)
+AT_ONCE: tuple[Mapping[str, Any], ...] = ({"join": [2]}, {"hide": [1], "terminate": [0]}, {}, {})
+
+
+def as_text(value: Any) -> Any:
+    """The same script about agents that are named by text."""
+    if isinstance(value, Mapping):
+        return {key: as_text(inner) for key, inner in value.items()}
+    return list(map(as_text, value)) if isinstance(value, list | tuple) else str(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "truncated"),
+    [("Turns", TURNS, {"0"}), ("Parallel", AT_ONCE, {"1", "2"})],
+)
+def test_numbers_play_as_their_texts_do(
+    name: str, script: Any, truncated: set[str], make: Make
+) -> None:
+    kwargs = {"agents": [0, 1, 2], "first": [0, 1], "script": script}
+    numbers, texts = (
+        make(f"environments:Scripted{name}", kwargs=of) for of in (kwargs, as_text(kwargs))
+    )
+    assert numbers.spec.agents == ("0", "1", "2")
+    played, expected = (
+        play_batched(made, seeds=[1, 2, 3], num_steps=9) for made in (numbers, texts)
+    )
+    assert played == expected
+    assert {agent for episode in played[0] for agent in episode.truncated} == truncated
+
+
+def test_pettingzoos_own_tests_pass() -> None:
+    turns, at_once = ScriptedTurns(agents=(0, 1, 2), script=TURNS), ScriptedParallel(agents=(0, 1))  # type: ignore[arg-type]
+    api_test(with_text_names(turns, environment_id="x"), num_cycles=10)
+    parallel_api_test(with_text_names(at_once, environment_id="x"), num_cycles=10)
+
+
+def test_text_stays_as_it_is_and_equal_texts_are_refused() -> None:
+    env = ScriptedTurns()
+    assert with_text_names(env, environment_id="x") is env
+    env.possible_agents = [0, "0"]
+    with pytest.raises(
+        ConfigError, match=r"x must have agents that differ as text, got \[0, '0'\]"
+    ):
+        with_text_names(env, environment_id="x")

@@ -2,13 +2,20 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arena.environment_spec import EnvironmentRequest
-from arena.envs.inspect import inspect_and_play, module_digests
+from arena.envs.chance import episode_seed, episode_seeds, seed_of_episode, uniform, uniforms
+from arena.envs.describe import environment_facts
+from arena.envs.inspect import inspect_and_play, inspect_environment, module_digests
+from arena.envs.probe.chance import find_chance
 from arena.errors import ConfigError
 from arena.types import Digest, canonical_digest
 from tests.test_imports import ROOT
@@ -87,3 +94,76 @@ def test_all_code_that_is_gone_or_broken_is_named_with_its_key(code: Path) -> No
     assert "a: other:Nothing: other has no 'Nothing'" in told
     assert "b: broken:B: importing broken raised ZeroDivisionError" in told
     assert "other:sys" not in told
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "chance"),
+    [
+        ("classic/rps_v2", False),
+        ("openspiel:kuhn_poker", True),
+        pytest.param("classic/tictactoe_v3", False, marks=pytest.mark.slow),
+        pytest.param("openspiel:connect_four", False, marks=pytest.mark.slow),
+        pytest.param("mpe2/simple_tag_v3", True, marks=pytest.mark.slow),
+    ],
+)
+def test_chance_is_what_seeds_change(environment_id: str, chance: bool, assets: str) -> None:
+    request = EnvironmentRequest(environment_id, launch_directory=assets)
+    assert find_chance(environment_facts(request), request) == chance
+
+
+@pytest.mark.slow
+def test_the_child_finds_it_where_it_is_asked_for(assets: str) -> None:
+    request = EnvironmentRequest("classic/rps_v2", launch_directory=assets)
+    spec = inspect_environment(request)
+    assert spec.chance is None
+    asked = inspect_environment(replace(request, asks_chance=True))
+    assert asked == replace(spec, chance=False)
+    assert asked.digest == spec.digest
+
+
+SEEDS = st.integers(0, 2**63 - 1)
+
+
+def test_the_hash_is_splitmix64() -> None:
+    # The first output of SplitMix64 seeded with 0 (Vigna's reference), shifted to 53 bits.
+    assert uniform(0, draw=0) == (0xE220A8397B1DCDAF >> 11) * 2.0**-53
+
+
+@given(seeds=st.lists(SEEDS, min_size=1, max_size=20), episode=st.integers(0, 2**40))
+def test_tensors_and_integers_give_the_same_episode_seeds(seeds: list[int], episode: int) -> None:
+    many = episode_seeds(torch.tensor(seeds), episodes=torch.full((len(seeds),), episode))
+    assert many.tolist() == [episode_seed(seed, episode=episode) for seed in seeds]
+
+
+@given(seed=SEEDS, episode=st.integers(0, 2**40))
+def test_an_episode_is_the_first_one_of_another_seed(seed: int, episode: int) -> None:
+    found = seed_of_episode(seed, episode=episode)
+    assert 0 <= found < 2**63
+    assert episode_seed(found, episode=0) == episode_seed(seed, episode=episode)
+
+
+@given(keys=st.lists(SEEDS, min_size=1, max_size=20), draw=st.integers(0, 10_000))
+def test_tensors_and_integers_draw_the_same_numbers(keys: list[int], draw: int) -> None:
+    many = uniforms(torch.tensor(keys), draw=draw)
+    assert many.dtype == torch.float64
+    assert many.tolist() == [uniform(key, draw=draw) for key in keys]
+    assert all(0.0 <= number < 1.0 for number in many.tolist())
+
+
+def test_draws_are_uniform_and_independent_of_their_neighbours() -> None:
+    keys = episode_seeds(torch.arange(20_000), episodes=torch.zeros(20_000, dtype=torch.int64))
+    first, second = uniforms(keys, draw=0), uniforms(keys, draw=1)
+    for draws in (first, second):
+        counts = torch.histc(draws, bins=10, min=0.0, max=1.0)
+        chi_square = float(((counts - 2000.0) ** 2 / 2000.0).sum())
+        assert chi_square < 27.9  # one in a thousand at 9 degrees of freedom
+    correlation = torch.corrcoef(torch.stack((first, second)))[0, 1]
+    assert abs(float(correlation)) < 0.025
+
+
+def test_episodes_of_one_seed_and_seeds_of_one_episode_differ() -> None:
+    by_episode = episode_seeds(torch.full((1000,), 3), episodes=torch.arange(1000))
+    by_seed = episode_seeds(torch.arange(1000), episodes=torch.full((1000,), 3))
+    assert len(set(by_episode.tolist())) == len(set(by_seed.tolist())) == 1000
+    assert int(by_episode.min()) >= 0
+    assert int(by_episode.max()) < 2**31

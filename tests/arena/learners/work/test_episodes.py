@@ -467,19 +467,6 @@ def test_what_was_taken_is_used_last() -> None:
     assert some.take_dropped()[0] == team(1)
 
 
-def test_a_batch_of_which_memory_grows_is_given_up() -> None:
-    memory = Memory()
-    some = environments(memory, max_bytes=150)
-    for index in range(3):
-        some.hold(team(index), held(some.begin()))
-    some._resident_bytes = lambda: 200
-    again = some.take(team(2))
-    assert again is not None
-    some.hold(team(2), again)
-    assert some.take_dropped()[0] == team(0)
-    assert memory.closed == 1
-
-
 def test_memory_that_a_process_keeps_costs_no_more_episodes() -> None:
     memory = Memory()
     some = environments(memory, max_bytes=150)

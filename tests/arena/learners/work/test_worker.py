@@ -232,23 +232,6 @@ def test_each_hyperparameter_of_an_assignment_changes_what_is_learned(
     assert [name for name, value in values.items() if learned(**{name: value}) == before] == []
 
 
-def test_frozen_players_never_change(bench: Bench) -> None:
-    worker = bench.worker()
-    start = bench.start(worker)
-    ghost_checkpoint = bench.start(worker, policy=PolicyId("player/p001"), seed=8)
-    ghost = bench.frozen(ghost_checkpoint, "player/p001")
-    before = bench.weights_sha256(ghost_checkpoint)
-    bench.finished(
-        worker.carry_out(
-            bench.train(
-                start, Seating(players=(bench.me(), ghost)), Seating(players=(ghost, bench.me()))
-            )
-        )
-    )
-    bench.finished(worker.carry_out(bench.evaluate((ghost, RANDOM, 20))))
-    assert bench.weights_sha256(ghost_checkpoint) == before == ghost.weights.digest  # type: ignore[union-attr]
-
-
 @pytest.mark.slow
 def test_a_ghosts_logits_survive_a_thousand_updates_of_its_policy(bench: Bench) -> None:
     worker = bench.worker()

@@ -12,9 +12,23 @@ from safetensors.torch import load_file
 
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import NetworkConfig
-from arena.errors import EnvironmentFault
+from arena.errors import (
+    ConfigError,
+    DiskRefused,
+    EnvironmentFault,
+    EnvironmentNotMade,
+    EnvWorkersLost,
+    WireError,
+)
 from arena.learners.loop import carry_out
-from arena.learners.work.faults import MAX_REASON
+from arena.learners.work.faults import (
+    MAX_REASON,
+    MAX_SILENT_ROLLOUTS,
+    AssignmentFault,
+    Reached,
+    Silence,
+    fault_of,
+)
 from arena.learners.work.worker import Worker
 from arena.spaces import ObservationLayout
 from arena.types import CheckpointRef, Player, PlayerId, PolicyId, Seating
@@ -242,3 +256,79 @@ def test_a_player_without_weights_is_an_error(bench: Bench) -> None:
         worker.carry_out(bench.train(bench.start(worker), Seating(players=(bench.me(), stranger))))
     )
     assert (answer.kind, "player/p005" in answer.reason) == ("error", True)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (AssignmentFault("stopped", "x"), "stopped"),
+        (EnvironmentNotMade("x"), "making"),
+        (EnvironmentFault("x"), "environment"),
+        (EnvWorkersLost("x"), "environment"),
+        (ConfigError("bot:x:Y in act raised SystemExit"), "code"),
+        (DiskRefused("x"), "storage"),
+        (MemoryError(), "place"),
+        (OSError(24, "too many open files"), "place"),
+        (WireError("Finished cannot be sent: it has 2000000 bytes, more than 1048576"), "message"),
+        (ValueError("an action is not legal"), "error"),
+    ],
+)
+def test_a_failure_is_of_the_kind_of_its_place(error: BaseException, kind: str) -> None:
+    assert fault_of(error).kind == kind
+
+
+def test_an_error_in_a_users_file_is_its_codes() -> None:
+    # This file is a user's: it belongs to no package.
+    with pytest.raises(KeyError) as caught:
+        raise KeyError("x")
+    fault = fault_of(caught.value)
+    assert (fault.kind, fault.reason.splitlines()[0]) == ("code", "KeyError: 'x'")
+
+
+SILENT, OTHER = PolicyId("player/p000"), PolicyId("player/p001")
+
+
+def test_who_never_decides_beside_somebody_who_does_is_named() -> None:
+    """A team of which one member's agents are never asked."""
+    silence = Silence(num_envs=2)
+    before = {SILENT: 0, OTHER: 0}
+    for rollout in range(1, 17):
+        reached = Reached(
+            agent_steps={SILENT: 8 * rollout, OTHER: 0},
+            num_episodes=rollout,
+            is_done=False,
+        )
+        if rollout == 16:
+            with pytest.raises(AssignmentFault, match=f"{OTHER} made no decision in 16 rollouts"):
+                silence.add(reached, agent_steps_before=before)
+        else:
+            silence.add(reached, agent_steps_before=before)
+        before = dict(reached.agent_steps)
+
+
+def test_without_ended_episodes_it_takes_longer() -> None:
+    silence = Silence(num_envs=2)
+    reached = Reached(agent_steps={SILENT: 0}, num_episodes=0, is_done=False)
+    for _ in range(MAX_SILENT_ROLLOUTS - 1):
+        silence.add(reached, agent_steps_before={SILENT: 0})
+    with pytest.raises(AssignmentFault, match="in which 0 episodes ended"):
+        silence.add(reached, agent_steps_before={SILENT: 0})
+
+
+def test_whole_episodes_that_are_over_without_a_decision_end_it_at_once() -> None:
+    reached = Reached(agent_steps={SILENT: 0}, num_episodes=0, is_done=True)
+    with pytest.raises(AssignmentFault, match=f"{POLICY} made no decision in 1 rollouts"):
+        Silence(num_envs=2).add(reached, agent_steps_before={SILENT: 0})
+
+
+def test_a_decision_begins_the_count_anew() -> None:
+    silence = Silence(num_envs=1)
+    steps = 0
+    for rollout in range(1, 40):
+        before, steps = steps, steps + (rollout % 10 == 0)
+        reached = Reached(
+            agent_steps={SILENT: steps},
+            num_episodes=rollout,
+            is_done=False,
+        )
+        silence.add(reached, agent_steps_before={SILENT: before})

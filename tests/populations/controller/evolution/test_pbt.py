@@ -14,7 +14,6 @@ from populations.audit.evolution_checks import check_evolution
 from populations.choices import number_of
 from populations.controller import result_merging
 from populations.controller.assignments.failures import set_aside
-from populations.controller.assignments.results import mark_unneeded
 from populations.controller.evolution.exploration import answer, are_open
 from populations.controller.rating_fit import fit_input, fit_ratings
 from populations.controller.state.events import (
@@ -380,13 +379,3 @@ def test_each_population_evolves_by_its_own_settings() -> None:
         )
         assert steps - last.get(policy, 0) >= 2000 or policy not in last
         last[policy] = steps
-
-
-def test_retention_keeps_what_a_pending_decision_names() -> None:
-    world = pending_world("exploit", checkpoints={"keep": 1}, ghosts={"every_agent_steps": 10**6})
-    policy = run_until_pending(world, "exploit")
-    key = str(policy.pending["checkpoint"])
-    for _ in range(10):
-        step_without_answers(world)
-        mark_unneeded(world.state.indexes, transaction(world))
-        assert world.state.tables.checkpoints[key].state == "present"

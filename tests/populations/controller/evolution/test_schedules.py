@@ -10,10 +10,11 @@ from arena.wire.messages import Train, Trainee
 from populations.audit.evolution_checks import check_evolution
 from populations.choices import number_of
 from populations.controller.evolution.quarantine import quarantine
-from populations.controller.evolution.reconfigure import reconfigure
-from populations.controller.evolution.rewind import rewind
+from populations.controller.evolution.reconfigure import reconfigure, with_changed
+from populations.controller.evolution.rewind import hyperparameters_of, rewind
 from populations.league.lineage import lineage, schedule_of
-from populations.records.rows import AssignmentRow, EventRow, PolicyRow
+from populations.records.rows import AssignmentRow, EventRow, Json, PolicyRow
+from populations.search_space import Range
 from tests.populations.controller.eager import (
     EAGER,
     PBT,
@@ -22,7 +23,7 @@ from tests.populations.controller.eager import (
     step_without_answers,
     transaction,
 )
-from tests.populations.controller.simulated import World, fold, make_world
+from tests.populations.controller.simulated import DUEL, TAG, World, fold, make_world, tag_spec
 
 
 def schedule_in_use(world: World, policy: str) -> list[tuple[int, dict[str, Value]]]:
@@ -274,3 +275,77 @@ def test_a_schedule_that_a_resume_brings_begins_with_the_factor_one() -> None:
             2.0e-3 - row.agent_steps / 5000 * 1.8e-3
         )
         assert row.hyperparameters["num_epochs"] == 2
+
+
+@pytest.mark.slow
+def test_hyperparameters_are_those_of_the_generation_of_then() -> None:
+    world = make_world({**DUEL, "checkpoints": {"keep": None}}, joined=1, steps=60)
+    tables = world.state.tables
+    checkpoint = next(
+        row
+        for row in tables.checkpoints.values()
+        if 0 < row.generation < tables.policies[row.policy].generation
+    )
+    policy = tables.policies[checkpoint.policy]
+    expected = dict(hyperparameters_of(tables, checkpoint)[0])
+    assert expected != dict(policy.hyperparameters)
+    after = rewind(world.state.settings, world.state.fits, transaction(world), checkpoint)
+    assert after == tables.policies[policy.policy]
+    assert (after.checkpoint, dict(after.hyperparameters)) == (checkpoint.key, expected)
+    assert (after.agent_steps, after.generation) == (policy.agent_steps, policy.generation + 1)
+    assert list(check_evolution(tables)) == []
+    begun = tables.generations[next(reversed(tables.generations))]
+    assert (begun.cause, begun.parent) == ("rewind", f"{policy.policy}#{checkpoint.generation}")
+    assert begun.parent_agent_steps == checkpoint.agent_steps
+
+
+def test_values_that_were_not_changed_stay() -> None:
+    old = {"learning_rate": 0.5, "gamma": 0.9, "target_kl": 0.1}
+    assert with_changed(old, {"gamma": 0.8, "target_kl": None, "new": 1}, {}) == {
+        "learning_rate": 0.5,
+        "gamma": 0.8,
+        "new": 1,
+    }
+
+
+@pytest.mark.slow
+def test_policies_of_the_population_continue_with_them() -> None:
+    world = make_world(TAG, tag_spec())
+    world.join(populations=("predator",))
+    world.join(populations=("prey",))
+    world.steps(20)
+    before = dict(world.state.tables.policies)
+    tx = transaction(world)
+    reconfigure(world.state, tx, "prey", {"clip_coef": 0.05}, {})
+    ended = {row.assignment_id for row in tx.rows if isinstance(row, AssignmentRow)}
+    assert ended.isdisjoint(world.state.tables.assignments)
+    for policy, row in world.state.tables.policies.items():
+        old = before[policy]
+        if row.population == "predator":
+            assert row == old
+            continue
+        assert row.hyperparameters == {**old.hyperparameters, "clip_coef": 0.05}
+        assert (row.generation, row.agent_steps) == (old.generation + 1, old.agent_steps)
+        assert row.checkpoint == old.checkpoint
+    again = transaction(world)
+    reconfigure(world.state, again, "prey", {"clip_coef": 0.05}, {})
+    assert again.rows == [], "nothing is left to change"
+
+
+def test_a_decision_that_waits_goes_on_waiting_with_the_new_values() -> None:
+    world = make_world()
+    policy = next(iter(world.state.tables.policies.values()))
+    pending: dict[str, Json] = {
+        "kind": "explore",
+        "hyperparameters": {"clip_coef": 0.2},
+        "decision": {},
+    }
+    tx = transaction(world)
+    tx.put(replace(policy, pending=pending))
+    reconfigure(world.state, tx, policy.population, {"clip_coef": 0.05}, {})
+    after = world.state.tables.policies[policy.policy].pending
+    assert after == {**pending, "hyperparameters": {"clip_coef": 0.05}}
+    bounds = {"clip_coef": Range(low=0.1, high=0.3)}
+    reconfigure(world.state, transaction(world), policy.population, {}, bounds)
+    after = world.state.tables.policies[policy.policy].pending
+    assert after == {**pending, "hyperparameters": {"clip_coef": 0.1}}

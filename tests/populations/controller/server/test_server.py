@@ -37,6 +37,7 @@ from populations.records.rows import ArchiveRow, AssignmentRow, EventRow
 from populations.storage.journal import Journal
 from tests.populations.controller.simulated import World, make_world
 from tests.populations.rows import make_finished
+from tests.support import Clock
 
 LEARNER = LearnerId("learner-1")
 
@@ -322,23 +323,13 @@ def _beat(progress: int) -> Heartbeat:
     return Heartbeat(assignment_id=None, attempt=0, progress=progress, agent_steps=0, rss_bytes=0)
 
 
-class SlowClock:
-    """Goes on only where a test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 @pytest.mark.slow
 def test_heartbeats_do_not_wait_until_many_who_join_are_dealt_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = make_world()
     log: list[object] = []
-    clock = SlowClock()
+    clock = Clock()
     crowd = [LearnerId(f"learner-{number}") for number in range(2, 102)]
 
     class Crowd(ScriptedTransport):

@@ -50,12 +50,6 @@ def test_a_run_trains_evaluates_snapshots_evolves_and_ends() -> None:
     assert set(world.linked) == set(world.state.tables.ghosts)
 
 
-def test_state_in_memory_equals_the_committed_rows() -> None:
-    world = make_world(joined=1)
-    world.run()
-    assert fold(world.committed) == world.state.tables
-
-
 def test_an_exploit_takes_the_donors_checkpoint_and_keeps_the_policys_own_counters() -> None:
     world = make_world(joined=1, learning=by_rate)
     before: dict[str, PolicyRow] = {}
@@ -184,16 +178,6 @@ def test_a_silent_learner_is_given_up_and_a_gap_in_the_controllers_own_loop_is_f
     assert learner not in world.state.crew.learners
     assert commands[0] == KillLearner(slot=0, dump_stacks=True)
     assert "silent" in str(world.events("learner_lost")[0].data["reason"])
-
-
-def test_a_learner_without_progress_is_stuck_though_it_beats() -> None:
-    world = make_world()
-    learner = world.join()
-    for second in range(120):
-        world.now_s += 1.0
-        world.beat(learner, progress=min(second, 5))
-        world.handle(Ticked())
-    assert "no progress" in str(world.events("learner_lost")[0].data["reason"])
 
 
 def test_processes_that_never_say_hello_fail_the_run() -> None:

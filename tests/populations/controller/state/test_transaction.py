@@ -22,7 +22,7 @@ from populations.records.rows import (
 )
 from populations.storage.journal import Journal
 from tests.populations.controller.simulated import World, make_world
-from tests.populations.records.test_changes import in_order
+from tests.populations.records.test_tables import in_order
 from tests.populations.rows import make_checkpoint, make_ghost
 
 

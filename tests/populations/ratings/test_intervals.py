@@ -1,0 +1,538 @@
+"""How sure ratings, ranks and differences are: by hand, by resamples, and by planted skills."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from itertools import pairwise, permutations
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from populations.ratings import ranks
+from populations.ratings.any_time import any_time_width, squared_width, squared_width_of_windows
+from populations.ratings.bootstrap import bootstrap, intervals
+from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.fitting.components import Components
+from populations.ratings.fitting.posterior import FloatArray
+from populations.ratings.model import Z95, Fit, Result, TeamGame, probability_positive
+from populations.ratings.ranks import measured_cyclicity, open_above, rank_intervals
+from populations.ratings.results import result_columns
+
+ROCK_PAPER_SCISSORS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
+
+
+def test_sure_differences_give_sure_ranks() -> None:
+    assert rank_intervals(np.array([0.0, 100.0, 50.0]), spread=np.eye(3)) == [
+        (3, 3),
+        (1, 1),
+        (2, 2),
+    ]
+
+
+def test_ranks_of_three_by_hand() -> None:
+    # Each is compared with two others, so each comparison has 0.95^(1/2) = 97.468% and z = 2.2365.
+    # The standard deviation of a difference is sqrt(2) * 10 = 14.142: 31.63 points are enough.
+    # 100 against 69 is not, 69 against 37 is (32), 100 against 37 is.
+    ratings = np.array([69.0, 100.0, 37.0])
+    assert rank_intervals(ratings, spread=10.0 * np.eye(3)) == [(1, 2), (1, 2), (3, 3)]
+    # 31 points apart, the last two share their ranks as well.
+    ratings = np.array([69.0, 100.0, 38.0])
+    assert rank_intervals(ratings, spread=10.0 * np.eye(3)) == [(1, 3), (1, 2), (2, 3)]
+    # Of two alone 1.96 * 14.142 = 27.72 points are enough.
+    assert rank_intervals(ratings[:2], spread=10.0 * np.eye(2)) == [(2, 2), (1, 1)]
+
+
+def test_shared_errors_do_not_blur_ranks() -> None:
+    # Both are unsure against the anchor by 100, and by next to nothing against each other.
+    spread = np.array([[100.0, 1.0, 0.0], [100.0, 0.0, 1.0]])
+    assert rank_intervals(np.array([10.0, 0.0]), spread=spread) == [(1, 1), (2, 2)]
+    # Each error its own: sqrt(2) * 100 of deviation.
+    assert rank_intervals(np.array([10.0, 0.0]), spread=100.0 * np.eye(2)) == [(1, 2), (1, 2)]
+
+
+def test_entrants_without_a_rank_push_nobody_down() -> None:
+    ratings = np.array([30.0, 20.0, 10.0, 0.0])
+    is_ranked = np.array([False, True, False, True])
+    found = rank_intervals(ratings, spread=np.eye(4), is_ranked=is_ranked)
+    # The first and the third take the rank that they would have between the second and the fourth.
+    assert found == [(1, 1), (1, 1), (2, 2), (2, 2)]
+    # With deviations of 14 even the first may be the last of the three that it is one of.
+    found = rank_intervals(ratings, spread=10.0 * np.eye(4), is_ranked=is_ranked)
+    assert found == [(1, 3), (1, 2), (1, 3), (1, 2)]
+
+
+def test_equal_entrants_have_equal_ranks() -> None:
+    spread = np.array([[5.0, 1.0], [5.0, 1.0], [0.0, 2.0]])
+    assert rank_intervals(np.array([90.0, 90.0, 0.0]), spread=spread) == [(1, 2), (1, 2), (3, 3)]
+
+
+def test_blocks_of_many_entrants_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    spread = rng.normal(0.0, 10.0, size=(50, 8))
+    ratings, is_ranked = rng.normal(0.0, 40.0, size=50), rng.random(50) < 0.7
+    whole = rank_intervals(ratings, spread=spread, is_ranked=is_ranked)
+    monkeypatch.setattr(ranks, "MAX_ENTRIES", 350)
+    assert rank_intervals(ratings, spread=spread, is_ranked=is_ranked) == whole
+
+
+@pytest.mark.parametrize("gap", [0.5, 2.0, 10.0, 40.0])
+@pytest.mark.parametrize("size", [3, 10, 40])
+def test_ranks_of_planted_skills_are_held(size: int, gap: float) -> None:
+    # The first player is the hardest where all are near each other: chance may put any of the
+    # others ahead. Pair by pair at 95% its rank is held in 86% of 40 players 0.5 apart.
+    rng = np.random.default_rng(11)
+    truth = -gap * np.arange(size)
+    place = np.arange(1, size + 1)
+    # An error against the anchor that all share, and each player's own.
+    spread = np.column_stack([np.full(size, 100.0), 20.0 * np.eye(size)])
+    held = []
+    for _ in range(400):
+        found = np.array(rank_intervals(truth + spread @ rng.normal(size=size + 1), spread=spread))
+        held.append((found[:, 0] <= place) & (place <= found[:, 1]))
+    assert np.mean(held, axis=0).min() >= 0.93
+
+
+def test_ranks_of_played_matches_are_held() -> None:
+    rng = np.random.default_rng(12)
+    held, widths = [], []
+    for _ in range(120):
+        theta = rng.normal(0.0, 0.6, size=8)
+        results = played(theta[:, None] - theta[None, :], matches=30, rng=rng)
+        fit = BradleyTerry().fit(results)
+        found = np.array(rank_intervals(fit.ratings, spread=fit.spread))
+        place = 1 + (theta[None, :] > theta[:, None]).sum(axis=1)[list(fit.entrants)]
+        held += ((found[:, 0] <= place) & (place <= found[:, 1])).tolist()
+        widths += (found[:, 1] - found[:, 0] + 1).tolist()
+    assert np.mean(held) >= 0.93
+    # They say something: of 8 ranks less than 4 are left.
+    assert np.mean(widths) < 4.0
+
+
+def played(
+    advantages: FloatArray, *, matches: int, rng: np.random.Generator, eta: float = -1.0
+) -> list[Result[int]]:
+    """Everyone meets everyone in both orders of seats; the first seat is worth 0.3."""
+    results = []
+    for i, j in itertools.permutations(range(len(advantages)), 2):
+        half = 0.5 * (advantages[i, j] + 0.3)
+        odds = np.exp([half, eta, -half])
+        wins, draws, losses = rng.multinomial(matches, odds / odds.sum())
+        results.append(
+            Result(first=i, second=j, seats=(0, 1), wins=wins, draws=draws, losses=losses)
+        )
+    return results
+
+
+def measured(results: list[Result[int]]) -> float:
+    return measured_cyclicity(BradleyTerry().fit(results), results)
+
+
+@pytest.mark.parametrize("size", [3, 8, 20])
+@pytest.mark.parametrize("matches", [1, 3, 30])
+def test_sampling_noise_is_no_cycle(size: int, matches: int) -> None:
+    rng = np.random.default_rng(7)
+    transitive, equal = [], []
+    for _ in range(10):
+        theta = rng.normal(0.0, 1.5, size=size)
+        results = played(theta[:, None] - theta[None, :], matches=matches, rng=rng)
+        transitive.append(measured(results))
+        equal.append(measured(played(np.zeros((size, size)), matches=matches, rng=rng)))
+    assert np.mean(transitive) < 0.01
+    assert np.mean(equal) < 0.02
+
+
+def test_measured_rock_paper_scissors_is_nearly_all_cycle() -> None:
+    rng = np.random.default_rng(8)
+    assert measured(played(3.0 * ROCK_PAPER_SCISSORS, matches=100, rng=rng)) > 0.95
+    assert measured(played(ROCK_PAPER_SCISSORS, matches=1000, rng=rng)) > 0.95
+    # Half cycle, half ratings: in between, as the same share of squared scores.
+    theta = np.array([1.0, 0.0, -1.0])
+    mixture = ROCK_PAPER_SCISSORS + theta[:, None] - theta[None, :]
+    assert 0.2 < measured(played(mixture, matches=1000, rng=rng)) < 0.5
+
+
+def test_measured_cyclicity_by_hand() -> None:
+    # Every pair 100:0 in a circle, seats alike: the fit is 0 for all, so each pair has a surplus
+    # of 50 points in 100 matches, 50^2 / 100 = 25, of 75 in all. Noise: 3 pairs with a variance of
+    # 1/4 each (no draws): 0.75, times the 95% quantile of chi-squared over 3, 7.815 / 3.
+    results = [
+        Result(first=i, second=(i + 1) % 3, seats=(0, 0), wins=100, draws=0, losses=0)
+        for i in range(3)
+    ]
+    assert measured(results) == pytest.approx(1.0 - 0.25 * 7.815 / 75.0, abs=2e-4)
+
+
+def test_a_circle_of_masters_is_not_hidden_by_beginners() -> None:
+    # Three masters in a circle, and seventeen beginners whom skill alone orders.
+    theta = np.array([6.0, 6.0, 6.0, *np.linspace(-1.0, 3.0, 17)])
+    eta = theta[:, None] - theta[None, :]
+    eta[:3, :3] += 2.0 * ROCK_PAPER_SCISSORS
+    rng = np.random.default_rng(5)
+    results = played(eta, matches=200, rng=rng)
+    assert measured(results) > 0.9
+    # Of several scales each has a best player: masters of another one hide nobody.
+    taller = played(np.array([[0.0, 9.0], [-9.0, 0.0]]), matches=200, rng=rng)
+    both = [*results, *(replace(r, first=r.first + 20, second=r.second + 20) for r in taller)]
+    fit = BradleyTerry().fit(both, anchors=[19, 21])
+    assert measured_cyclicity(fit, results, scale_of=lambda player: player < 20) > 0.9
+    assert measured_cyclicity(fit, results) < 0.9
+
+
+def test_nothing_known_is_no_cycle() -> None:
+    nothing: list[Result[int]] = []
+    assert measured(nothing) == 0.0
+    unplayed = [Result(first=0, second=1, seats=(0, 1), wins=0, draws=0, losses=0)]
+    assert measured(unplayed) == 0.0
+
+
+def test_which_entrant_is_told_first_does_not_matter_to_cyclicity() -> None:
+    rng = np.random.default_rng(9)
+    results = played(ROCK_PAPER_SCISSORS, matches=50, rng=rng)
+    turned = [
+        Result(
+            first=r.second,
+            second=r.first,
+            seats=r.seats[::-1],
+            wins=r.losses,
+            draws=r.draws,
+            losses=r.wins,
+        )
+        for r in results
+    ]
+    fit = BradleyTerry().fit(results)
+    assert measured_cyclicity(fit, turned) == pytest.approx(measured_cyclicity(fit, results))
+    mixed = [*results[:3], *turned[3:]]
+    assert measured_cyclicity(fit, mixed) == pytest.approx(measured_cyclicity(fit, results))
+
+
+def test_squared_width_by_hand() -> None:
+    # u / v = 25: (1 + 1 / 25) (2 log 20 + log 26), and with 8 chances 2 log 160.
+    assert squared_width(25.0) == pytest.approx(1.04 * (5.991465 + 3.258097))
+    assert squared_width(25.0, chances=8) == pytest.approx(1.04 * (10.150347 + 3.258097))
+    # 2 log 160 + 2 log 26
+    assert squared_width_of_windows(25.0, chances=8) == pytest.approx(10.150347 + 6.516193)
+
+
+def test_a_rating_that_is_looked_at_often_is_rarely_above_its_bound() -> None:
+    # A player of strength 0 whose estimate is looked at after each of 400 matches: a bound of 95%
+    # is above the truth at some time in a third of all cases.
+    rng = np.random.default_rng(0)
+    matches = np.arange(16, 416)
+    deviations = 347.4 / np.sqrt(matches)
+    means = 347.4 * np.cumsum(rng.normal(size=(2000, 415)), axis=1)[:, 15:] / matches
+    plain = (means - Z95 * deviations > 0.0).any(axis=1).mean()
+    widths = np.array([any_time_width(float(d), scale=200.0) for d in deviations])
+    at_any_time = (means - widths > 0.0).any(axis=1).mean()
+    assert plain > 0.1
+    assert at_any_time <= 0.025
+
+
+def test_intervals_are_percentiles_and_hold_the_rating() -> None:
+    rows = np.stack([np.arange(1001.0), np.zeros(1001), np.full(1001, 7.0)], axis=1)
+    found = intervals(np.array([500.0, 0.0, 9.0]), rows)
+    assert found.lows == pytest.approx([25.0, 0.0, 7.0])
+    assert found.highs == pytest.approx([975.0, 0.0, 9.0])
+
+
+def test_ranks_count_who_is_ahead_in_nearly_all_resamples() -> None:
+    # a is ahead of b in all of 40; c of b in 39 of 40 (97.5%); d of b in 38.
+    rows = [np.array([5.0, 0.0, 1.0, 1.0])] * 38
+    rows += [np.array([5.0, 0.0, 1.0, -1.0]), np.array([5.0, 0.0, -1.0, -1.0])]
+    found = intervals(np.array([5.0, 0.0, 1.0, 1.0]), rows)
+    assert found.ranks == ((1, 1), (3, 4), (2, 3), (2, 4))
+
+
+def test_what_differs_by_a_rounding_error_is_equal() -> None:
+    found = intervals(np.zeros(2), [np.array([1e-9, 0.0])] * 3)
+    assert found.ranks == ((1, 2), (1, 2))
+
+
+BOT = "bot:random"
+NAMES = (BOT, "a", "b", "c", "d")
+ELO = np.array([0.0, 100.0, 130.0, 300.0, 400.0])
+
+
+def well_played(*, matches: int) -> list[Result[str]]:
+    rng = np.random.default_rng(1)
+    results = []
+    for i, j in itertools.permutations(range(len(NAMES)), 2):
+        p = 1.0 / (1.0 + 10.0 ** ((ELO[j] - ELO[i] - 50.0) / 400.0))
+        draw = 0.4 * min(p, 1.0 - p)
+        shares = [p - 0.5 * draw, draw, 1.0 - p - 0.5 * draw]
+        wins, draws, losses = rng.multinomial(matches, shares).tolist()
+        results.append(
+            Result(
+                first=NAMES[i], second=NAMES[j], seats=(0, 1), wins=wins, draws=draws, losses=losses
+            )
+        )
+    return results
+
+
+def ends_of(rows: FloatArray) -> FloatArray:
+    return np.asarray(np.percentile(rows, [2.5, 97.5], axis=0))
+
+
+def test_intervals_agree_with_walds_on_a_well_played_league() -> None:
+    results = well_played(matches=100)
+    fit = BradleyTerry().fit(results, anchors=[BOT])
+    resampled = bootstrap(
+        BradleyTerry(), results, anchors=[BOT], num_resamples=600, rng=np.random.default_rng(2)
+    )
+    widths = 2.0 * Z95 * fit.deviations
+    for index, (low, high) in enumerate(ends_of(resampled).T):
+        wald = fit.interval(fit.entrants[index])
+        assert low == pytest.approx(wald[0], abs=0.15 * widths[index])
+        assert high == pytest.approx(wald[1], abs=0.15 * widths[index])
+    low, high = ends_of(resampled[:, fit.index("b")] - resampled[:, fit.index("a")])
+    mean, deviation = fit.difference("b", "a")
+    assert (low + high) / 2 == pytest.approx(mean, abs=0.3 * deviation)
+    assert high - low == pytest.approx(2.0 * Z95 * deviation, rel=0.15)
+    # An order that is sure of one is sure of the other.
+    sure = [best for best, worst in rank_intervals(fit.ratings, spread=fit.spread)]
+    found = intervals(fit.ratings, resampled).ranks
+    for (best, worst), lowest in zip(found, sure, strict=True):
+        assert best <= worst
+        assert best >= lowest - 1
+    ranks = dict(zip(fit.entrants, found, strict=True))
+    assert ranks["d"] == (1, 1)
+    assert ranks[BOT] == (5, 5)
+
+
+def test_both_paths_resample_the_same() -> None:
+    results = well_played(matches=20)
+    exact, sparse = (
+        bootstrap(
+            BradleyTerry(max_exact=max_exact, num_rounds=0),
+            results,
+            anchors=[BOT],
+            num_resamples=5,
+            rng=np.random.default_rng(3),
+        )
+        for max_exact in (0, 1000)
+    )
+    assert exact == pytest.approx(sparse, abs=1e-6)
+
+
+def test_a_resample_is_fitted_as_if_from_the_beginning() -> None:
+    # One match that was always won cannot be drawn otherwise: every resample is the fit itself.
+    results = [Result(first="a", second=BOT, seats=(0, 1), wins=3, draws=0, losses=0)]
+    fit = BradleyTerry().fit(results, anchors=[BOT])
+    resampled = bootstrap(
+        BradleyTerry(), results, anchors=[BOT], num_resamples=3, rng=np.random.default_rng(4)
+    )
+    assert resampled == pytest.approx(np.tile(fit.ratings, (3, 1)), abs=1e-9)
+
+
+def test_one_match_a_pair_is_not_known_exactly() -> None:
+    # Within a pair a single match could only be drawn as it was, which gave intervals of width 0.
+    rng = np.random.default_rng(7)
+    held = []
+    for _ in range(6):
+        elo = rng.normal(0.0, 200.0, size=10)
+        results = []
+        for i, j in itertools.combinations(range(10), 2):
+            won = rng.random() < 1.0 / (1.0 + 10.0 ** ((elo[j] - elo[i]) / 400.0))
+            results.append(
+                Result(first=i, second=j, seats=(0, 0), wins=won, draws=0, losses=1 - won)
+            )
+        drawn = bootstrap(BradleyTerry(), results, num_resamples=60, rng=rng)
+        low, high = ends_of(drawn)
+        truth = elo - elo.mean()
+        held += ((low <= truth) & (truth <= high)).tolist()
+        assert (high - low > 50.0).all()
+    assert np.mean(held) >= 0.75
+
+
+COUNTS = st.integers(0, 5)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.tuples(COUNTS, COUNTS, COUNTS), min_size=1, max_size=4), st.booleans())
+def test_every_resample_is_finite(counts: list[tuple[int, int, int]], has_anchor: bool) -> None:
+    results = [
+        Result(first=BOT, second=f"p{k}", seats=(0, 1), wins=wins, draws=draws, losses=losses)
+        for k, (wins, draws, losses) in enumerate(counts)
+    ]
+    resampled = bootstrap(
+        BradleyTerry(),
+        results,
+        anchors=[BOT] if has_anchor else [],
+        num_resamples=3,
+        rng=np.random.default_rng(5),
+    )
+    assert np.isfinite(resampled).all()
+
+
+def test_one_resample_is_no_interval() -> None:
+    with pytest.raises(ValueError, match="num_resamples must be at least 2, got 1"):
+        bootstrap(BradleyTerry(), [], num_resamples=1, rng=np.random.default_rng(6))
+
+
+def won(first: str, second: str, *, wins: int = 9, draws: int = 0, losses: int = 0) -> Result[str]:
+    return Result(first=first, second=second, seats=(0, 1), wins=wins, draws=draws, losses=losses)
+
+
+def found(*results: Result[str], links: tuple[Result[str], ...] = ()) -> set[str]:
+    return set(
+        open_above(result_columns(results), links=result_columns(links), anchors=["bot:random"])
+    )
+
+
+def test_who_lost_to_nobody_has_no_upper_bound() -> None:
+    results = [won("a", "bot:random", wins=90, losses=10), won("b", "a")]
+    assert found(*results) == {"b"}
+    # A single draw against someone who is bounded is enough.
+    assert found(*results, won("b", "bot:random", draws=1)) == set()
+
+
+def test_equals_that_lose_to_each_other_alone_are_all_without_a_bound() -> None:
+    results = [won("a", "bot:random", wins=90, losses=10), won("b", "a"), won("c", "a")]
+    assert found(*results, won("b", "c", wins=5, losses=5)) == {"b", "c"}
+    # One of them lost to the player below: then both are bounded.
+    assert found(*results, won("b", "c", wins=5, losses=5), won("a", "c", wins=1)) == set()
+
+
+def test_what_those_that_are_gone_say_bounds_both_sides() -> None:
+    results = [won("a", "bot:random", wins=90, losses=10), won("b", "a")]
+    assert found(*results, links=(won("a", "b", wins=3, losses=1),)) == set()
+
+
+def test_without_an_anchor_nobody_is_high() -> None:
+    assert found(won("b", "a")) == set()
+    assert found() == set()
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    games=st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 2), st.integers(0, 2)),
+        max_size=12,
+    )
+)
+def test_it_is_what_all_paths_say(games: list[tuple[int, int, int, int]]) -> None:
+    names = ["bot:random", "a", "b", "c", "d", "e"]
+    results = [
+        won(names[one], names[two], wins=wins, losses=losses)
+        for one, two, wins, losses in games
+        if one != two and wins + losses
+    ]
+    lost = {(r.second, r.first) for r in results if r.wins}
+    lost |= {(r.first, r.second) for r in results if r.losses}
+    played = {name for pair in lost for name in pair}
+    bounded = {
+        path[0]
+        for length in range(2, 7)
+        for path in permutations(names, length)
+        if path[-1] == "bot:random" and all(step in lost for step in pairwise(path))
+    }
+    expected = played - bounded - {"bot:random"} if "bot:random" in played else set()
+    assert found(*results) == expected
+
+
+FIT = Fit(
+    entrants=("anchor", "a", "b", "random"),
+    ratings=np.array([0.0, 100.0, 40.0, 0.0]),
+    # A deviation of 5 for a, 13 for b; the anchors are certain.
+    spread=np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 13.0], [0.0, 0.0]]),
+    advantages={(0, 1): 25.0},
+    components=Components(child_deviation=200.0),
+    shrunk=np.array([0.0, 90.0, 45.0, 0.0]),
+    anchor_errors=np.zeros(4),
+)
+
+
+def test_covariance_and_deviations_follow_from_the_spread() -> None:
+    # S @ S.T: 3 * 3 + 4 * 4, 4 * 13, 13 * 13
+    expected = [[0.0, 0.0, 0.0, 0.0], [0.0, 25.0, 52.0, 0.0], [0.0, 52.0, 169.0, 0.0], [0.0] * 4]
+    assert FIT.covariance.tolist() == expected
+    assert FIT.deviations.tolist() == [0.0, 5.0, 13.0, 0.0]
+
+
+def test_one_entrant_is_asked_for_by_its_name() -> None:
+    assert [FIT.index(name) for name in FIT.entrants] == [0, 1, 2, 3]
+    assert (FIT.rating("a"), FIT.deviation("a")) == (100.0, 5.0)
+    assert (FIT.rating("b"), FIT.deviation("b")) == (40.0, 13.0)
+    assert FIT.interval("a") == pytest.approx((100.0 - 9.7998199227, 100.0 + 9.7998199227))
+    assert FIT.interval("anchor") == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("question", [FIT.index, FIT.rating, FIT.deviation, FIT.interval])
+def test_an_entrant_that_was_not_rated_is_refused(question: object) -> None:
+    assert callable(question)
+    with pytest.raises(ValueError, match="not in tuple"):
+        question("stranger")
+
+
+def test_a_difference_counts_common_errors_once() -> None:
+    # Rows (3, 4) and (0, 13): the difference (3, -9) has the length sqrt(90), and not that of
+    # independent errors, sqrt(25 + 169).
+    assert FIT.difference("a", "b") == pytest.approx((60.0, math.sqrt(90.0)))
+    assert FIT.difference("b", "a") == pytest.approx((-60.0, math.sqrt(90.0)))
+    assert FIT.difference("b", "anchor") == (40.0, 13.0)
+    assert FIT.difference("a", "a") == (0.0, 0.0)
+    variance = FIT.covariance[1, 1] + FIT.covariance[2, 2] - 2.0 * FIT.covariance[1, 2]
+    assert FIT.difference("a", "b")[1] == pytest.approx(math.sqrt(variance))
+
+
+def test_the_better_one_is_probable_by_the_difference() -> None:
+    expected = NormalDist(60.0, math.sqrt(90.0)).cdf(0.0)
+    assert FIT.probability_better("b", "a") == pytest.approx(expected, rel=1e-9)
+    assert FIT.probability_better("a", "b") == pytest.approx(1.0 - expected)
+    assert FIT.probability_better("anchor", "random") == 0.5
+
+
+def test_95_percent_are_within_the_interval() -> None:
+    assert NormalDist().cdf(Z95) - NormalDist().cdf(-Z95) == pytest.approx(0.95, abs=1e-15)
+
+
+def test_probability_positive_by_table() -> None:
+    assert probability_positive(1.2815515655, 1.0) == pytest.approx(0.9)
+    assert probability_positive(-1.2815515655, 1.0) == pytest.approx(0.1)
+    assert probability_positive(5.0, 0.0) == 1.0
+    assert probability_positive(-5.0, 0.0) == 0.0
+    assert probability_positive(0.0, 0.0) == 0.5
+
+
+@given(st.floats(-1e3, 1e3), st.floats(1e-2, 1e3))
+def test_probability_positive_is_a_normal_distributions(mean: float, deviation: float) -> None:
+    expected = 1.0 - NormalDist(mean, deviation).cdf(0.0)
+    assert probability_positive(mean, deviation) == pytest.approx(expected, abs=1e-12)
+
+
+def test_probability_positive_keeps_its_digits_far_in_the_tail() -> None:
+    # Abramowitz and Stegun, table 26.1: 1 - Phi(6) = 9.8659e-10; Phi's series at -20 is 2.7536e-89.
+    assert probability_positive(-6.0, 1.0) == pytest.approx(9.8659e-10, rel=1e-4, abs=0.0)
+    assert probability_positive(-20.0, 1.0) == pytest.approx(2.7536e-89, rel=1e-4, abs=0.0)
+
+
+@pytest.mark.parametrize(
+    "game",
+    [
+        TeamGame(sides=(("a",), ("b",)), results=(1.0, 0.0)),
+        TeamGame(sides=(("a", "b"), ("c",), ("d",)), results=(-3.0, 1e9, -3.0)),
+    ],
+)
+def test_a_sound_game_passes(game: TeamGame[str]) -> None:
+    game.check()
+
+
+@pytest.mark.parametrize(
+    ("game", "rule"),
+    [
+        (TeamGame(sides=(), results=()), r"two or more sides .*, got \(\)"),
+        (TeamGame(sides=(("a",),), results=(1.0,)), "two or more sides"),
+        (TeamGame(sides=(("a",), ()), results=(1.0, 0.0)), "each with at least one"),
+        (TeamGame(sides=(("a", "a"), ("b",)), results=(1.0, 0.0)), "different players"),
+        (TeamGame(sides=(("a",), ("b", "a")), results=(1.0, 0.0)), "different players"),
+        (TeamGame(sides=(("a",), ("b",)), results=(1.0, 0.0, 0.5)), r"its 2 sides, got \(1.0, 0"),
+        (TeamGame(sides=(("a",), ("b",)), results=(math.inf, 0.0)), r"one finite result .*inf"),
+    ],
+)
+def test_a_game_that_is_none_is_refused_with_the_rule(game: TeamGame[str], rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        game.check()
