@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from arena.types import PolicyId
 from populations.audit.verify import verify_run
+from populations.config.sections import CheckpointsConfig
 from populations.records.rows import CheckpointRow, EventRow, GhostRow
 from populations.records.tables import Tables
 from populations.storage.journal import JournalReader
@@ -86,7 +87,7 @@ def test_a_player_is_pinned_and_let_go(
 
 
 def unneeded(tables: Tables) -> list[str]:
-    retention = Retention(tables, keep=1, milestones_every_agent_steps=None)
+    retention = Retention(tables, CheckpointsConfig(keep=1))
     return retention.unneeded(tables, standing=lambda policy: None)
 
 
