@@ -14,7 +14,7 @@ from populations.records.rows import GenerationRow, GhostRow
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """What the state machine wants done."""
+    """Order of the state machine, carried out by the server."""
 
 
 class SendMessage(Command, frozen=True, kw_only=True):

@@ -27,7 +27,7 @@ class Now(Struct, frozen=True, kw_only=True):
 
 
 class Told(Struct, frozen=True, kw_only=True):
-    """Something that has happened."""
+    """Event that the server tells of."""
 
 
 class LearnerEvent(Told, frozen=True, kw_only=True):
