@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from arena.types import AssignmentId, LearnerId, WeightsRef
+from arena.types import MAX_GAMES, AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.run_config import RunConfig
 from populations.controller.assignments.budgets import team_budget
 from populations.controller.assignments.carried_episodes import holder_of
-from populations.controller.evaluation.games import num_to_report
 from populations.controller.indexes.teams import Team
 from populations.controller.lineups import Lineup, Requests, draw_lineup
 from populations.controller.state.settings import Settings
@@ -62,7 +61,8 @@ def evaluation(config: RunConfig, tables: Tables, pairings: tuple[Pairing, ...])
         attempt=0,
         pairings=pairings,
         seed=assignment_seed(config, assignment_id),
-        games=num_to_report(config),
+        # As many as are kept are asked for.
+        games=min(MAX_GAMES, config.replays.keep),
     )
     return message, {}
 

@@ -140,14 +140,11 @@ def _problems_of_checkpoints(
             yield fault
     steps = trained_steps(message, finished, manifests)
     if steps > asked.max_agent_steps:
+        budget = message.agent_steps if isinstance(message, Train) else 0
         yield (
-            f"it trained {steps} agent steps, but was asked for {_budget(message)}, so "
+            f"it trained {steps} agent steps, but was asked for {budget}, so "
             f"{asked.max_agent_steps} at most"
         )
-
-
-def _budget(message: Train | Evaluate) -> int:
-    return message.agent_steps if isinstance(message, Train) else 0
 
 
 def trained_steps(
