@@ -345,7 +345,7 @@ def _like(before: Hyperparameters, after: Hyperparameters) -> dict[str, Value]:
 
 def _generations(before: PolicyRow, after: PolicyRow, tables: Tables) -> Iterator[GenerationRow]:
     """Yield the generations that began after the backup, of which only the number is known."""
-    last = tables.generations.get(trainee_entrant(before.policy, generation=before.generation))
+    last = tables.generations.get(before.trainee)
     if last is None:
         return
     # All but the last one are empty, at the backup's count: generations have no gaps then.

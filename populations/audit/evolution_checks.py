@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from operator import attrgetter
 
-from arena.types import Entrant, PolicyId, trainee_entrant
+from arena.types import Entrant, PolicyId
 from arena.wire.messages import Train
 from populations.choices import is_known
 from populations.records.rows import GenerationRow, PolicyRow
@@ -52,7 +52,7 @@ def check_evolution(
 
 def begins_anew(policy: PolicyRow, tables: Tables) -> bool:
     """Return whether a policy waits for the first checkpoint of new weights."""
-    row = tables.generations.get(trainee_entrant(policy.policy, generation=policy.generation))
+    row = tables.generations.get(policy.trainee)
     # Training since then would have recorded a checkpoint.
     is_at_its_begin = row is not None and row.agent_steps_begin == policy.agent_steps
     return row is not None and is_at_its_begin and row.cause in BEGINS_ANEW

@@ -22,6 +22,12 @@ from populations.records.tables import Tables
 Known = tuple[float, float]
 """Rating and standard deviation, in Elo."""
 
+DECIDED = (
+    *("best", "best_ratings", "best_deviations", "former_best", "num_records"),
+    *("rank_lows", "rank_highs"),
+)
+"""Fields in which a repeated fit is like the first one; ranks are among the players of then."""
+
 FORGOTTEN = 1.5
 """Growth of a deviation from one fit to the next beyond which the last one knew more."""
 
@@ -126,21 +132,5 @@ def with_best(
 
 def as_decided(rows: Iterable[RatingsRow], before: Iterable[RatingsRow]) -> tuple[RatingsRow, ...]:
     """Return the rows of a repeated fit with the decisions of the first one."""
-    decided = {row.population: row for row in before}
-    found = []
-    for row in rows:
-        first = decided.get(row.population, row)
-        found.append(
-            replace(
-                row,
-                best=first.best,
-                best_ratings=first.best_ratings,
-                best_deviations=first.best_deviations,
-                former_best=first.former_best,
-                num_records=first.num_records,
-                # The ranks are among the players of the first one's time.
-                rank_lows=first.rank_lows,
-                rank_highs=first.rank_highs,
-            )
-        )
-    return tuple(found)
+    decided = {row.population: {name: getattr(row, name) for name in DECIDED} for row in before}
+    return tuple(replace(row, **decided.get(row.population, {})) for row in rows)

@@ -20,7 +20,7 @@ from operator import attrgetter
 
 from msgspec.structs import replace
 
-from arena.types import Digest, population_of, trainee_entrant
+from arena.types import Digest, population_of
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
@@ -75,7 +75,7 @@ def _going(
     num_of = defaultdict[Digest, int](int)
     for row in league.tables.checkpoints.values():
         num_of[row.weights_digest] += 1
-        generation = generations.get(trainee_entrant(row.policy, generation=row.generation))
+        generation = generations.get(row.trainee)
         if (
             row.state == "deleted"
             and row.weights_digest not in stays

@@ -13,9 +13,8 @@ Tests: `tests/populations/controller/test_generation_rows.py`.
 from __future__ import annotations
 
 from collections.abc import Collection
-from itertools import chain
 
-from arena.types import Entrant, trainee_entrant
+from arena.types import Entrant
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.league.removed_rows import GENERATIONS, generation_data
@@ -60,11 +59,8 @@ def _going(league: League, populations: Collection[str]) -> list[GenerationRow]:
 def _referred_to(league: League) -> set[Entrant]:
     """Return the generations whose rows are needed."""
     tables = league.tables
-    named = chain(
-        ((row.policy, row.generation) for row in tables.policies.values()),
-        ((row.policy, row.generation) for row in tables.checkpoints.values()),
-    )
-    found = {trainee_entrant(policy, generation=number) for policy, number in named}
+    found = {row.trainee for row in tables.policies.values()}
+    found.update(row.trainee for row in tables.checkpoints.values())
     found.update(league.payoff.entrants())
     found.update(entrant for _, entrant in league.tables.records)
     return found

@@ -18,13 +18,11 @@ from msgspec.structs import replace
 
 from arena.types import Digest
 from arena.users_code import guarded
-from populations.config.run_config import RunConfig
+from populations.controller.indexes.teams import GhostsByOrigin, ghosts_by_origin
 from populations.controller.monitoring import alerts
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import RemoveCheckpoints
-from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import GhostsByOrigin, ghosts_by_origin
 from populations.controller.state.transaction import Transaction
 from populations.core import ThinningRequest
 from populations.hooks.findings import Finding
@@ -32,7 +30,6 @@ from populations.league.league import League
 from populations.records.rows import GhostRow, Json
 from populations.records.tables import Tables
 from populations.roles import MAIN
-from populations.storage.retention import Retention
 from populations.thinning.make import make_thinning, places_of
 
 INSTEAD = "spread"
@@ -82,26 +79,30 @@ def _thinned(
     config, ratings = state.settings.config.ghosts, state.fits.ratings(population)
     mates = ghosts_by_origin(state.league)
     teams = [_team(state.league, ghost, mates) for ghost in present]
-    champions = _champions(state.fits)
+    # The weights of each population's champion stay.
+    leading = {Digest(leading_entrant(state.fits, name) or "") for name in state.tables.ratings}
+
+    def is_needed(ghost: GhostRow) -> bool:
+        return (
+            not ghost.linked
+            or ghost.weights_digest in leading
+            or ghost.pinned
+            or state.indexes.retention.needs(ghost.key)
+            # Exploiters may restart from their first ghost, or from one that the configuration
+            # names.
+            or (ghost.role != MAIN and ghost.agent_steps == 0)
+            or ghost.player == state.settings.config.roles.reset
+        )
+
     numbers = {policy: number for number, policy in enumerate(state.tables.policies)}
     lows = [ratings.low(ghost.weights_digest) for ghost in present]
     request = ThinningRequest(
         # A policy that was retired is none of the present ones.
         policies=np.array([numbers.get(ghost.policy, -1) for ghost in present]),
         agent_steps=np.array([ghost.agent_steps for ghost in present]),
-        ratings=np.array(
-            [ratings.rating(ghost.weights_digest) for ghost in present], dtype=np.float64
-        ),
+        ratings=np.array([ratings.rating(one.weights_digest) for one in present], dtype=np.float64),
         lows=np.array([-np.inf if low is None else low for low in lows]),
-        is_needed=np.array(
-            [
-                any(
-                    _is_needed(state.settings.config, state.indexes.retention, ghost, champions)
-                    for ghost in team
-                )
-                for team in teams
-            ]
-        ),
+        is_needed=np.array([any(map(is_needed, team)) for team in teams]),
         num_to_go=num_to_go,
     )
     rule, going = _choose(state, tx, population, request)
@@ -138,12 +139,8 @@ def _choose(
         instead,
         what=f"thinning the ghosts of {population}",
     )
-    alerts.record(
-        state.phase,
-        state.measured.alerts,
-        tx,
-        Finding("thinning_fell_back", population, population, problem),
-    )
+    finding = Finding("thinning_fell_back", population, population, problem)
+    alerts.record(state.measured, tx, finding)
     return rule, going
 
 
@@ -153,23 +150,3 @@ def _team(league: League, ghost: GhostRow, known: GhostsByOrigin) -> tuple[Ghost
     origin = league.tables.checkpoints[ghost.checkpoint].assignment_id
     found = (known.get((mate, origin)) for mate in mates if mate != ghost.policy)
     return (ghost, *(mate for mate in found if mate is not None))
-
-
-def _champions(fits: Fits) -> set[Digest]:
-    """Return the weights of each population's champion."""
-    leading = (leading_entrant(fits, population) for population in fits.league.tables.ratings)
-    return {Digest(entrant) for entrant in leading if entrant is not None}
-
-
-def _is_needed(
-    config: RunConfig, retention: Retention, ghost: GhostRow, champions: Collection[Digest]
-) -> bool:
-    return (
-        not ghost.linked
-        or ghost.weights_digest in champions
-        or ghost.pinned
-        or retention.needs(ghost.key)
-        # Exploiters may restart from their first ghost, or from one that the configuration names.
-        or (ghost.role != MAIN and ghost.agent_steps == 0)
-        or ghost.player == config.roles.reset
-    )

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
 import numpy as np
+from msgspec import Struct
 
 from arena.errors import ConfigError
 from arena.matches.seating import seats_in_turn
@@ -33,13 +34,12 @@ from arena.types import (
 )
 from arena.wire.messages import Train
 from populations.candidates import Candidate, Candidates
-from populations.config.run_config import RunConfig
+from populations.controller.indexes.teams import Team, frozen_team, maker_of
 from populations.controller.opponents import make_request, num_opponents
 from populations.controller.state.indexes import Indexes
 from populations.controller.state.ledger import Ledger
 from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import Team, maker_of
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest
 from populations.league.league import League
@@ -51,8 +51,7 @@ Requests = dict[tuple[PolicyId, str], OpponentRequest]
 """Requests to the matchmaker, by trainee and population of its opponents."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lineup:
+class Lineup(Struct, frozen=True, kw_only=True):
     """All that learn in one assignment, and the players of its seats.
 
     Attributes:
@@ -79,12 +78,11 @@ def draw_lineup(state: ControllerState, tx: Transaction, trainees: Team) -> Line
     """
     requests: Requests = {}
     first, *others = trainees
-    if state.settings.setup.is_cooperation and not state.settings.setup.agent_seats:
+    setup = state.settings.setup
+    if setup.is_cooperation and not setup.agent_seats:
         mates = {row.population: (_live(row),) for row in others}
         seatings = training_seatings(
-            [((_live(first),), mates)],
-            seats=state.settings.setup.seats,
-            population=first.population,
+            [((_live(first),), mates)], seats=setup.seats, population=first.population
         )
     elif not others:
         seatings = _seatings(state, tx, first, None, requests)
@@ -141,7 +139,7 @@ def _seatings(
         is_own, num_partners = population == policy.population, (max(sizes) - 1) * is_mixed
         # A policy has no rival of its own population in cooperation, or where that has one seat
         # only.
-        has_rivals = not is_own or (len(sizes) > 1 and not state.settings.setup.is_cooperation)
+        has_rivals = not is_own or (len(sizes) > 1 and not setup.is_cooperation)
         if not has_rivals and not num_partners:
             continue
         rng = tx.draw()
@@ -151,12 +149,15 @@ def _seatings(
         request = make_request(state.settings, state.indexes, policy, population, rival=rival)
         requests[policy.policy, population] = request
         if is_own and num_partners:
-            partners = _draw_partners(state, request, policy, population, num_partners, rng=rng)
+            partners = _draw_partners(state, request, population, num_partners, rng)
             own = [(trainee, *mates) for mates in partners]
         if has_rivals:
-            against[population] = _draw_sides(
-                state, request, policy, population, num_partners, live=rival, rng=rng
-            )
+            sides = _draw_sides(state, request, population, num_partners, rng)
+            # A rival that learns beside it plays live where it is drawn.
+            if rival is not None:
+                live = {PlayerId(rival.policy): _live(rival)}
+                sides = [(live.get(one.player, one), *mates) for one, *mates in sides]
+            against[population] = sides
     return training_seatings(
         [
             (side, {population: sides[block] for population, sides in against.items()})
@@ -173,11 +174,8 @@ def _seatings(
 def _draw_sides(
     state: ControllerState,
     request: OpponentRequest,
-    policy: PolicyRow,
     population: str,
     num_partners: int,
-    *,
-    live: PolicyRow | None,
     rng: np.random.Generator,
 ) -> list[tuple[Player, ...]]:
     """Draw the other sides of a population: in each the opponent, and its partners if it has some.
@@ -189,12 +187,11 @@ def _draw_sides(
     external = {
         one.player: one for one in state.settings.external_players.get(population, ()) if one.share
     }
-    rivals = _drawn(state, request, population, itself=_live(policy), external=external, rng=rng)
-    if live is not None:
-        rivals = [_live(live) if one.player == _live(live).player else one for one in rivals]
+    itself = Player(player=PlayerId(request.trainee))
+    rivals = _drawn(state, request, population, itself=itself, external=external, rng=rng)
     partners: list[tuple[Player, ...]] = [()] * len(rivals)
     if num_partners and any(rival.player not in external for rival in rivals):
-        partners = _draw_partners(state, request, policy, population, num_partners, rng=rng)
+        partners = _draw_partners(state, request, population, num_partners, rng)
     return [
         (rival,) if rival.player in external else (rival, *mates)
         for rival, mates in zip(rivals, partners, strict=True)
@@ -204,10 +201,8 @@ def _draw_sides(
 def _draw_partners(
     state: ControllerState,
     request: OpponentRequest,
-    policy: PolicyRow,
     population: str,
     number: int,
-    *,
     rng: np.random.Generator,
 ) -> list[tuple[Player, ...]]:
     """Draw so many partners for each opponent of a request.
@@ -216,9 +211,8 @@ def _draw_partners(
     are of the league. Where it draws the trainee, its latest checkpoint is the partner.
     """
     asked = replace(request, num_opponents=request.num_opponents * number)
-    assert policy.checkpoint is not None, "a policy trains from a checkpoint"
-    weights = state.tables.checkpoints[policy.checkpoint].weights
-    itself = Player(player=PlayerId(policy.policy), weights=weights)
+    trainee = state.tables.policies[request.trainee]
+    itself = frozen_team(state.league, trainee)[trainee.population]
     players = _drawn(state, asked, population, itself=itself, rng=rng)
     # The matchmaker's order is by kind: without another one, mirrors would have mirrors beside.
     mixed = [players[place] for place in rng.permutation(len(players)).tolist()]
@@ -242,29 +236,29 @@ def _drawn(
     Raises:
         ConfigError: If what it answers are not the opponents that it was asked for.
     """
-    matchmaker = state.settings.matchmaker
+    matchmaker, kind = state.settings.matchmaker, state.settings.config.matchmaking.kind
     if external:
         matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=tuple(external.values()))
     drawn = matchmaker.draw(_without_shunned(state.league, state.blame.ledger, request), rng=rng)
     number = drawn.num_mirrors + len(drawn.players)
     if number != request.num_opponents or drawn.num_mirrors < 0:
         raise ConfigError(
-            f"matchmaking.kind: {state.settings.config.matchmaking.kind} must draw "
-            f"{request.num_opponents} opponents, got {number}"
+            f"matchmaking.kind: {kind} must draw {request.num_opponents} opponents, got {number}"
         )
     if drawn.num_mirrors and not request.is_own_population:
         raise ConfigError(
-            f"matchmaking.kind: {state.settings.config.matchmaking.kind} lets {request.trainee} "
-            f"play itself for population {population}, which is not its own"
+            f"matchmaking.kind: {kind} lets {request.trainee} play itself for population "
+            f"{population}, which is not its own"
         )
     players = [itself] * drawn.num_mirrors
     for candidate in drawn.players:
         known = external.get(candidate.player)
-        weights = (
-            _weights(state.settings.config, state.tables, candidate)
-            if known is None
-            else known.weights
-        )
+        weights = _weights(state.tables, candidate) if known is None else known.weights
+        if weights is None and known is None:
+            raise ConfigError(
+                f"matchmaking.kind: {kind} must draw from the request's ghosts and latest, got "
+                f"{candidate.player!r}"
+            )
         players.append(Player(player=candidate.player, weights=weights))
     return players
 
@@ -289,18 +283,14 @@ def _without_shunned(league: League, ledger: Ledger, request: OpponentRequest) -
     return replace(request, ghosts=ghosts, latest=latest) if len(ghosts) + len(latest) else request
 
 
-def _weights(config: RunConfig, tables: Tables, candidate: Candidate) -> WeightsRef:
-    """Return the weights of a ghost, or of a policy's latest checkpoint."""
+def _weights(tables: Tables, candidate: Candidate) -> WeightsRef | None:
+    """Return the weights of a ghost, or of a policy's latest checkpoint; None: it is neither."""
     ghost = tables.ghosts.get(candidate.player)
     if ghost is not None:
         return ghost.weights
     row = tables.policies.get(PolicyId(candidate.player))
-    if row is None or row.checkpoint is None:
-        raise ConfigError(
-            f"matchmaking.kind: {config.matchmaking.kind} must draw from the request's "
-            f"ghosts and latest, got {candidate.player!r}"
-        )
-    return tables.checkpoints[row.checkpoint].weights
+    latest = None if row is None else tables.checkpoints.get(row.checkpoint or "")
+    return None if latest is None else latest.weights
 
 
 def knowledge(
@@ -325,7 +315,7 @@ def knowledge(
     win_rates: dict[str, Json] = {}
     predicted: dict[str, Json] = {}
     for trainee in message.trainees:
-        policy = indexes.fits.league.tables.policies[trainee.policy]
+        policy = indexes.tables.policies[trainee.policy]
         itself = Player(player=PlayerId(trainee.policy))
         # Each of several trainees has opponents of its own.
         frozen = dict.fromkeys(
@@ -341,9 +331,7 @@ def knowledge(
                 continue
             request = requests.get((policy.policy, population))
             request = request or make_request(settings, indexes, policy, population)
-            for candidates in indexes.opponent_pools.pool(
-                population, indexes.fits.league.tables
-            ).named(frozen):
+            for candidates in indexes.opponent_pools.pool(population).named(frozen):
                 points, lost = request.posterior(candidates)
                 all_points = zip(candidates.players, points, points + lost, strict=True)
                 for player, won, matches in all_points:

@@ -16,27 +16,15 @@ from populations.controller.assignments import learner_lifecycle, placement, res
 from populations.controller.evaluation import games
 from populations.controller.evolution import curriculum, exploration, pbt
 from populations.controller.monitoring import alerts, champions, curves
-from populations.controller.state import pauses
+from populations.controller.state import events, pauses
 from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
 from populations.controller.state.events import (
-    AssignmentFailed,
-    AssignmentFinished,
-    CheckpointsRemoved,
     ControllerStarted,
     Event,
-    GhostsLinked,
     HeartbeatReceived,
-    HyperparametersExplored,
     LearnerEvent,
-    LearnerExited,
-    LearnerJoined,
-    LearnerLeft,
-    LearnerUnreachable,
     Now,
     RatingsFitted,
-    StopRequested,
-    StrangerSpoke,
-    Ticked,
 )
 from populations.controller.state.fits import Fits
 from populations.controller.state.phase import Phase
@@ -109,40 +97,40 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
     match event:
         case ControllerStarted():
             _start(state.fits, state.phase, tx)
-        case LearnerJoined():
+        case events.LearnerJoined():
             learner_lifecycle.join(state, tx, event)
         case HeartbeatReceived():
             learner_lifecycle.hear(state.phase, tx, event)
-        case AssignmentFinished():
+        case events.AssignmentFinished():
             results.finish(state, tx, event)
-        case AssignmentFailed():
+        case events.AssignmentFailed():
             results.fail(state, tx, event)
-        case LearnerLeft():
+        case events.LearnerLeft():
             learner_lifecycle.lose(state, tx, event.learner, reason=f"left: {event.reason}")
-        case LearnerUnreachable():
+        case events.LearnerUnreachable():
             learner_lifecycle.give_up_unreachable(state, tx, event.learner)
-        case LearnerExited():
+        case events.LearnerExited():
             learner_lifecycle.exit_slot(state, tx, slot_index=event.slot, code=event.code)
-        case StrangerSpoke():
+        case events.StrangerSpoke():
             learner_lifecycle.fence(state.phase, state.blame, tx, event.learner)
         case RatingsFitted():
             _take_ratings(state, tx, event)
-        case HyperparametersExplored():
+        case events.HyperparametersExplored():
             pbt.complete(state, tx, event)
-        case GhostsLinked():
+        case events.GhostsLinked():
             for player in event.players:
                 tx.put(replace(state.tables.ghosts[player], linked=True))
             pauses.take_links(state.blame, tx, event)
-        case CheckpointsRemoved():
+        case events.CheckpointsRemoved():
             ghost_thinning.forget(state.tables, tx, event.keys)
             for key in event.keys:
                 if key in state.tables.checkpoints:
                     tx.put(replace(state.tables.checkpoints[key], state="deleted"))
         case Finding():
-            alerts.record(state.phase, state.measured.alerts, tx, event)
-        case StopRequested():
+            alerts.record(state.measured, tx, event)
+        case events.StopRequested():
             state.phase.stop(tx, reason=event.reason, interrupted=True)
-        case Ticked():
+        case events.Ticked():
             learner_lifecycle.check(state, tx, event)
 
 

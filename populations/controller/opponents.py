@@ -13,9 +13,10 @@ from functools import cached_property
 from itertools import permutations
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
-from arena.types import Entrant, PlayerId, PolicyId, Tally, trainee_entrant
+from arena.types import Entrant, PlayerId, PolicyId, Tally
 from arena.wire.messages import Train
 from populations.candidates import Candidates, FloatArray, IntArray
 from populations.controller.indexes.opponent_pool import OpponentPools, Pool
@@ -26,6 +27,7 @@ from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import Matchmaker, OpponentRequest
+from populations.league.league import League
 from populations.league.lineage import first_of_line, line_of
 from populations.league.scores import Outcome, filled_scores_among, rating_by_results
 from populations.matchmaking.make import ghost_memory
@@ -34,45 +36,46 @@ from populations.records.rows import PolicyRow
 from populations.records.tables import Tables
 
 
-class OpponentStatistics:
-    """Figures for one decision, about one trainee and the candidates of one population."""
+class OpponentStatistics(Struct, dict=True):
+    """Figures for one decision, about one trainee and the candidates of one population.
 
-    def __init__(
-        self, fits: Fits, pool: Pool, policy: PolicyRow, population: str, *, ghosts_every: int
-    ) -> None:
-        """Begin with nothing looked at.
+    Attributes:
+        fits: Fits of ratings, whose league has the results.
+        pool: The population's players.
+        policy: The trainee.
+        population: That of the candidates.
+        ghosts_every: Agent steps from one ghost of a policy to the next.
+    """
 
-        Args:
-            fits: Fits of ratings, whose league has the results.
-            pool: The population's players.
-            policy: The trainee.
-            population: That of the candidates.
-            ghosts_every: Agent steps from one ghost of a policy to the next.
-        """
-        self._fits = fits
-        self._league = fits.league
-        self._tables = fits.league.tables
-        self._ghosts_every = ghosts_every
-        self._pool = pool
-        self._policy = policy
-        self._population = population
-        self._ghost_results: FloatArray | None = None
+    fits: Fits
+    pool: Pool
+    policy: PolicyRow
+    population: str
+    ghosts_every: int
+
+    @property
+    def _league(self) -> League:
+        return self.fits.league
+
+    @property
+    def _tables(self) -> Tables:
+        return self.fits.league.tables
 
     def record(self, candidates: Candidates) -> tuple[FloatArray, FloatArray]:
         """Return the trainee's wins and losses against candidates, draws half. float64 [N]."""
-        if candidates.codes is self._pool.policies.codes:
+        if candidates.codes is self.pool.policies.codes:
             by_code, codes = self._results_against_latest(candidates), candidates.policy_codes
         else:
-            by_code, codes = self._results_against_ghosts(), candidates.entrant_codes
+            by_code, codes = self._results_against_ghosts, candidates.entrant_codes
         return taken(by_code[0], codes), taken(by_code[1], codes)
 
+    @cached_property
     def _results_against_ghosts(self) -> FloatArray:
         """Return wins and losses by entrant code. float64 [2, codes]."""
-        if self._ghost_results is None:
-            codes, results = self._met.among_ghosts()
-            self._ghost_results = np.zeros((2, len(self._pool.ghosts.codes.entrants)))
-            self._ghost_results[:, codes] = results
-        return self._ghost_results
+        codes, results = self._met.among_ghosts()
+        found = np.zeros((2, len(self.pool.ghosts.codes.entrants)))
+        found[:, codes] = results
+        return found
 
     def _results_against_latest(self, candidates: Candidates) -> FloatArray:
         """Return wins and losses by policy code. float64 [2, codes].
@@ -87,7 +90,7 @@ class OpponentStatistics:
         oldest = np.zeros(num_codes + 1, dtype=np.int64)
         for code, policy in zip(candidates.policy_codes, candidates.policies, strict=True):
             row = self._tables.policies[policy]
-            first[code] = first_of_line(self._tables.generations, _entrant(row))
+            first[code] = first_of_line(self._tables.generations, row.trainee)
             oldest[code] = self._oldest(row)
         met = self._met
         codes = met.policy_codes
@@ -110,16 +113,16 @@ class OpponentStatistics:
     @cached_property
     def _met(self) -> Met:
         """Return all whom the trainee has met since its weights were last replaced."""
-        line = line_of(self._tables.generations, self._league.payoff, _entrant(self._policy))
-        met = self._pool.met.get(self._policy.policy)
+        line = line_of(self._tables.generations, self._league.payoff, self.policy.trainee)
+        met = self.pool.met.get(self.policy.policy)
         # The trainee begins anew when its weights have been replaced.
         if met is None or not met.follows(line):
-            met = self._pool.met[self._policy.policy] = Met()
+            met = self.pool.met[self.policy.policy] = Met()
         met.update(
             line,
             self._league.payoff,
-            ghosts=self._pool.ghosts.codes.entrants,
-            policies=self._pool.policies.codes.policies,
+            ghosts=self.pool.ghosts.codes.entrants,
+            policies=self.pool.policies.codes.policies,
             origins=self._league.checkpoints,
             oldest=self._oldest_by_code,
         )
@@ -128,16 +131,16 @@ class OpponentStatistics:
     def _oldest_by_code(self) -> IntArray:
         """Return agent steps that a latest checkpoint has at least, by policy code. int64 [N]."""
         policies = self._tables.policies
-        rows = (policies[PolicyId(policy)] for policy in self._pool.policies.codes.policies)
+        rows = (policies[PolicyId(policy)] for policy in self.pool.policies.codes.policies)
         return np.array([self._oldest(row) for row in rows], dtype=np.int64)
 
     def _oldest(self, policy: PolicyRow) -> int:
         """Return agent steps from which on a checkpoint is about as old as the newest ghost."""
-        return policy.agent_steps - self._ghosts_every
+        return policy.agent_steps - self.ghosts_every
 
     def predicted(self, candidates: Candidates) -> FloatArray:
         """Return the trainee's score by ratings, 1/2 where nothing is known. float64 [N]."""
-        if candidates.codes is self._pool.policies.codes:
+        if candidates.codes is self.pool.policies.codes:
             opponents = self.ratings(candidates)
         else:
             opponents = taken(self._ghost_ratings[1], candidates.entrant_codes)
@@ -146,8 +149,8 @@ class OpponentStatistics:
     @cached_property
     def _rating_here(self) -> float:
         """Return Elo of the trainee on the candidates' scale, NaN if unrated."""
-        rating = self.trainee_rating()
-        if self._policy.population == self._population:
+        rating = self.trainee_rating
+        if self.policy.population == self.population:
             return rating
         # Another population has another scale: what the game gives to a side is in neither, but in
         # the trainee's results.
@@ -159,7 +162,7 @@ class OpponentStatistics:
 
     def ratings(self, candidates: Candidates) -> FloatArray:
         """Return Elo, of a policy that of its newest rated weights, NaN if unrated. float64 [N]."""
-        if candidates.codes is self._pool.policies.codes:
+        if candidates.codes is self.pool.policies.codes:
             policies = self._tables.policies
             rows = [policies[policy] for policy in candidates.policies]
             return np.array([self._newest_rating(row) for row in rows], dtype=np.float64)
@@ -168,17 +171,18 @@ class OpponentStatistics:
     @cached_property
     def _ghost_ratings(self) -> tuple[FloatArray, FloatArray]:
         """Return Elo of ghosts by entrant code, as rated and as expected; NaN if unknown."""
-        row = self._tables.ratings.get(self._population)
-        return self._pool.ghost_ratings(row, origins=self._league.checkpoints)
+        row = self._tables.ratings.get(self.population)
+        return self.pool.ghost_ratings(row, origins=self._league.checkpoints)
 
+    @cached_property
     def trainee_rating(self) -> float:
         """Return Elo of the trainee's newest weights that are rated; NaN if none are."""
-        return self._newest_rating(self._policy)
+        return self._newest_rating(self.policy)
 
     def _newest_rating(self, policy: PolicyRow) -> float:
         # Weights evaluated since the last fit have no rating yet, but those they were trained from
         # do.
-        rating = self._fits.line_rating(policy)
+        rating = self.fits.line_rating(policy)
         return float("nan") if rating is None else rating
 
     def scores(self, candidates: Candidates) -> FloatArray:
@@ -187,34 +191,27 @@ class OpponentStatistics:
         Over all evaluation matches of a pair in any seats; `populations.league.scores` has the
         formula. float64 [N, N].
         """
-        row = self._tables.ratings.get(self._population)
+        row = self._tables.ratings.get(self.population)
         key = (
             self._league.tables.last_evaluation_sequence,
             row.num_tallies if row is not None else 0,
             candidates.entrant_codes.tobytes(),
         )
-        known = self._pool.scores.get(key)
+        known = self.pool.scores.get(key)
         if known is None:
-            known = self._new_scores(candidates)
+            known = filled_scores_among(self.ratings(candidates), self._outcomes(candidates))
             # One entry: with a new evaluation or fit the older scores are outdated.
-            self._pool.scores.clear()
-            self._pool.scores[key] = known
+            self.pool.scores.clear()
+            self.pool.scores[key] = known
         return known
-
-    def _new_scores(self, candidates: Candidates) -> FloatArray:
-        return filled_scores_among(self.ratings(candidates), self._outcomes(candidates))
 
     def _outcomes(self, candidates: Candidates) -> Iterator[Outcome]:
         """Return evaluation matches among candidates, in any seats."""
-        rated = [(self._population, Entrant(entrant)) for entrant in candidates.entrants]
+        rated = [(self.population, Entrant(entrant)) for entrant in candidates.entrants]
         # Both orders of a pair are looked up, since either may have had the lower seat.
         for (i, first), (j, second) in permutations(enumerate(rated), 2):
             for counts in self._league.results_of(first, second):
                 yield i, j, counts.points, counts.matches
-
-
-def _entrant(policy: PolicyRow) -> Entrant:
-    return trainee_entrant(policy.policy, generation=policy.generation)
 
 
 def taken(by_code: FloatArray, codes: IntArray) -> FloatArray:
@@ -241,21 +238,16 @@ def make_request(
 
     A rival that learns beside it is the only latest one.
     """
-    pool = indexes.opponent_pools.pool(population, indexes.fits.league.tables)
+    pool = indexes.opponent_pools.pool(population)
     latest = pool.latest(without=policy.policy)
     if rival is not None:
         _, latest = pool.named([PlayerId(rival.policy)])
-    facts = OpponentStatistics(
-        indexes.fits,
-        pool,
-        policy,
-        population,
-        ghosts_every=settings.config.ghosts.every_agent_steps,
-    )
+    every = settings.config.ghosts.every_agent_steps
+    facts = OpponentStatistics(indexes.fits, pool, policy, population, ghosts_every=every)
     return OpponentRequest(
         trainee=policy.policy,
         role=policy.role,
-        entrant=trainee_entrant(policy.policy, generation=policy.generation),
+        entrant=policy.trainee,
         agent_steps=policy.agent_steps,
         num_opponents=num_opponents(settings, rival),
         is_own_population=population == policy.population,
@@ -264,7 +256,7 @@ def make_request(
         record=facts.record,
         predicted=facts.predicted,
         ratings=facts.ratings,
-        trainee_rating=facts.trainee_rating(),
+        trainee_rating=facts.trainee_rating,
         scores=facts.scores,
     )
 
@@ -285,14 +277,12 @@ def drop_external_player(settings: Settings, tx: Transaction, key: str, *, reaso
             tx.add_event("outsider_corrupt", key, population=population, reason=reason)
 
 
-def quality_of_new(
-    matchmaker: Matchmaker, tables: Tables, opponent_pools: OpponentPools, population: str
-) -> float:
+def quality_of_new(matchmaker: Matchmaker, opponent_pools: OpponentPools, population: str) -> float:
     """Return the number with which a new ghost enters, where the rule keeps one for each."""
     memory = ghost_memory(matchmaker)
     if memory is None:
         return 0.0
-    pool = opponent_pools.pool(population, tables)
+    pool = opponent_pools.pool(population)
     return memory.number_of_new(pool.ghosts.candidates.qualities)
 
 
@@ -305,7 +295,7 @@ def update_qualities(
         return
     for player, num_wins in _beaten_ghosts(state.tables, message, tallies).items():
         row = state.tables.ghosts[player]
-        pool = state.indexes.opponent_pools.pool(row.population, state.tables)
+        pool = state.indexes.opponent_pools.pool(row.population)
         position = pool.ghost_positions.get(player)
         # The ghost was found corrupt since the assignment was given out.
         if row.corrupt or position is None:
@@ -325,7 +315,7 @@ def _beaten_ghosts(tables: Tables, message: Train, tallies: Sequence[Tally]) -> 
         for player in seating.players
         if player.weights is not None and player.player in tables.ghosts
     }
-    trainees = {trainee_entrant(t.policy, generation=t.generation) for t in message.trainees}
+    trainees = {t.entrant for t in message.trainees}
     beaten: dict[PlayerId, int] = {}
     for tally in tallies:
         for pair in tally.pairs:

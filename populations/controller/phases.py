@@ -32,40 +32,32 @@ _EVALUATED = "; evaluated for "
 
 def advance(state: ControllerState, tx: Transaction) -> None:
     """Move on to the next phase of the run where it is time."""
-    if state.phase.name == "evaluating" and state.phase.countdown is not None:
+    phase, tables = state.phase, state.tables
+    if phase.name == "evaluating" and phase.countdown is not None:
         # Finals begin when the last weights are committed.
-        trains = state.phase.evaluation_only is None and any(
-            row.kind == "train" for row in state.tables.assignments.values()
+        trains = phase.evaluation_only is None and any(
+            row.kind == "train" for row in tables.assignments.values()
         )
         may_begin = bool(state.crew.learners) and not trains
-        state.phase.countdown.advance(tx.now.monotonic_s, may_begin=may_begin)
-    if state.phase.name == "training":
-        reason = stop_reason(state.settings, state.indexes, state.phase, tx)
+        phase.countdown.advance(tx.now.monotonic_s, may_begin=may_begin)
+    if phase.name == "training":
+        reason = stop_reason(state.settings, state.indexes, phase, tx)
         if reason is not None:
-            state.phase.name = "evaluating"
-            state.phase.reason = reason
+            phase.name, phase.reason = "evaluating", reason
             # The share is taken now, because the finals take learner seconds beside it.
-            state.phase.share_reached = share.reached(
-                state.settings.config, state.tables, state.measured
-            )
-            tx.put(replace(state.tables.run, share_reached=state.phase.share_reached))
-            state.phase.finals = final_countdown(state.settings.config, state.tables, state.crew)
-            tx.add_event(
-                "training_stopped", reason=reason, evaluation_share=state.phase.share_reached
-            )
+            phase.share_reached = share.reached(state.measured)
+            tx.put(replace(tables.run, share_reached=phase.share_reached))
+            phase.finals = final_countdown(state.settings.config, tables, state.crew)
+            tx.add_event("training_stopped", reason=reason, evaluation_share=phase.share_reached)
     # This is no ``elif``: without anything left to play the run ends in the same event.
-    if state.phase.name == "evaluating" and _is_evaluated(state):
-        if state.phase.finals is not None and is_time_over(
-            state.settings, state.indexes, state.phase, state.measured
-        ):
-            tx.add_event(
-                "finals_stopped",
-                evaluation_s=state.tables.run.evaluation_s,
-                over_s=max(-state.phase.finals.left_s, 0.0),
-            )
-        state.phase.stop(tx, reason=state.phase.reason, interrupted=False)
-    if state.phase.name == "stopping":
-        _end(state.fits, state.phase, state.measured, tx)
+    if phase.name == "evaluating" and _is_evaluated(state):
+        finals, pending = phase.finals, state.indexes.pending_matches
+        if finals is not None and is_time_over(pending, state.measured):
+            over_s = max(-finals.left_s, 0.0)
+            tx.add_event("finals_stopped", evaluation_s=tables.run.evaluation_s, over_s=over_s)
+        phase.stop(tx, reason=phase.reason, interrupted=False)
+    if phase.name == "stopping":
+        _end(state.fits, state.measured, tx)
 
 
 def evaluate_only(phase: Phase, tx: Transaction, only: Countdown) -> None:
@@ -115,19 +107,17 @@ def _empty_population(settings: Settings, tables: Tables) -> str | None:
 def limit_reached(config: RunConfig, indexes: Indexes, *, trained_s: float) -> str | None:
     """Return which limit of ``stop`` the run has reached, in words; None if it may go on."""
     stop = config.stop
-    run = indexes.fits.league.tables.run
+    run = indexes.tables.run
     if stop.agent_steps is not None and run.agent_steps >= stop.agent_steps:
         return f"stop.agent_steps: the run has done {run.agent_steps} of {stop.agent_steps}"
     if stop.duration_s is not None and trained_s >= stop.duration_s:
         return f"stop.duration_s: training has taken {trained_s:.1f} of {stop.duration_s:g} s"
     if stop.rating is not None and _reached_rating(config, indexes.fits, stop.rating):
         return f"stop.rating: {goals.members_said(config)} whose lower bound is {stop.rating:g}"
-    if (
-        reason := goals.goal_reached(config, indexes.fits.league.tables, indexes.goals)
-    ) is not None:
+    if (reason := goals.goal_reached(config, indexes.tables, indexes.goals)) is not None:
         return reason
     limit = stop.agent_steps_per_policy
-    if limit is not None and _have_all_done(indexes.fits.league.tables, limit):
+    if limit is not None and _have_all_done(indexes.tables, limit):
         return f"stop.agent_steps_per_policy: every active policy has done {limit}"
     return None
 
@@ -190,8 +180,9 @@ def _is_evaluated(state: ControllerState) -> bool:
     )
 
 
-def _end(fits: Fits, phase: Phase, measured: Measured, tx: Transaction) -> None:
+def _end(fits: Fits, measured: Measured, tx: Transaction) -> None:
     """End once learners are gone, or their grace is over."""
+    phase = measured.phase
     waited_s = tx.now.monotonic_s - phase.stopping_s
     # Learners may be publishing, and a fit under way covers the last matches.
     if (phase.crew.learners or fits.running) and waited_s <= phase.crew.patience.grace_s:
@@ -199,7 +190,7 @@ def _end(fits: Fits, phase: Phase, measured: Measured, tx: Transaction) -> None:
     for index, slot in enumerate(phase.crew.slots):
         if slot.started_s is not None:
             tx.commands.append(KillLearner(slot=index))
-    alerts.record_end(phase, measured.alerts, tx)
+    alerts.record_end(measured, tx)
     phase.name = "over"
     ended: RunState = "failed" if phase.failed else "stopped" if phase.interrupted else "finished"
     tx.put(replace(tx.tables.run, state=ended, reason=phase.reason))

@@ -7,11 +7,11 @@ known, which copies next to nothing, and everything else follows from that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from operator import itemgetter
 
 import numpy as np
+from msgspec import Struct
 
 from arena.types import RANDOM_BOT, Digest, Entrant, PolicyId, is_external
 from populations.controller.best_rated import (
@@ -46,8 +46,7 @@ SLACK = 16
 """Entrants beyond that number, so that merges are seldom."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True, kw_only=True):
     """The league at one moment; any thread may read it.
 
     Taking it copies the names of those that were evaluated, not what they played: results, which
@@ -93,8 +92,7 @@ class Snapshot:
     num_records: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitInput:
+class FitInput(Struct, frozen=True, kw_only=True):
     """Plain data that a fit needs.
 
     Attributes:

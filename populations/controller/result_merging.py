@@ -63,28 +63,23 @@ def merge(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -
     """
     if phase.name != "training":
         return
-    tables, league = tx.tables, indexes.fits.league
+    config, tables, league = settings.config, tx.tables, indexes.league
     # Most often nothing is to be done, and little is looked at.
     # A resume looks again at what could not go, so a run that is to be the same does each time.
-    num_kept = 0 if settings.config.deterministic else indexes.fits.num_kept_evaluated
+    num_kept = 0 if config.deterministic else indexes.fits.num_kept_evaluated
     is_crowded = len(league.evaluated) > max(MAX_ENTRANTS, num_kept) + SLACK
-    populations = [
-        name
-        for name in settings.setup.populations
-        if is_crowded or _is_full(settings.config, tx.tables, name)
-    ]
+    names = settings.setup.populations
+    populations = [name for name in names if is_crowded or _is_full(config, tables, name)]
     if not populations:
         return
-    gone = _gone(indexes.fits.league) if is_crowded else []
+    gone = _gone(league) if is_crowded else []
     # Training results alone may be many between two evaluations.
-    enough = MANY_FORGOTTEN if settings.config.evaluation.share else BATCH
+    enough = MANY_FORGOTTEN if config.evaluation.share else BATCH
     found: list[Merge] = []
     for population in populations:
-        into = _into(indexes.fits.league, population, gone)
+        into = _into(league, population, gone)
         # Entrants are sorted, so that a resumed run forgets the same ones.
-        forgotten = sorted(_forgotten(settings.config, indexes.fits.league, population))[
-            :MAX_FORGOTTEN
-        ]
+        forgotten = sorted(_forgotten(config, league, population))[:MAX_FORGOTTEN]
         if sum(map(len, into.values())) < BATCH and len(forgotten) < enough:
             continue
         ratings = indexes.fits.ratings(population).row
@@ -99,12 +94,12 @@ def merge(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -
         found.append(replace(one, points=_points(indexes.fits, one)))
     if found:
         # Checkpoints go before the merges, whose results name rows of them.
-        checkpoint_rows.remove(indexes.fits.league, indexes.goals, tx, populations)
+        checkpoint_rows.remove(league, indexes.goals, tx, populations)
     for one in found:
-        _apply(indexes.fits.league, indexes.opponent_pools, tx, one)
+        _apply(league, indexes.opponent_pools, tx, one)
     if found:
         # Generations go after the merges, which name rows of them.
-        generation_rows.remove(indexes.fits.league, tx, populations)
+        generation_rows.remove(league, tx, populations)
     # Results that could not go now are looked at again only when there are more.
     if is_crowded and len(gone) < MAX_MERGED:
         indexes.fits.num_kept_evaluated = len(league.evaluated)
@@ -154,7 +149,10 @@ def _into(
 ) -> dict[Entrant, tuple[Entrant, ...]]:
     """Return what is merged in a population, by policy and generation that takes its sums."""
     found: defaultdict[Entrant, list[Entrant]] = defaultdict(list)
-    recent = {name: _oldest_recent(row) for name, row in league.tables.policies.items()}
+    policies = league.tables.policies
+    recent = {
+        name: max(row.generation + 1 - RECENT_GENERATIONS, 0) for name, row in policies.items()
+    }
     for own, made in gone:
         if own != population:
             continue
@@ -162,9 +160,11 @@ def _into(
         number = max(made.generation, recent.get(made.policy, 0))
         generation = trainee_entrant(made.policy, generation=number)
         found[generation].append(Entrant(made.weights_digest))
-    for name, oldest in recent.items():
-        if former := _former_generations(league, league.tables.policies[name], population, oldest):
-            found[trainee_entrant(name, generation=oldest)] += former
+    for name, row in policies.items():
+        if row.population != population:
+            continue
+        if former := _former_generations(league, row, recent[name]):
+            found[trainee_entrant(name, generation=recent[name])] += former
     return {generation: tuple(merged) for generation, merged in found.items()}
 
 
@@ -185,25 +185,15 @@ def _points(fits: Fits, merge: Merge) -> dict[Rated, float]:
     return {rated: round(point, 1) for rated, point in points.items()}
 
 
-def _oldest_recent(policy: PolicyRow) -> int:
-    return max(policy.generation + 1 - RECENT_GENERATIONS, 0)
-
-
-def _former_generations(
-    league: League, policy: PolicyRow, population: str, oldest: int
-) -> list[Entrant]:
+def _former_generations(league: League, policy: PolicyRow, oldest: int) -> list[Entrant]:
     """Return a policy's generations before a number that have sums or training results of the line
     which goes on, ascending.
     """
-    if policy.population != population:
-        return []
-    first = first_of_line(
-        league.tables.generations, trainee_entrant(policy.policy, generation=policy.generation)
-    )
+    first = first_of_line(league.tables.generations, policy.trainee)
     trained = set(league.payoff.generations(policy.policy))
     summed = {
         number
-        for name, number in map(policy_of_trainee, league.sums(population))
+        for name, number in map(policy_of_trainee, league.sums(policy.population))
         if name == policy.policy
     }
     # Results from before the weights were replaced are forgotten; until then both stay.
@@ -216,7 +206,7 @@ def _forgotten(config: RunConfig, league: League, population: str) -> Iterator[E
     """Yield entrants whose training results choose no opponent any more."""
     tables = league.tables
     first = {
-        name: first_of_line(tables.generations, trainee_entrant(name, generation=row.generation))
+        name: first_of_line(tables.generations, row.trainee)
         for name, row in tables.policies.items()
     }
     recent = config.ghosts.every_agent_steps

@@ -373,12 +373,15 @@ class League:
             yield row.parent
             row = origins.get(row.parent)
 
+    def weights(self, policy: PolicyRow) -> Digest | None:
+        """Return the weights that a policy goes on from; None: it has none yet."""
+        checkpoint = self.tables.checkpoints.get(policy.checkpoint or "")
+        return None if checkpoint is None else checkpoint.weights_digest
+
     def standing_weights(self, policy: PolicyRow) -> Digest | None:
         """Return the latest evaluated weights in a policy's line, which its standing is about."""
-        if policy.checkpoint is None:
-            return None
-        digest = self.tables.checkpoints[policy.checkpoint].weights_digest
-        return self.nearest_evaluated(policy.population, digest)
+        digest = self.weights(policy)
+        return None if digest is None else self.nearest_evaluated(policy.population, digest)
 
     def first_checkpoint(self, policy: PolicyRow) -> CheckpointRow | None:
         """Return the first checkpoint of a policy's current generation; None: there is none yet."""
@@ -392,9 +395,7 @@ class League:
         if first is not None:
             # A generation without a parent began with its own first weights.
             return first.parent or first.weights_digest
-        if policy.checkpoint is None:
-            return None
-        return self.tables.checkpoints[policy.checkpoint].weights_digest
+        return self.weights(policy)
 
     def nearest_evaluated(self, population: str, digest: Digest) -> Digest | None:
         """Return the evaluated weights nearest to given ones in their line, these included."""

@@ -100,7 +100,7 @@ class History:
         generations = _in_order(removed_generations(events), tables.generations)
         made: defaultdict[Entrant, set[int]] = defaultdict(set)
         for checkpoint in tables.checkpoints.values():
-            entrant = trainee_entrant(checkpoint.policy, generation=checkpoint.generation)
+            entrant = checkpoint.trainee
             made[entrant].add(checkpoint.agent_steps)
         for policy, agent_steps, _, generation in removed_checkpoints(events):
             made[trainee_entrant(policy, generation=generation)].add(agent_steps)
@@ -128,7 +128,7 @@ def steps_since_parent(
     if parent is not None and (parent.policy, parent.generation) == (row.policy, row.generation):
         return row.agent_steps - parent.agent_steps
     # The first of its generation: its parent may have another policy's count.
-    began = generations.get(trainee_entrant(row.policy, generation=row.generation))
+    began = generations.get(row.trainee)
     return unknown if began is None else row.agent_steps - began.agent_steps_begin
 
 
@@ -193,7 +193,7 @@ def schedule_of(
         raise ConfigError(
             f"the run has no policy {policy_id!r}{nearest(policy_id, tables.policies)}"
         )
-    entrant = trainee_entrant(policy.policy, generation=policy.generation)
+    entrant = policy.trainee
     if entrant not in tables.generations:
         raise ConfigError(f"{policy_id}: the run has not recorded its generations")
     history = history or History.of(tables)

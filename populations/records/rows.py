@@ -26,6 +26,7 @@ from arena.types import (
     Tally,
     Value,
     WeightsRef,
+    trainee_entrant,
 )
 from arena.wire.messages import Evaluate, Train
 from populations.records.aggregates import PairRow, RecordRow, Row
@@ -172,6 +173,11 @@ class PolicyRow(Row, frozen=True, kw_only=True):
     speed: float = 0.0
     episode_length: float = 0.0
 
+    @property
+    def trainee(self) -> Entrant:
+        """Return its policy and generation, as results of training name them."""
+        return trainee_entrant(self.policy, generation=self.generation)
+
 
 class PostponedRow(Row, frozen=True, kw_only=True):
     """Decision of PBT about a policy that is due and waits.
@@ -219,6 +225,11 @@ class CheckpointRow(Row, frozen=True, kw_only=True):
     state: Literal["present", "doomed", "deleted", "corrupt"] = "present"
     pinned: bool = False
     since_parent: int | None = None
+
+    @property
+    def trainee(self) -> Entrant:
+        """Return its policy and generation, as results of training name them."""
+        return trainee_entrant(self.policy, generation=self.generation)
 
     @property
     def ref(self) -> CheckpointRef:
@@ -269,6 +280,11 @@ class GhostRow(Row, frozen=True, kw_only=True):
     role: str = "main"
     quality: float = 0.0
     pinned: bool = False
+
+    @property
+    def trainee(self) -> Entrant:
+        """Return its policy and generation, as results of training name them."""
+        return trainee_entrant(self.policy, generation=self.generation)
 
     @property
     def is_present(self) -> bool:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from arena.types import PolicyId
+from populations.config.sections import CheckpointsConfig
 from populations.records.aggregates import RecordRow
 from populations.records.rows import (
     AssignmentRow,
@@ -46,35 +47,19 @@ class Retention:
     changes nothing.
     """
 
-    def __init__(
-        self,
-        tables: Tables,
-        *,
-        keep: int | None,
-        milestones_every_agent_steps: int | None,
-        export_every_agent_steps: int | None = None,
-        exported_to_keep: int | None = None,
-    ) -> None:
+    def __init__(self, tables: Tables, kept: CheckpointsConfig) -> None:
         """Index the rows of a journal.
 
         Args:
             tables: Rows of the journal.
-            keep: Number of newest checkpoints to keep per policy. None keeps everything.
-            milestones_every_agent_steps: Interval of milestones: of each policy, the first present
-                checkpoint at or after each multiple is kept.
-            export_every_agent_steps: Interval of exports, whose checkpoints are kept likewise.
-            exported_to_keep: Number of newest exports for which that holds. None: all.
-
-        Raises:
-            ValueError: If ``keep`` is below 1.
+            kept: Number of newest checkpoints to keep, and intervals of milestones and exports: of
+                each policy, the first present checkpoint at or after each multiple is kept.
         """
-        if keep is not None and keep < 1:
-            raise ValueError(f"keep must be at least 1, got {keep}")
-        self._keep = keep
+        self._keep = kept.keep
         # Exported checkpoints stay, too: what is kept must not depend on how long an export takes.
         self._marks = (
-            (milestones_every_agent_steps, None),
-            (export_every_agent_steps, exported_to_keep),
+            (kept.milestones_every_agent_steps, None),
+            (kept.export_every_agent_steps, kept.exported_to_keep),
         )
         self._checkpoints = tables.checkpoints
         self._needs: dict[Holder, tuple[str, ...]] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 from collections import defaultdict
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -302,14 +301,14 @@ def _lie(event: AssignmentFinished, lie: str) -> AssignmentFinished | None:
                 key: structs.replace(manifest, agent_steps=0)
                 for key, manifest in event.manifests.items()
             }
-            return replace(event, manifests=manifests)
+            return structs.replace(event, manifests=manifests)
         case "more matches" if finished.tallies:
             return _with_tally(event, matches=finished.tallies[0].matches + 1)
         case "somebody else" if finished.tallies:
             entrants = finished.tallies[0].entrants
             return _with_tally(event, entrants=(*entrants[:-1], Entrant("nobody")))
         case "nothing" if finished.checkpoints:
-            return replace(event, finished=structs.replace(finished, checkpoints=()))
+            return structs.replace(event, finished=structs.replace(finished, checkpoints=()))
     return None
 
 
@@ -317,7 +316,7 @@ def _with_tally(event: AssignmentFinished, **changes: object) -> AssignmentFinis
     finished: Finished = event.finished
     first, *others = finished.tallies
     changed = structs.replace(first, **changes)
-    return replace(event, finished=structs.replace(finished, tallies=(changed, *others)))
+    return structs.replace(event, finished=structs.replace(finished, tallies=(changed, *others)))
 
 
 TestFaulty = Faulty.TestCase

@@ -179,7 +179,7 @@ def test_whose_turn_it_is_does_not_take_longer_for_many_who_are_leased() -> None
 
         def following(state: ControllerState = state) -> object:
             return state.indexes.training_queue.next(
-                state.tables, held_up=set(), limit=None, may_train=lambda population: True
+                held_up=set(), may_train=lambda population: True
             )
 
         expected = state.tables.policies[list(state.tables.policies)[2 * num_learners]]

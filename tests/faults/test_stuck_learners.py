@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from arena.wire.messages import Heartbeat
 from populations.controller.state.events import HeartbeatReceived, LearnerExited, Ticked

@@ -7,7 +7,6 @@ says so, or nothing of the goldens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def messages_of(commands: Sequence[Command]) -> Iterator[Document]:
             case StartLearner(slot=slot, populations=populations):
                 yield {"start": slot, "populations": list(populations)}
             case KillLearner():
-                yield {"kill": plain(asdict(command))}
+                yield {"kill": plain(structs.asdict(command))}
             case _:
                 pass
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from arena.checkpoints.manifest import WEIGHTS
 from arena.types import AssignmentId, Entrant, PolicyId
 from populations.audit.verify import verify_run
+from populations.config.sections import CheckpointsConfig
 from populations.controller.evolution.generations import first_generations
 from populations.records.rows import CheckpointRow, EventRow, GhostRow
 from populations.records.tables import Tables
@@ -92,7 +93,7 @@ def test_a_player_is_pinned_and_let_go(
 
 
 def unneeded(tables: Tables) -> list[str]:
-    retention = Retention(tables, keep=1, milestones_every_agent_steps=None)
+    retention = Retention(tables, CheckpointsConfig(keep=1))
     return retention.unneeded(tables, standing=lambda policy: None)
 
 

@@ -179,7 +179,7 @@ def counts(tables: Tables, moment: Moment) -> str:
     )
 
 
-def shares(settings: Settings, tables: Tables, phase: Phase, measured: Measured) -> str:
+def shares(settings: Settings, tables: Tables, measured: Measured) -> str:
     """Say which share of learner seconds evaluation has, and which decisions PBT made."""
     from populations.controller.evaluation.share import reached
     from populations.pbt.scheduler import num_due
@@ -187,13 +187,7 @@ def shares(settings: Settings, tables: Tables, phase: Phase, measured: Measured)
     parts = []
     asked = settings.config.evaluation.share
     if asked > 0.0:
-        # The share is that at the end of training, if it is over: finals would raise it.
-        share = (
-            reached(settings.config, tables, measured)
-            if phase.share_reached is None
-            else phase.share_reached
-        )
-        parts.append(f"evaluation has {share or 0.0:.1%} of {asked:.1%}")
+        parts.append(f"evaluation has {reached(measured) or 0.0:.1%} of {asked:.1%}")
     pbt = {name: settings.config.pbt_of(name) for name in settings.setup.populations}
     if any(section.exploit != "none" for section in pbt.values()):
         made, due = tables.run.pbt_decisions, num_due(tables, pbt=pbt)
@@ -551,6 +545,6 @@ def headline(state: ControllerState, status: Mapping[str, Json]) -> tuple[str, .
     lines = (
         what_happens(state.settings.config, state.tables, state.phase, moment),
         counts(state.tables, moment),
-        shares(state.settings, state.tables, state.phase, state.measured),
+        shares(state.settings, state.tables, state.measured),
     )
     return tuple(line for line in lines if line)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from populations.config.run_config import RunConfig
-from populations.controller.evolution.schedules import to_next_entry
 from populations.controller.evolution.snapshots import steps_to_next
 from populations.controller.state.leases import Learner
+from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.pbt.scheduler import next_mark
@@ -44,30 +44,27 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow, *, learne
 
     The learner does whole rollouts, so it may do a little more.
     """
-    ends_at = to_next_entry(state.settings, policy)
-    wanted = usual_budget(state.settings.config, state.tables, policy, learner=learner)
-    if state.settings.config.deterministic:
+    config, run = state.settings.config, state.tables.run
+    ends_at = _to_next_entry(state.settings, policy)
+    wanted = usual_budget(config, state.tables, policy, learner=learner)
+    if config.deterministic:
         return wanted if ends_at is None else min(wanted, ends_at)
     # The budget doubles with each assignment in which no episode ended, so that episodes end
     # however long they are. The doubling stays while episodes begin anew each time.
     doublings = min(state.blame.doublings[policy.policy], MAX_DOUBLINGS)
-    stop = state.settings.config.stop
+    stop = config.stop
     # Whole episodes are worth more than marks that are met to the step.
-    if state.settings.config.assignment.episodes is None:
-        wanted = (
-            wanted << doublings
-            if doublings
-            else min([wanted, *_marks(state.settings.config, policy)])
-        )
+    if config.assignment.episodes is None:
+        wanted = wanted << doublings if doublings else min([wanted, *_marks(config, policy)])
     speed = _speed(state.tables, policy, learner)
     # A budget ends with the run, however often it was doubled.
     if stop.duration_s is not None and speed > 0.0:
-        left_s = max(stop.duration_s - state.phase.trained_s(tx.now, state.tables.run), 0.0)
+        left_s = max(stop.duration_s - state.phase.trained_s(tx.now, run), 0.0)
         wanted = min(wanted, int(speed * left_s))
     if stop.agent_steps_per_policy is not None and stop.agent_steps_per_policy > policy.agent_steps:
         wanted = min(wanted, stop.agent_steps_per_policy - policy.agent_steps)
     if stop.agent_steps is not None:
-        wanted = min(wanted, stop.agent_steps - state.tables.run.agent_steps)
+        wanted = min(wanted, stop.agent_steps - run.agent_steps)
     # A schedule is followed to the step, however few matches that leaves.
     return max(wanted if ends_at is None else min(wanted, ends_at), 1)
 
@@ -95,6 +92,16 @@ def _marks(config: RunConfig, policy: PolicyRow) -> list[int]:
         mark = min(mark, turn_ends) if mark > 0 else turn_ends
     # A mark that has passed waits for something else (matches, a fit) and bounds nothing.
     return [ahead for ahead in (steps_to_next(config, policy), mark) if ahead > 0]
+
+
+def _to_next_entry(settings: Settings, policy: PolicyRow) -> int | None:
+    """Return agent steps to a policy's next mark in its schedules; None if there is none ahead."""
+    schedule = settings.config.populations[policy.population].schedule
+    marks = [entry.agent_steps for entry in schedule]
+    # Schedules of single hyperparameters; those without marks change with each assignment.
+    mark = settings.scheduled[policy.population].next_mark(policy.agent_steps)
+    marks += [mark] if mark is not None else []
+    return min((at - policy.agent_steps for at in marks if at > policy.agent_steps), default=None)
 
 
 def _speed(tables: Tables, policy: PolicyRow, learner: Learner) -> float:

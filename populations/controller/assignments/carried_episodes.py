@@ -10,9 +10,9 @@ from arena.types import LearnerId, PolicyId
 from arena.wire.messages import Finished, Train
 from populations.config.run_config import RunConfig
 from populations.controller.assignments.validation import entrants_of
+from populations.controller.indexes.teams import Team
 from populations.controller.state.leases import CarriedEpisodes, Crew
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import Team
 from populations.controller.state.transaction import Transaction
 from populations.records.tables import Tables
 from populations.storage.retention import Retention

@@ -7,18 +7,18 @@ follows from it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 
 from msgspec import structs
 
-from arena.types import Entrant, WeightsRef, policy_of_trainee, trainee_entrant
+from arena.types import Entrant, WeightsRef, policy_of_trainee
 from arena.wire.messages import Evaluate, Failed, Train, named_references
 from populations.controller.assignments.jobs import initial_weights
 from populations.controller.assignments.placement import able_places
 from populations.controller.evaluation.pairings import validated_generation_of
 from populations.controller.evolution import quarantine
 from populations.controller.evolution.resets import without_weights
+from populations.controller.indexes.teams import leaders_of, maker_of
 from populations.controller.monitoring import alerts
 from populations.controller.opponents import drop_external_player
 from populations.controller.state import pauses
@@ -36,7 +36,6 @@ from populations.controller.state.ledger import (
     num_assignments,
 )
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import leaders_of, maker_of
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
 from populations.records.rows import AssignmentRow, PolicyRow
@@ -80,12 +79,9 @@ def fail_row(
         )
     # Known already, and nobody's fault: the disk is full, or the directory of a ghost waits for
     # room. The assignment stays open.
-    is_known = (
-        failed.kind == STORAGE and state.blame.pause is not None and state.blame.pause.is_storage
-    )
-    if is_known or (
-        failed.key is not None and pauses.is_unlinked(state.tables, state.blame.pause, failed.key)
-    ):
+    pause = state.blame.pause
+    is_known = failed.kind == STORAGE and pause is not None and pause.is_storage
+    if is_known or (failed.key and pauses.is_unlinked(state.tables, pause, failed.key)):
         pauses.refuse(state.blame, tx, reason=failed.reason)
         return False
     # The controller has seen the damage itself: the same message would fail on every learner.
@@ -94,15 +90,12 @@ def fail_row(
         set_aside(state, tx, failed.key, reason=damage)
         # Weights of another run have nothing to fall back on, but for an exploiter that was reset.
         for trainee in row.message.trainees if isinstance(row.message, Train) else ():
-            start = initial_weights(
-                state.settings, state.tables, state.tables.policies[trainee.policy]
-            )
+            policy = state.tables.policies[trainee.policy]
+            start = initial_weights(state.settings, state.tables, policy)
             if start is not None and start.key == failed.key:
                 quarantine.quarantine(state, tx, trainee.policy, reason=damage)
         return False
-    outcome = _outcome(
-        state, tx, learner, row, kind=failed.kind, reason=failed.reason, failed=failed
-    )
+    outcome = _outcome(state, tx, learner, row, failed.kind, failed.reason, failed)
     return _take(state, tx, learner, row, outcome)
 
 
@@ -125,8 +118,8 @@ def lose_row(
         reason: Why.
         unreachable: Whether it may be that only its line was cut.
     """
-    outcome = _outcome(state, tx, learner, row, kind=LOST, reason=reason)
-    outcome = replace(outcome, is_outside=unreachable and learner.slot is None)
+    outcome = _outcome(state, tx, learner, row, LOST, reason)
+    outcome = structs.replace(outcome, is_outside=unreachable and learner.slot is None)
     _take(state, tx, learner, row, outcome)
     return outcome
 
@@ -162,17 +155,18 @@ def finish_row(
     """Note that an assignment ended as it should, before anything is decided by it."""
     # Its failures and crashes are no longer in a row, and its place is no longer passed over.
     state.crew.clear_faults(learner)
-    if state.blame.pause is not None:
-        state.blame.pause.failed_s.pop(learner.place, None)
-    outcome = _outcome(state, tx, learner, row, kind=FINISHED)
-    charges = state.blame.ledger.charges_of(outcome.learner)
+    blame = state.blame
+    if blame.pause is not None:
+        blame.pause.failed_s.pop(learner.place, None)
+    outcome = _outcome(state, tx, learner, row, FINISHED)
+    charges = blame.ledger.charges_of(outcome.learner)
     last = charges[-1].reason if charges else ""
     # Initial weights are made without the environment, and show nothing of it.
     if not (isinstance(row.message, Train) and row.message.agent_steps == 0):
-        state.blame.ledger.add(outcome)
-        pauses.follow(state.phase, state.blame, tx)
-    for finding in _failing(state.blame.ledger, last):
-        alerts.record(state.phase, state.measured.alerts, tx, finding)
+        blame.ledger.add(outcome)
+        pauses.follow(state.phase, blame, tx)
+    for finding in _failing(blame.ledger, last):
+        alerts.record(state.measured, tx, finding)
 
 
 def _outcome(
@@ -180,7 +174,6 @@ def _outcome(
     tx: Transaction,
     learner: Learner,
     row: AssignmentRow,
-    *,
     kind: str,
     reason: str = "",
     failed: Failed | None = None,
@@ -219,13 +212,9 @@ def _suspects(
         # was seated before a copy says nothing about what replaced it.
         pairings = row.message.pairings
         is_known = len(pairings) == 1 or kind == FINISHED
-        found = (
-            validated_generation_of(state.settings.setup, state.league, pairing)
-            for pairing in pairings
-            if is_known
-        )
+        found = (validated_generation_of(state.league, pairing) for pairing in pairings if is_known)
         leaders = tuple(leader for leader in found if leader is not None)
-    return tuple(trainee_entrant(one.policy, generation=one.generation) for one in leaders)
+    return tuple(one.trainee for one in leaders)
 
 
 def _take(
@@ -247,7 +236,7 @@ def _take(
             close(tx, row, outcome.reason)
         needs_process = _blame(state, tx, learner, outcome)
     for finding in _failing(ledger, outcome.reason):
-        alerts.record(state.phase, state.measured.alerts, tx, finding)
+        alerts.record(state.measured, tx, finding)
     pauses.follow(state.phase, state.blame, tx)
     return needs_process
 

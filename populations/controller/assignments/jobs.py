@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from arena.types import AssignmentId, LearnerId, WeightsRef
+from arena.types import MAX_GAMES, AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.config.run_config import RunConfig
 from populations.controller.assignments.budgets import team_budget
 from populations.controller.assignments.carried_episodes import holder_of
-from populations.controller.evaluation.games import num_to_report
+from populations.controller.indexes.teams import Team
 from populations.controller.lineups import Lineup, Requests, draw_lineup
 from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import Team
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import PolicyRow
 from populations.records.tables import Tables
@@ -31,23 +30,23 @@ def training(state: ControllerState, tx: Transaction, learner_id: LearnerId, tea
     starting = tuple(row for row in team if row.checkpoint is None)
     lineup = Lineup(trainees=starting, requests={}) if starting else draw_lineup(state, tx, team)
     assignment_id = AssignmentId(state.tables.run.next_assignment)
-    holder = holder_of(state.settings.config, state.tables, state.crew, team)
+    settings, crew = state.settings, state.crew
+    holder = holder_of(settings.config, state.tables, crew, team)
     goes_on = not starting and holder == learner_id
+    learner = crew.learners[learner_id]
     message = Train(
         assignment_id=assignment_id,
         attempt=0,
-        trainees=tuple(_trainee(state.settings, state.tables, row) for row in lineup.trainees),
+        trainees=tuple(_trainee(settings, state.tables, row) for row in lineup.trainees),
         opponents=lineup.seatings,
-        carried=state.crew.episodes[team[0].policy].seatings if goes_on else (),
-        agent_steps=0
-        if starting
-        else team_budget(state, tx, team, learner=state.crew.learners[learner_id]),
-        episodes=state.settings.config.assignment.episodes,
-        episode_length=state.measured.expected_length(state.tables, team[0]),
+        carried=crew.episodes[team[0].policy].seatings if goes_on else (),
+        agent_steps=0 if starting else team_budget(state, tx, team, learner=learner),
+        episodes=settings.config.assignment.episodes,
+        episode_length=state.measured.expected_length(team[0]),
         lesson=state.tables.run.lesson,
-        seed=assignment_seed(state.settings.config, assignment_id),
+        seed=assignment_seed(settings.config, assignment_id),
         # How far it has come when it is told to stop depends on its speed.
-        may_stop_early=not state.settings.config.deterministic,
+        may_stop_early=not settings.config.deterministic,
     )
     return message, lineup.requests
 
@@ -62,7 +61,8 @@ def evaluation(config: RunConfig, tables: Tables, pairings: tuple[Pairing, ...])
         attempt=0,
         pairings=pairings,
         seed=assignment_seed(config, assignment_id),
-        games=num_to_report(config),
+        # As many as are kept are asked for.
+        games=min(MAX_GAMES, config.replays.keep),
     )
     return message, {}
 
@@ -77,17 +77,14 @@ def assignment_seed(config: RunConfig, assignment_id: int) -> int:
 
 def _trainee(settings: Settings, tables: Tables, policy: PolicyRow) -> Trainee:
     checkpoint = tables.checkpoints[policy.checkpoint] if policy.checkpoint is not None else None
+    maker = None if checkpoint is None else checkpoint.policy
     return Trainee(
         policy=policy.policy,
         generation=policy.generation,
         agent_steps=policy.agent_steps,
         learner_updates=policy.learner_updates,
         checkpoint=checkpoint.ref if checkpoint is not None else None,
-        donor=(
-            checkpoint.policy
-            if checkpoint is not None and checkpoint.policy != policy.policy
-            else None
-        ),
+        donor=maker if maker != policy.policy else None,
         initial_weights=initial_weights(settings, tables, policy),
         hyperparameters=dict(policy.hyperparameters),
     )

@@ -15,7 +15,7 @@ from populations.config.run_config import RunConfig
 from populations.controller.assignments import carried_episodes, failures
 from populations.controller.monitoring import alerts
 from populations.controller.state import pauses
-from populations.controller.state.commands import KillLearner, SendMessage, StartLearner
+from populations.controller.state.commands import KillLearner, StartLearner
 from populations.controller.state.events import HeartbeatReceived, LearnerJoined, Ticked
 from populations.controller.state.leases import (
     Crew,
@@ -64,52 +64,48 @@ def staff(phase: Phase, tx: Transaction) -> None:
 
 def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
     """Take a learner in, or say why not."""
-    now_s = tx.now.monotonic_s
-    if event.learner in state.crew.gone:
+    crew, hello, now_s = state.crew, event.hello, tx.now.monotonic_s
+    if event.learner in crew.gone:
         fence(state.phase, state.blame, tx, event.learner)
         return
     # A learner says Hello again if its Welcome was lost; its leases stay.
-    known = state.crew.learners.get(event.learner)
+    known = crew.learners.get(event.learner)
     if known is None:
-        waits = _time_out(state.crew, event, now_s=now_s)
-        refusal = waits or _refusal(state.settings, state.tables, event)
+        waits = _time_out(crew, event, now_s=now_s)
+        refusal = waits or _refusal(state.settings, state.tables, hello)
         if refusal is not None:
-            if now_s - state.crew.refused_at_s >= REFUSED_EVERY_S:
-                state.crew.refused_at_s = now_s
+            if now_s - crew.refused_at_s >= REFUSED_EVERY_S:
+                crew.refused_at_s = now_s
                 tx.add_event("learner_refused", event.learner, reason=refusal)
-            message = Refuse(reason=refusal, again=waits is not None)
-            tx.commands.append(SendMessage(learner=event.learner, message=message))
+            tx.send(event.learner, Refuse(reason=refusal, again=waits is not None))
             return
-        state.crew.learners[event.learner] = Learner(
-            hello=event.hello,
-            slot=event.slot,
-            place=place_of(event.learner, event.hello, slot=event.slot),
-            last_heard_s=now_s,
+        place = place_of(event.learner, hello, slot=event.slot)
+        crew.learners[event.learner] = Learner(
+            hello=hello, slot=event.slot, place=place, last_heard_s=now_s
         )
         # A Hello shows that processes can start; failed starts count in a row.
-        state.crew.failed_starts = 0
+        crew.failed_starts = 0
         if event.slot is not None:
-            state.crew.slots[event.slot].learner = event.learner
-        record_group(state.settings.config, tx, event.hello.proof)
-        record_device(state.tables, tx, event.learner, event.hello)
-        versions = other_versions(state.settings.versions, event.hello)
+            crew.slots[event.slot].learner = event.learner
+        record_group(state.settings.config, tx, hello.proof)
+        record_device(state.tables, tx, event.learner, hello)
+        versions = other_versions(state.settings.versions, hello)
         tx.add_event(
             "learner_joined",
             event.learner,
-            pid=event.hello.pid,
-            host=event.hello.host,
-            device=event.hello.device,
-            populations=list(event.hello.populations),
-            proof=event.hello.proof,
+            pid=hello.pid,
+            host=hello.host,
+            device=hello.device,
+            populations=list(hello.populations),
+            proof=hello.proof,
             versions={name: list(pair) for name, pair in versions.items()},
         )
     else:
         known.last_heard_s = now_s
-    welcome = Welcome(heartbeat_s=state.crew.patience.heartbeat_among_s(len(state.crew.learners)))
-    tx.commands.append(SendMessage(learner=event.learner, message=welcome))
+    heartbeat_s = crew.patience.heartbeat_among_s(len(crew.learners))
+    tx.send(event.learner, Welcome(heartbeat_s=heartbeat_s))
     if state.phase.name == "stopping":
-        stop = Stop(grace_s=state.crew.patience.grace_s)
-        tx.commands.append(SendMessage(learner=event.learner, message=stop))
+        tx.send(event.learner, Stop(grace_s=crew.patience.grace_s))
 
 
 DEVICES = frozenset({"cpu", "cuda", "mps"})
@@ -174,8 +170,7 @@ def fence(phase: Phase, blame: Blame, tx: Transaction, learner_id: LearnerId) ->
         blame.ledger.withdraw(blamed)
         pauses.follow(phase, blame, tx)
     reason = "fenced: this learner was given up, or is of another epoch"
-    message = Refuse(reason=reason, again=True)
-    tx.commands.append(SendMessage(learner=learner_id, message=message))
+    tx.send(learner_id, Refuse(reason=reason, again=True))
 
 
 def hear(phase: Phase, tx: Transaction, event: HeartbeatReceived) -> None:
@@ -186,8 +181,7 @@ def hear(phase: Phase, tx: Transaction, event: HeartbeatReceived) -> None:
     learner.hear(event.heartbeat, now_s=tx.now.monotonic_s)
     if phase.name == "stopping":
         # It may not have heard the first one, and nobody is waited for longer than need be.
-        stop = Stop(grace_s=phase.crew.patience.grace_s)
-        tx.commands.append(SendMessage(learner=event.learner, message=stop))
+        tx.send(event.learner, Stop(grace_s=phase.crew.patience.grace_s))
 
 
 def _time_out(crew: Crew, event: LearnerJoined, *, now_s: float) -> str | None:
@@ -199,36 +193,30 @@ def _time_out(crew: Crew, event: LearnerJoined, *, now_s: float) -> str | None:
     return None
 
 
-def _refusal(settings: Settings, tables: Tables, event: LearnerJoined) -> str | None:
-    if event.hello.environment_digest != settings.setup.spec.digest:
-        return (
-            f"environment differs: the run's has digest {settings.setup.spec.digest[:8]}, "
-            f"the learner's {event.hello.environment_digest[:8]}"
-            f"{advice(settings, event.hello)}"
-        )
-    if event.hello.config_digest != settings.setup.digest:
-        return (
-            f"configuration differs: the run's has digest {settings.setup.digest[:8]}, "
-            f"the learner's {event.hello.config_digest[:8]}"
-            f"{advice(settings, event.hello)}"
-        )
+def _refusal(settings: Settings, tables: Tables, hello: Hello) -> str | None:
+    setup = settings.setup
+    for what, ours, theirs in (
+        ("environment", setup.spec.digest, hello.environment_digest),
+        ("configuration", setup.digest, hello.config_digest),
+    ):
+        if theirs != ours:
+            return (
+                f"{what} differs: the run's has digest {ours[:8]}, the learner's {theirs[:8]}"
+                f"{advice(settings, hello)}"
+            )
     # One that has no store of its own asks for checkpoints where they are served.
-    is_remote = event.hello.store is None and settings.config.serves_store
-    if settings.store is not None and event.hello.store != settings.store and not is_remote:
+    is_remote = hello.store is None and settings.config.serves_store
+    if settings.store is not None and hello.store != settings.store and not is_remote:
         return (
             "this learner does not see the run's checkpoints: set remote_learners, so that they "
-            f"are served, or mount the directory {settings.setup.root} of the controller's machine "
+            f"are served, or mount the directory {setup.root} of the controller's machine "
             "on this one, and give arena learner the run.yaml in it, not a copy"
         )
-    unknown = set(event.hello.populations) - set(settings.setup.populations)
-    if unknown:
-        return (
-            f"unknown populations {sorted(unknown)}: "
-            f"the run has {sorted(settings.setup.populations)}"
-        )
+    if unknown := set(hello.populations) - set(setup.populations):
+        return f"unknown populations {sorted(unknown)}: the run has {sorted(setup.populations)}"
     # Results are compared last: other packages or another environment change them, too, and say
     # more.
-    return group_refusal(settings, tables, event.hello)
+    return group_refusal(settings, tables, hello)
 
 
 def lose(
@@ -255,17 +243,18 @@ def lose(
         with_node: Whether it was lost with its machine, which no work is to blame for.
         dump_stacks: Whether it is to write where it is stuck, before.
     """
-    if learner_id not in state.crew.learners:
+    crew = state.crew
+    if learner_id not in crew.learners:
         return
-    carried_episodes.forget_learner(state.indexes.retention, state.crew, learner_id)
-    learner = state.crew.learners.pop(learner_id)
+    carried_episodes.forget_learner(state.indexes.retention, crew, learner_id)
+    learner = crew.learners.pop(learner_id)
     # The rows stay open: without a holder, `fill` gives them out again.
     for held in learner.held:
-        del state.crew.holders[held.assignment_id]
-    state.crew.gone[learner_id] = None
+        del crew.holders[held.assignment_id]
+    crew.gone[learner_id] = None
     # A dictionary is in order of insertion: the one that is gone for longest is forgotten.
-    if len(state.crew.gone) > MAX_GONE:
-        del state.crew.gone[next(iter(state.crew.gone))]
+    if len(crew.gone) > MAX_GONE:
+        del crew.gone[next(iter(crew.gone))]
     tx.add_event(
         "learner_lost" if crash or with_node else "learner_left",
         learner_id,
@@ -283,13 +272,14 @@ def lose(
             )
             # A process of the launcher is killed, and never speaks again.
             if unreachable and learner.slot is None:
-                state.crew.gone[learner_id] = blamed
+                crew.gone[learner_id] = blamed
+    if learner.slot is None or with_node:
+        return
     # A newer process may have said Hello from that slot meanwhile.
-    is_in_slot = learner.slot is not None and state.crew.slots[learner.slot].learner == learner_id
-    if learner.slot is not None and is_in_slot and not with_node:
+    if crew.slots[learner.slot].learner == learner_id:
         if crash:
             tx.commands.append(KillLearner(slot=learner.slot, dump_stacks=dump_stacks))
-        _plan_restart(state.crew, tx, learner.slot)
+        _plan_restart(crew, tx, learner.slot)
 
 
 def give_up_unreachable(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
@@ -332,22 +322,20 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
     A process of the launcher is started again after growing pauses; one from elsewhere is told why,
     and refused for a while.
     """
-    learner = state.crew.learners[learner_id]
-    if not _is_at_fault(state.blame.ledger, learner):
+    crew, ledger = state.crew, state.blame.ledger
+    learner = crew.learners[learner_id]
+    if not _is_at_fault(ledger, learner):
         return
-    place, charges = learner.place, state.blame.ledger.charges_of(learner_id)
-    now_s, times = tx.now.monotonic_s, 1
-    if place in state.crew.faults:
-        times += state.crew.faults[place].times
+    place, charges = learner.place, ledger.charges_of(learner_id)
+    times = 1 + (crew.faults[place].times if place in crew.faults else 0)
     reason = (
         f"{len(charges)} assignments in a row failed on this learner and not on others; the last: "
         f"{charges[-1].reason}"
     )
     if learner.slot is None:
-        reason += f". Mend that and join again in {state.crew.patience.refused_s:.0f} s or later"
-    state.crew.faults[place] = Fault(
-        times=times, reason=reason, until_s=now_s + state.crew.patience.refused_s
-    )
+        reason += f". Mend that and join again in {crew.patience.refused_s:.0f} s or later"
+    until_s = tx.now.monotonic_s + crew.patience.refused_s
+    crew.faults[place] = Fault(times=times, reason=reason, until_s=until_s)
     tx.add_event(
         "learner_dismissed",
         learner_id,
@@ -358,13 +346,9 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
         assignments=[charge.assignment_id for charge in charges],
     )
     what = f"{learner_id} ({place}) was sent away {times} times: {reason}"
-    alerts.record(
-        state.phase, state.measured.alerts, tx, Finding("learner_failing", "", place, what)
-    )
+    alerts.record(state.measured, tx, Finding("learner_failing", "", place, what))
     if learner.slot is None:
-        tx.commands.append(
-            SendMessage(learner=learner_id, message=Refuse(reason=reason, again=True))
-        )
+        tx.send(learner_id, Refuse(reason=reason, again=True))
     else:
         tx.commands.append(KillLearner(slot=learner.slot))
     # This is no crash: the running assignment is held against nobody.
@@ -390,9 +374,8 @@ def exit_slot(
             how += f", probably out of memory: {growth}"
         lose(state, tx, slot.learner, reason=how, crash=True)
     elif slot.started_s is not None:
-        _count_failed_start(
-            state.phase, tx, slot_index, reason=f"ended with code {code} before its Hello"
-        )
+        reason = f"ended with code {code} before its Hello"
+        _count_failed_start(state.phase, tx, slot_index, reason=reason)
 
 
 def forgive_gap(phase: Phase, pause: Pause | None, tx: Transaction) -> None:
@@ -409,48 +392,50 @@ def forgive_gap(phase: Phase, pause: Pause | None, tx: Transaction) -> None:
 def check(state: ControllerState, tx: Transaction, event: Ticked) -> None:
     """Judge by the clock which learners are lost, stuck, never came or did not get their work."""
     # Judge as of the last moment when no message waited: one that is not read yet is no silence.
-    now_s = tx.now.monotonic_s - event.deaf_s
+    now_s, patience = tx.now.monotonic_s - event.deaf_s, state.crew.patience
     # A copy: `lose` takes learners out.
     for learner_id, learner in list(state.crew.learners.items()):
-        reason = overdue(learner, now_s=now_s, patience=state.crew.patience)
+        reason = overdue(learner, now_s=now_s, patience=patience)
         if reason is not None:
             if learner.slot is not None:
                 reason += "; its stacks are in the run's logs directory"
+            silent = now_s - learner.last_heard_s > patience.liveness_s
             lose(
                 state,
                 tx,
                 learner_id,
                 reason=reason,
                 crash=True,
-                unreachable=now_s - learner.last_heard_s > state.crew.patience.liveness_s,
+                unreachable=silent,
                 dump_stacks=True,
             )
-        elif learner.is_to_be_told_again(now_s=now_s, patience=state.crew.patience):
+        elif learner.is_to_be_told_again(now_s=now_s, patience=patience):
             row = state.tables.assignments.get(learner.held[0].assignment_id)
             if row is not None:
-                tx.commands.append(SendMessage(learner=learner_id, message=row.message))
+                tx.send(learner_id, row.message)
     for index, slot in enumerate(state.crew.slots):
         is_starting = slot.learner is None and slot.started_s is not None
         slot.is_waiting = is_starting and index in event.waiting
         if slot.is_waiting:
             # Its time to say Hello begins when it has a place.
             slot.started_s = tx.now.monotonic_s
-        elif is_starting and now_s - (slot.started_s or 0.0) > state.crew.patience.start_s:
+        elif is_starting and now_s - (slot.started_s or 0.0) > patience.start_s:
             tx.commands.append(KillLearner(slot=index))
-            reason = f"no Hello within {state.crew.patience.start_s:.0f} s"
+            reason = f"no Hello within {patience.start_s:.0f} s"
             _count_failed_start(state.phase, tx, index, reason=reason)
 
 
 def _count_failed_start(phase: Phase, tx: Transaction, slot_index: int, *, reason: str) -> None:
     # Failed starts count over all slots: where no process can start, each slot would try again for
     # ever.
-    phase.crew.failed_starts += 1
+    crew = phase.crew
+    crew.failed_starts += 1
     tx.add_event("learner_start_failed", f"slot-{slot_index}", reason=reason)
-    _plan_restart(phase.crew, tx, slot_index)
-    if phase.crew.failed_starts >= phase.crew.patience.max_failed_starts:
+    _plan_restart(crew, tx, slot_index)
+    if crew.failed_starts >= crew.patience.max_failed_starts:
         phase.fail(
             tx,
-            reason=f"{phase.crew.failed_starts} learner processes in a row ended before they could "
+            reason=f"{crew.failed_starts} learner processes in a row ended before they could "
             f"work; the last one {reason}. Their output is in the run's logs directory.",
         )
 

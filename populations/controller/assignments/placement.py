@@ -11,13 +11,12 @@ Tests: `tests/populations/controller/assignments/test_placement.py` and those of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from functools import partial
 
 from msgspec.structs import replace
 
-from arena.config import LearnerSetup
-from arena.types import AssignmentId, LearnerId, PolicyId, policy_of_trainee, population_of
+from arena.types import AssignmentId, LearnerId, PolicyId, Seating, policy_of_trainee, population_of
 from arena.wire.messages import Evaluate, Train
 from populations.config.message_sizes import fitted
 from populations.config.run_config import RunConfig
@@ -28,17 +27,16 @@ from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import more_pairings
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
 from populations.controller.evolution.exploration import are_open
+from populations.controller.indexes.teams import Team, held_up, team_of
 from populations.controller.lineups import Requests, knowledge
-from populations.controller.state.commands import SendMessage
 from populations.controller.state.leases import QUEUED_PER_LEARNER, Crew, Held, Learner, Pause
 from populations.controller.state.ledger import Ledger
 from populations.controller.state.pauses import may_give
 from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import Team, held_up, team_of
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
-from populations.records.rows import AssignmentRow, PolicyRow
+from populations.records.rows import AssignmentRow, Json, PolicyRow
 from populations.records.tables import Tables
 
 CLEARLY = 0.8
@@ -207,7 +205,7 @@ def _give(
     state.crew.holders[row.assignment_id] = learner_id
     if state.blame.pause is not None:
         state.blame.pause.failed_s[learner.place] = now_s
-    tx.commands.append(SendMessage(learner=learner_id, message=message))
+    tx.send(learner_id, message)
     who = {"learner": learner_id, "slot": learner.slot, "attempt": attempt}
     _explain(state, tx, message, requests, who)
 
@@ -230,9 +228,7 @@ def _explain(
             agent_steps=message.agent_steps,
             episodes=message.episodes,
             carried=len(message.carried),
-            opponents=[
-                [player.player for player in seating.players] for seating in message.opponents
-            ],
+            opponents=_names(message.opponents),
             **knowledge(state.settings, state.indexes, message, requests),
         )
     else:
@@ -240,12 +236,13 @@ def _explain(
             "evaluation_assigned",
             str(message.assignment_id),
             **who,
-            pairings=[
-                [player.player for player in pairing.seating.players]
-                for pairing in message.pairings
-            ],
+            pairings=_names(pairing.seating for pairing in message.pairings),
             matches=sum(pairing.num_matches for pairing in message.pairings),
         )
+
+
+def _names(seatings: Iterable[Seating]) -> list[Json]:
+    return [[player.player for player in seating.players] for seating in seatings]
 
 
 def _decide(
@@ -259,18 +256,16 @@ def _decide(
         learner_id: The learner.
         content: Takes the learner in if what there is to do is left to others.
     """
-    learner = state.crew.learners[learner_id]
+    learner, config = state.crew.learners[learner_id], state.settings.config
     if state.phase.name == "evaluating":
-        return jobs.evaluation(
-            state.settings.config, state.tables, more_pairings(state, tx, learner)
-        )
+        return jobs.evaluation(config, state.tables, more_pairings(state, tx, learner))
     # A second evaluation of one learner comes after a policy: that would wait behind another one.
     num_evaluations = len(learner.held) - len(_trainings(state.tables, learner))
     trains_first = num_evaluations > 0 or is_left_to_cheaper(
-        state.settings.config,
+        config,
         state.crew.learners,
         learner,
-        share.short_of(state.settings, state.indexes, state.crew, state.measured),
+        share.short_of(state.measured, state.indexes.pending_matches, state.crew),
     )
     job = None if trains_first else _evaluation_if_due(state, tx, learner)
     if job is not None:
@@ -290,25 +285,23 @@ def _evaluation_if_due(
 
     What its share has not earned yet, not even with the time of a training assignment ahead, waits.
     """
-    if state.settings.config.evaluation.share <= 0.0:
+    config, ledger = state.settings.config, state.blame.ledger
+    pending = state.indexes.pending_matches
+    if config.evaluation.share <= 0.0:
         return None
-    short = share.short_of(state.settings, state.indexes, state.crew, state.measured)
+    short = share.short_of(state.measured, pending, state.crew)
     # One evaluation is open at a time while they fail, so that it is known whose fault it is, and
     # ever fewer are tried.
-    is_open = state.blame.ledger.failed_evaluations and state.indexes.pending_matches.num_open
-    if short <= 0.0 or is_open or state.blame.ledger.evaluation_waits:
+    is_open = ledger.failed_evaluations and pending.num_open
+    if short <= 0.0 or is_open or ledger.evaluation_waits:
         return None
-    num_matches = share.earned_matches(
-        state.settings,
-        share.match_s(state.settings, state.tables, state.measured, learner),
-        short,
-    )
+    one_s = share.match_s(state.measured, learner)
+    num_matches = share.earned_matches(state.settings, one_s, short)
     if not is_worth_it(state, learner, num_matches=num_matches):
         return None
     # Draw after all reasons to wait, because a draw takes a decision number.
-    return jobs.evaluation(
-        state.settings.config, state.tables, draw_pairings(state, tx, num_matches=num_matches)
-    )
+    pairings = draw_pairings(state, tx, num_matches=num_matches)
+    return jobs.evaluation(config, state.tables, pairings)
 
 
 def is_left_to_cheaper(
@@ -352,51 +345,47 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
     Returns:
         Empty: there is nothing to train. None: what there is is left to other learners.
     """
-    learner = state.crew.learners[learner_id]
+    learner, config = state.crew.learners[learner_id], state.settings.config
+    queue = state.indexes.training_queue
     turn = population_in_turn(state.settings, state.tables)
 
     def may_train(population: str) -> bool:
-        return turn in (None, population) and _may_train(
-            state.settings.setup, state.league, learner, population
-        )
+        return turn in (None, population) and _may_train(state.league, learner, population)
 
     blocked = held_up(state.league)
     waiting = blocked | _waiting(state.league, state.blame.ledger)
-
-    def next_policy(held_up: Set[PolicyId]) -> PolicyRow | None:
-        # Initial checkpoints come first, so that each population always has a frozen player.
-        return state.indexes.training_queue.next(
-            state.tables,
-            held_up=held_up,
-            limit=state.settings.config.stop.agent_steps_per_policy,
-            may_train=may_train,
-        )
-
-    # A policy that fails lets others train first; they show if it is to blame.
-    first = next_policy(waiting)
+    # Initial checkpoints come first, so that each population always has a frozen player. A policy
+    # that fails lets others train first; they show if it is to blame.
+    first = queue.next(held_up=waiting, may_train=may_train)
     if first is not None or _others_train(state.tables, state.crew.learners, waiting):
         blocked = waiting
     elif waiting != blocked:
-        first = next_policy(blocked)
+        first = queue.next(held_up=blocked, may_train=may_train)
     if first is None:
         return ()
     # Whole episodes have no bound in steps; a rival is then no further ahead than a ghost is old.
-    max_lead = min(
-        usual_budget(state.settings.config, state.tables, first, learner=learner),
-        state.settings.config.ghosts.every_agent_steps,
-    )
-    team = team_with(state, first, held_up=blocked, may_train=may_train, max_lead=max_lead)
+    usual = usual_budget(config, state.tables, first, learner=learner)
+    max_lead = min(usual, config.ghosts.every_agent_steps)
+    with_mates = partial(team_with, state, held_up=blocked, may_train=may_train, max_lead=max_lead)
+    team = with_mates(first)
     if not team:
         return ()
     if _is_left_to_faster(state, tx, learner, team):
         return None
-    if holder_of(state.settings.config, state.tables, state.crew, team) in (None, learner_id):
+    if holder_of(config, state.tables, state.crew, team) in (None, learner_id):
         return team
 
     def may_go_on(known: Team) -> bool:
-        return turn in (None, known[0].population) and _may_go_on(
-            state, known, held_up=blocked, may_train=may_train, max_lead=max_lead
-        )
+        policy, *others = known
+        if turn not in (None, policy.population) or not queue.is_free(policy, held_up=blocked):
+            return False
+        if config.matchmaking.rivals == "frozen" or not others:
+            return with_mates(policy) == known
+        # Any free rival will do here, not only the one that comes next: episodes go on with this
+        # one alone.
+        (rival,) = others
+        lead = abs(policy.agent_steps - rival.agent_steps)
+        return queue.is_free(rival, held_up=blocked) and lead <= max_lead
 
     behind = MAX_LEAD_ASSIGNMENTS * budget(state, tx, first, learner=learner)
     return _instead_of(state, learner_id, team, behind=behind, may_go_on=may_go_on)
@@ -469,10 +458,10 @@ def _others_train(
     )
 
 
-def _may_train(setup: LearnerSetup, league: League, learner: Learner, population: str) -> bool:
+def _may_train(league: League, learner: Learner, population: str) -> bool:
     """Return whether a learner serves a population, and those of its mates."""
     # A team has a policy of every population.
-    populations = setup.populations if league.teams else [population]
+    populations = {seat.population for seat in league.seats} if league.teams else {population}
     return all(map(learner.may_train, populations))
 
 
@@ -495,9 +484,7 @@ def population_in_turn(settings: Settings, tables: Tables) -> str | None:
             least[row.population] = min(row.agent_steps, least.get(row.population, row.agent_steps))
     order = {name: index for index, name in enumerate(settings.setup.populations)}
     return min(
-        least,
-        key=lambda name: (least[name] // turns.every_agent_steps, order[name]),
-        default=None,
+        least, key=lambda name: (least[name] // turns.every_agent_steps, order[name]), default=None
     )
 
 
@@ -511,28 +498,24 @@ def _is_left_to_faster(
     """
     policy = team[0]
     population = policy.population
-    fastest = max(
-        (
-            other
-            for other in state.crew.learners.values()
-            if _may_train(state.settings.setup, state.league, other, population)
-        ),
-        key=lambda other: other.speeds.get(population, 0.0),
-        # Any learner makes initial weights, also where none that trains them has joined yet.
-        default=learner,
-    )
-    speed = learner.speeds.get(population, 0.0)
+
+    def speed_of(other: Learner) -> float:
+        return other.speeds.get(population, 0.0)
+
+    others = state.crew.learners.values()
+    able = (other for other in others if _may_train(state.league, other, population))
+    # Any learner makes initial weights, also where none that trains them has joined yet.
+    fastest = max(able, key=speed_of, default=learner)
     # Measured times must decide nothing in deterministic mode.
-    if state.settings.config.deterministic or speed >= CLEARLY * fastest.speeds.get(
-        population, 0.0
-    ):
+    is_close = speed_of(learner) >= CLEARLY * speed_of(fastest)
+    if state.settings.config.deterministic or is_close:
         return False
-    others = (
+    steps = (
         row.agent_steps
         for row in state.tables.policies.values()
         if row.population == population and row.state == "active" and row is not policy
     )
-    lead = min(others, default=policy.agent_steps) - policy.agent_steps
+    lead = min(steps, default=policy.agent_steps) - policy.agent_steps
     return lead > MAX_LEAD_ASSIGNMENTS * budget(state, tx, policy, learner=fastest)
 
 
@@ -562,14 +545,14 @@ def team_with(
     """
     if state.settings.config.matchmaking.rivals == "frozen" or policy.checkpoint is None:
         return team_of(state.league, policy)
-    (other,) = (name for name in state.settings.setup.populations if name != policy.population)
+    names = state.settings.setup.populations
+    (other,) = (name for name in names if name != policy.population)
     if not may_train(other):
         return (policy,)
-    limit = state.settings.config.stop.agent_steps_per_policy
-    rival = state.indexes.training_queue.next_of(other, state.tables, held_up=held_up, limit=limit)
+    rival = state.indexes.training_queue.next_of(other, held_up=held_up)
     if rival is not None and abs(policy.agent_steps - rival.agent_steps) <= max_lead:
         rows = {row.population: row for row in (policy, rival)}
-        return tuple(rows[name] for name in state.settings.setup.populations)
+        return tuple(rows[name] for name in names)
     # Two that were parted once would otherwise train alone by turns from then on.
     alone = (
         state.tables.policies[row.message.trainees[0].policy]
@@ -581,28 +564,3 @@ def team_with(
         for row in alone
     )
     return () if is_awaited else (policy,)
-
-
-def _may_go_on(
-    state: ControllerState,
-    team: Team,
-    *,
-    held_up: Set[PolicyId],
-    may_train: Callable[[str], bool],
-    max_lead: int,
-) -> bool:
-    """Return whether a team may learn now that has done so before; arguments as of `team_with`."""
-    limit = state.settings.config.stop.agent_steps_per_policy
-    first, *others = team
-    is_free = partial(
-        state.indexes.training_queue.is_free, tables=state.tables, held_up=held_up, limit=limit
-    )
-    if not is_free(first):
-        return False
-    if state.settings.config.matchmaking.rivals == "frozen" or not others:
-        known = team_with(state, first, held_up=held_up, may_train=may_train, max_lead=max_lead)
-        return known == team
-    # Any free rival will do here, not only the one that comes next: episodes go on with this one
-    # alone.
-    (rival,) = others
-    return is_free(rival) and abs(first.agent_steps - rival.agent_steps) <= max_lead

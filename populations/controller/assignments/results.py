@@ -7,44 +7,39 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from arena.checkpoints.manifest import Manifest
-from arena.config import LearnerSetup
 from arena.matches.seating import num_episodes
-from arena.types import AssignmentId, Digest, LearnerId, Tally, population_of
-from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
+from arena.types import Digest, LearnerId, Tally, population_of
+from arena.wire.messages import Acknowledge, Evaluate, Failed, Finished, Train, Trainee
 from populations.controller.assignments import carried_episodes, learner_lifecycle
 from populations.controller.assignments.failures import fail_row, finish_row
 from populations.controller.assignments.validation import (
+    LENGTH,
+    SPEED,
     Asked,
     find_inconsistency,
     published_by,
     trained_steps,
 )
-from populations.controller.evaluation import games, share
+from populations.controller.evaluation import games
 from populations.controller.evaluation.pairings import validated_generation_of
 from populations.controller.evolution import halving, pbt, quarantine
 from populations.controller.evolution.snapshots import mark_export, snapshot
+from populations.controller.indexes.teams import leaders_of, team_of
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring import alerts
 from populations.controller.opponents import update_qualities
 from populations.controller.state import pauses
-from populations.controller.state.commands import RemoveCheckpoints, SendMessage
+from populations.controller.state.commands import RemoveCheckpoints
 from populations.controller.state.events import AssignmentFailed, AssignmentFinished
 from populations.controller.state.indexes import Indexes
 from populations.controller.state.leases import Crew, Held, Learner
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import leaders_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
 from populations.league.league import League
-from populations.records.rows import (
-    AssignmentRow,
-    CheckpointRow,
-    PolicyRow,
-    TallyRow,
-)
+from populations.records.rows import AssignmentRow, CheckpointRow, PolicyRow, TallyRow
 
 SMOOTHING = 0.5
-SPEED = "throughput/agent_steps_per_s"
 MAX_REASON = 1000
 """Characters that are kept of what is wrong with a result."""
 
@@ -52,24 +47,28 @@ MAX_REASON = 1000
 def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -> None:
     """Commit what a learner did, and the decisions that follow from it."""
     finished = event.finished
-    opened = _open_row(state.crew, tx, event.learner, finished.assignment_id, finished.attempt)
+    opened = _open_row(state.crew, tx, event.learner, finished)
     if opened is None:
         return
     row, held = opened
+    learner = state.crew.learners[event.learner]
     asked = Asked(
         message=row.message,
         setup=state.settings.setup,
         waited_s=tx.now.monotonic_s - held.sent_s,
         up_s=tx.now.monotonic_s - state.phase.started_s,
     )
-    refused = _refused(asked, event)
-    if refused is not None:
+    fault = find_inconsistency(asked, finished, manifests=event.manifests)
+    if fault is not None:
+        reason = f"what the learner sent does not fit its assignment: {fault[:MAX_REASON]}"
+        refused = Failed(
+            assignment_id=row.assignment_id, attempt=row.attempt, kind="error", reason=reason
+        )
         _fail(state, tx, event.learner, row, refused)
         return
     # It did its work, so failures that are held against it are no longer in a row.
-    finish_row(state, tx, state.crew.learners[event.learner], row)
-    place = state.crew.learners[event.learner].place
-    alerts.record(state.phase, state.measured.alerts, tx, Finding("learner_failing", "", place, ""))
+    finish_row(state, tx, learner, row)
+    alerts.record(state.measured, tx, Finding("learner_failing", "", learner.place, ""))
     _commit(state, tx, event, row)
     quarantine.rescue_waiting(state, tx)
     halving.fill_places(state, tx)
@@ -77,24 +76,10 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     mark_unneeded(state.indexes, tx)
 
 
-def _refused(asked: Asked, event: AssignmentFinished) -> Failed | None:
-    """Return a failure in the place of a result that does not fit its assignment, else None."""
-    finished = event.finished
-    fault = find_inconsistency(asked, finished, manifests=event.manifests)
-    if fault is None:
-        return None
-    return Failed(
-        assignment_id=finished.assignment_id,
-        attempt=finished.attempt,
-        kind="error",
-        reason=f"what the learner sent does not fit its assignment: {fault[:MAX_REASON]}",
-    )
-
-
 def _commit(
     state: ControllerState, tx: Transaction, event: AssignmentFinished, row: AssignmentRow
 ) -> None:
-    finished = event.finished
+    finished, learner = event.finished, state.crew.learners[event.learner]
     trained = trained_steps(row.message, finished, event.manifests)
     matches = sum(tally.matches for tally in finished.tallies)
     _take_tallies(state.league, tx, row, finished.tallies)
@@ -125,19 +110,17 @@ def _commit(
             manifest = event.manifests[published.checkpoint.key]
             metrics = metrics_of_trainee(finished.metrics, row.message.trainees, of=trainee.policy)
             _advance_policy(state, tx, row, metrics, trainee, published.checkpoint.key, manifest)
-            _note_speed(state.crew.learners[event.learner], trainee, metrics)
+            _note_speed(learner, trainee, metrics)
         # A checkpoint is on disk, so the disk has room.
         pauses.accept(state.blame, tx)
         # Decide after all trainees have advanced, because a team decides as one.
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
-        learner = state.crew.learners[event.learner]
-        share.record(
-            state.measured.match_times, learner, matches=matches, duration_s=finished.duration_s
-        )
+        for times in (state.measured.match_times, learner.match_times):
+            times.add(matches=matches, duration_s=finished.duration_s)
         games.take(state, tx, row, finished.games)
-        _validate(state.settings.setup, state.league, tx, row.message)
-        _learn_lengths(state.settings.setup, state.league, tx, finished.tallies)
+        _validate(state.league, tx, row.message)
+        _learn_lengths(state.league, tx, finished.tallies)
         # Seconds of an epoch that only evaluates are not taken from the finals of a later one.
         is_extra = state.phase.evaluation_only is not None
         tx.count(
@@ -146,17 +129,15 @@ def _commit(
         )
 
 
-def _validate(setup: LearnerSetup, league: League, tx: Transaction, message: Evaluate) -> None:
+def _validate(league: League, tx: Transaction, message: Evaluate) -> None:
     """Mark the generations whose weights have played themselves."""
     for pairing in message.pairings:
-        policy = validated_generation_of(setup, league, pairing)
+        policy = validated_generation_of(league, pairing)
         if policy is not None:
             tx.put(replace(policy, validated_generation=policy.generation))
 
 
-def _learn_lengths(
-    setup: LearnerSetup, league: League, tx: Transaction, tallies: Sequence[Tally]
-) -> None:
+def _learn_lengths(league: League, tx: Transaction, tallies: Sequence[Tally]) -> None:
     """Take the length of matches for policies that have not ended an episode in training yet."""
     for tally in tallies:
         for entrant in dict.fromkeys(tally.entrants):
@@ -164,7 +145,7 @@ def _learn_lengths(
             policy = None if made is None else tx.tables.policies[made.policy]
             if policy is not None and policy.episode_length == 0.0:
                 # mean length = calls / episodes; a match of cooperation is two episodes
-                length = tally.length_sum / num_episodes(tally, seats=setup.seats)
+                length = tally.length_sum / num_episodes(tally, seats=league.seats)
                 tx.put(replace(policy, episode_length=length))
 
 
@@ -182,16 +163,12 @@ def _take_tallies(
 
 
 def _open_row(
-    crew: Crew,
-    tx: Transaction,
-    learner: LearnerId,
-    assignment_id: AssignmentId,
-    attempt: int,
+    crew: Crew, tx: Transaction, learner: LearnerId, ended: Finished | Failed
 ) -> tuple[AssignmentRow, Held] | None:
     """Return the open assignment that a learner ends; None for a duplicate or an older attempt."""
+    assignment_id, attempt = ended.assignment_id, ended.attempt
     # A result is acknowledged in any case, after the commit: a learner repeats it until then.
-    answer = Acknowledge(assignment_id=assignment_id, attempt=attempt)
-    tx.commands.append(SendMessage(learner=learner, message=answer))
+    tx.send(learner, Acknowledge(assignment_id=assignment_id, attempt=attempt))
     known = crew.learners.get(learner)
     if known is None:
         return None
@@ -217,27 +194,22 @@ def _advance_policy(
 ) -> None:
     """Record a trainee's checkpoint."""
     # The weights that it was trained from; after an exploit they are the donor's.
-    parent = (
-        state.tables.checkpoints[trainee.checkpoint.key].weights_digest
-        if trainee.checkpoint is not None
-        else None
+    origin = None if trainee.checkpoint is None else trainee.checkpoint.key
+    tx.put(
+        CheckpointRow(
+            key=key,
+            digest=manifest.digest,
+            weights_digest=manifest.weights_digest,
+            policy=trainee.policy,
+            generation=trainee.generation,
+            agent_steps=manifest.agent_steps,
+            learner_updates=manifest.learner_updates,
+            parent=None if origin is None else state.tables.checkpoints[origin].weights_digest,
+            assignment_id=row.assignment_id,
+        )
     )
-    checkpoint = CheckpointRow(
-        key=key,
-        digest=manifest.digest,
-        weights_digest=manifest.weights_digest,
-        policy=trainee.policy,
-        generation=trainee.generation,
-        agent_steps=manifest.agent_steps,
-        learner_updates=manifest.learner_updates,
-        parent=parent,
-        assignment_id=row.assignment_id,
-    )
-    tx.put(checkpoint)
     policy = state.tables.policies[trainee.policy]
     steps_before = policy.agent_steps
-    speed = metrics.get(SPEED, 0.0)
-    length = metrics.get("episode/length_mean", 0.0)
     is_trained = manifest.agent_steps > trainee.agent_steps
     # The budget stays without that metric, as nothing is known of episodes.
     if metrics.get("episode/count", 1.0) == 0.0:
@@ -257,8 +229,8 @@ def _advance_policy(
         agent_steps=manifest.agent_steps,
         learner_updates=manifest.learner_updates,
         checkpoint=key,
-        speed=_smooth(policy.speed, speed),
-        episode_length=_smooth(policy.episode_length, length),
+        speed=_smooth(policy.speed, metrics.get(SPEED, 0.0)),
+        episode_length=_smooth(policy.episode_length, metrics.get(LENGTH, 0.0)),
     )
     tx.put(policy)
     mark_export(state.settings.config, tx, policy, before=steps_before)
@@ -288,15 +260,14 @@ def _smooth(old: float, new: float) -> float:
 
 def mark_unneeded(indexes: Indexes, tx: Transaction) -> None:
     """Mark checkpoints that nothing needs for removal; their directories go after the commit."""
-    tables = tx.tables
+    tables, league = tx.tables, indexes.league
 
     def standing(policy: PolicyRow) -> str | None:
-        digest = indexes.fits.league.standing_weights(policy)
-        return None if digest is None else indexes.fits.league.checkpoints[digest].key
+        digest = league.standing_weights(policy)
+        return None if digest is None else league.checkpoints[digest].key
 
-    indexes.rated_pins.refresh(
-        indexes.retention, league=indexes.fits.league, contenders=indexes.fits.contenders
-    )
+    contenders = indexes.fits.contenders
+    indexes.rated_pins.refresh(indexes.retention, league=league, contenders=contenders)
     keys = indexes.retention.unneeded(tables, standing=standing)
     for key in keys:
         # The state is committed before the directories go: a resume removes what a crash has left.
@@ -308,7 +279,7 @@ def mark_unneeded(indexes: Indexes, tx: Transaction) -> None:
 def fail(state: ControllerState, tx: Transaction, event: AssignmentFailed) -> None:
     """Take in that an assignment failed."""
     failed = event.failed
-    opened = _open_row(state.crew, tx, event.learner, failed.assignment_id, failed.attempt)
+    opened = _open_row(state.crew, tx, event.learner, failed)
     if opened is not None:
         _fail(state, tx, event.learner, opened[0], failed, damage=event.damage)
 

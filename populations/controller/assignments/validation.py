@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+from msgspec import Struct
 
 from arena.checkpoints.manifest import Manifest, check_manifest, checkpoint_key
 from arena.config import LearnerSetup
@@ -56,8 +57,7 @@ MAX_ROLLOUT_LENGTH = 65536
 SPEED, LENGTH = "throughput/agent_steps_per_s", "episode/length_mean"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
+class Asked(Struct, frozen=True, kw_only=True, dict=True):
     """An assignment as a learner had it, and the time that it had for it.
 
     Attributes:
@@ -140,14 +140,11 @@ def _problems_of_checkpoints(
             yield fault
     steps = trained_steps(message, finished, manifests)
     if steps > asked.max_agent_steps:
+        budget = message.agent_steps if isinstance(message, Train) else 0
         yield (
-            f"it trained {steps} agent steps, but was asked for {_budget(message)}, so "
+            f"it trained {steps} agent steps, but was asked for {budget}, so "
             f"{asked.max_agent_steps} at most"
         )
-
-
-def _budget(message: Train | Evaluate) -> int:
-    return message.agent_steps if isinstance(message, Train) else 0
 
 
 def trained_steps(

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from arena.config import LearnerSetup
 from populations.controller.indexes.player_strengths import PlayerStrength, player_strength
+from populations.controller.indexes.teams import maker_of
 from populations.controller.state.fits import Fits
 from populations.controller.state.indexes import Indexes
 from populations.controller.state.ledger import Ledger
 from populations.controller.state.settings import Settings
-from populations.controller.state.teams import (
-    frozen_team,
-    ghost_team,
-    ghosts_by_origin,
-    is_whole,
-    maker_of,
-)
 from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.league.scheduling import Field, squared_lengths
@@ -29,8 +23,7 @@ from populations.matchmaking.external_players import ExternalPlayer
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationPool:
+class EvaluationPool(Struct, frozen=True, kw_only=True):
     """Players with the arrays that decisions are made on, in one order."""
 
     players: tuple[PlayerStrength, ...]
@@ -54,39 +47,19 @@ def evaluation_pool(
         ledger: Failures, and whose fault they are.
         rng: Draws some of many ghosts; None: only the best of them are looked at.
     """
-    league = indexes.fits.league
-    origins = ghosts_by_origin(indexes.fits.league)
+    league = indexes.league
     found: list[PlayerStrength] = []
     for population in settings.setup.ranked_populations:
         ratings = indexes.fits.ratings(population)
-        found += indexes.strengths.policies(
-            population,
-            ratings=ratings,
-            league=league,
-            team_of=lambda row: (
-                frozen_team(indexes.fits.league, row)
-                if is_whole(indexes.fits.league, row)
-                else None
-            ),
-        )
-        found += indexes.strengths.ghosts(
-            population,
-            ratings=ratings,
-            league=league,
-            team_of=lambda ghost: ghost_team(indexes.fits.league, ghost, origins),
-            rng=rng,
-        )
+        found += indexes.strengths.policies(population, ratings)
+        found += indexes.strengths.ghosts(population, ratings, rng=rng)
         found += _bots(settings.external_players, ratings, population)
     # Equal weights are one player, whoever holds them: a donor's are also those of who copied it.
     # Reversed, so that the first of equals stays: a policy comes before its ghost.
     first = {(known.population, known.entrant): known for known in reversed(found)}
     players = [known for known in found if first[known.population, known.entrant] is known]
     if shunned := ledger.shunned():
-        players = [
-            known
-            for known in players
-            if maker_of(indexes.fits.league, known.entrant) not in shunned
-        ]
+        players = [one for one in players if maker_of(league, one.entrant) not in shunned]
     names = list(settings.setup.ranked_populations)
     return EvaluationPool(
         players=tuple(players),
@@ -104,7 +77,7 @@ def evaluation_pool(
                 else 0.0
                 for name in names
             ),
-            met=_meetings(indexes.fits.league, players),
+            met=_meetings(league, players),
         ),
     )
 
@@ -143,17 +116,11 @@ def _bots(
 ) -> Iterator[PlayerStrength]:
     for bot in external_players[population]:
         if bot.is_rated:
-            yield player_strength(
-                ratings,
-                bot.seated,
-                team={
-                    name: one.seated
-                    for name, external in external_players.items()
-                    for one in external
-                    if one.player == bot.player
-                },
-                entrant=bot.seated.entrant,
-                population=population,
-                kind="bot",
-                position=ratings.index(bot.player),
-            )
+            team = {
+                name: one.seated
+                for name, external in external_players.items()
+                for one in external
+                if one.player == bot.player
+            }
+            position = ratings.index(bot.player)
+            yield player_strength(ratings, team, population, kind="bot", position=position)

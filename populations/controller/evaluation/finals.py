@@ -9,6 +9,7 @@ time.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, combinations, pairwise, product, repeat
 
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from arena.matches.comparisons import rival_populations
-from arena.types import RANDOM_BOT, Seating
+from arena.types import RANDOM_BOT
 from arena.wire.messages import Pairing
 from populations.config.run_config import RunConfig
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
@@ -30,14 +31,13 @@ from populations.controller.evaluation.pairings import (
     validation_pairings,
 )
 from populations.controller.evaluation.share import at_most, full_size, match_s, matches_in_time
+from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.clocks import Countdown
 from populations.controller.state.fits import Fits
-from populations.controller.state.indexes import Indexes
 from populations.controller.state.leases import Crew, Learner
 from populations.controller.state.measured import Measured
-from populations.controller.state.phase import Phase
 from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -78,7 +78,7 @@ def is_decided(state: ControllerState) -> bool:
 
     An epoch that only evaluates goes on until its time is over.
     """
-    if is_time_over(state.settings, state.indexes, state.phase, state.measured):
+    if is_time_over(state.indexes.pending_matches, state.measured):
         return True
     if state.phase.evaluation_only is not None:
         return False
@@ -89,26 +89,18 @@ def is_decided(state: ControllerState) -> bool:
     )
 
 
-def is_time_over(settings: Settings, indexes: Indexes, phase: Phase, measured: Measured) -> bool:
+def is_time_over(pending_matches: PendingMatches, measured: Measured) -> bool:
     """Return whether no learner can end one more match in the time that was named.
 
     Never in deterministic mode, where seconds decide nothing.
     """
-    countdown, learners = phase.countdown, phase.crew.learners.values()
+    countdown, learners = measured.phase.countdown, measured.phase.crew.learners.values()
     if countdown is None:
         return False
     # The next learner is waited for, because nobody knows how long a match takes without one.
     return countdown.left_s <= 0.0 or (
         bool(learners)
-        and not any(
-            matches_in_time(
-                phase,
-                indexes.pending_matches,
-                learner,
-                match_s(settings, indexes.fits.league.tables, measured, learner),
-            )
-            for learner in learners
-        )
+        and not any(matches_in_time(measured, pending_matches, learner) for learner in learners)
     )
 
 
@@ -132,8 +124,8 @@ def final_countdown(config: RunConfig, tables: Tables, crew: Crew) -> Countdown 
 
 def more_pairings(state: ControllerState, tx: Transaction, learner: Learner) -> tuple[Pairing, ...]:
     """Draw a learner's next evaluation after training; empty: there is none, or no time for it."""
-    one_s = match_s(state.settings, state.tables, state.measured, learner)
-    most = matches_in_time(state.phase, state.indexes.pending_matches, learner, one_s)
+    one_s = match_s(state.measured, learner)
+    most = matches_in_time(state.measured, state.indexes.pending_matches, learner)
     num_matches = int(min(at_most(full_size(state.settings.setup), one_s), most))
     if not num_matches:
         return ()
@@ -177,12 +169,9 @@ def final_pairings(
     known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
     unsettled = _unsettled(state.league, known)
     if unsettled.any():
+        weights = unsettled.astype(np.float64)
         return pairings_about(
-            state,
-            known,
-            weights=unsettled.astype(np.float64),
-            num_matches=num_matches,
-            rng=tx.draw(),
+            state, known, weights=weights, num_matches=num_matches, rng=tx.draw()
         ) or validation_pairings(state, num_matches=num_matches, waiting=True)
     missing = _missing(state.settings, state.fits, known)
     # Open ones may be about these very pairs, and are not in the results yet.
@@ -193,39 +182,25 @@ def final_pairings(
         (pair, num_matches) for pair, num_matches in missing if pair[1].player.player != RANDOM_BOT
     ]
     if rivals:
+        players = [one for pair, _ in rivals for one in pair if one.kind != "bot"]
         tx.add_event(
             "tournament_assigned",
-            contenders=list(
-                dict.fromkeys(
-                    player.player.player
-                    for pair, _ in rivals
-                    for player in pair
-                    if player.kind != "bot"
-                )
-            ),
+            contenders=list(dict.fromkeys(one.player.player for one in players)),
             matches=sum(num_matches for _, num_matches in rivals),
             matches_per_pair=TOURNAMENT_MATCHES,
         )
     pairings: list[Pairing] = []
     # Pairs for which this evaluation has no time are still missing at the next one.
-    one_s = match_s(state.settings, state.tables, state.measured)
+    one_s = match_s(state.measured)
     left = at_most(sum(num_matches for _, num_matches in missing), one_s)
     for (first, second), to_play in missing:
         if left > 0:
-            shared = _shared(
-                seatings_of(state.settings.setup, state.tables, first, second), min(to_play, left)
-            )
-            pairings += [Pairing(seating=seating, num_matches=num) for seating, num in shared]
+            seatings = seatings_of(state.settings.setup, state.tables, first, second)
+            # Every seat equally often.
+            each = max(min(to_play, left) // len(seatings), MIN_MATCHES_PER_SEATING)
+            pairings += [Pairing(seating=seating, num_matches=each) for seating in seatings]
             left -= to_play
     return tuple(pairings)
-
-
-def _shared(seatings: Sequence[Seating], to_play: int) -> list[tuple[Seating, int]]:
-    return [
-        # Every seat equally often.
-        (seating, max(to_play // len(seatings), MIN_MATCHES_PER_SEATING))
-        for seating in seatings
-    ]
 
 
 def _unsettled(league: League, known: EvaluationPool) -> BoolArray:
@@ -253,18 +228,12 @@ def _missing(settings: Settings, fits: Fits, known: EvaluationPool) -> list[tupl
         name: one.player and external_player_id(one.player)
         for name, one in settings.config.populations.items()
     }
-    contenders = {
-        name: _contenders(
-            fits.ratings(name),
-            [
-                player
-                for player in known.players
-                if player.population == name
-                and (player.kind != "bot" or player.player.player == only[name])
-            ],
-        )
-        for name in settings.setup.ranked_populations
-    }
+    own = defaultdict[str, list[PlayerStrength]](list)
+    for player in known.players:
+        if player.kind != "bot" or player.player.player == only[player.population]:
+            own[player.population].append(player)
+    ranked = settings.setup.ranked_populations
+    contenders = {name: _contenders(fits.ratings(name), own[name]) for name in ranked}
     everybody = [player for found in contenders.values() for player in found]
     anchors = [player for player in known.players if player.player.player == RANDOM_BOT]
     seats = settings.setup.seats
@@ -283,10 +252,8 @@ def _missing(settings: Settings, fits: Fits, known: EvaluationPool) -> list[tupl
         if frozenset((first.population, second.population)) not in rivals:
             continue
         # Whoever draws nothing has one game in each seating.
-        if settings.setup.repeats_games and RANDOM_BOT not in (
-            first.player.player,
-            second.player.player,
-        ):
+        plays_random = RANDOM_BOT in (first.player.player, second.player.player)
+        if settings.setup.repeats_games and not plays_random:
             num_matches = 1
         met = _num_met(fits.league, first, second)
         if met < num_matches:

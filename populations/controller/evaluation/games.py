@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from msgspec.structs import asdict, replace
 
 from arena.config import LearnerSetup
-from arena.types import MAX_GAMES, Game, PlayerId, is_external
+from arena.types import Game, PlayerId, is_external
 from arena.wire.messages import Evaluate
-from populations.config.run_config import RunConfig
 from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -22,11 +21,6 @@ from populations.records.tables import Tables
 
 SLACK = 16
 """Part of a full table that goes at once, one game in so many: it is looked through seldom."""
-
-
-def num_to_report(config: RunConfig) -> int:
-    """Return the number of games that an evaluation is asked for."""
-    return min(MAX_GAMES, config.replays.keep)
 
 
 def take(

@@ -16,28 +16,18 @@ import numpy.typing as npt
 
 from arena.config import LearnerSetup
 from arena.matches.seating import pair_seatings
-from arena.types import (
-    RANDOM_BOT,
-    Digest,
-    Entrant,
-    Player,
-    PlayerId,
-    PolicyId,
-    Seating,
-    trainee_entrant,
-)
+from arena.types import RANDOM_BOT, Digest, Entrant, Player, PlayerId, PolicyId, Seating
 from arena.wire.messages import Evaluate, Pairing
 from populations.config.run_config import RunConfig
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.share import at_most, match_s
 from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.controller.indexes.player_strengths import PlayerStrength
-from populations.controller.indexes.stop_goals import StopGoals
+from populations.controller.indexes.teams import frozen_team, is_whole, leader_of, team_of
 from populations.controller.state.goals import evaluation_bound, seekers_of_evaluation
 from populations.controller.state.leases import Learner
 from populations.controller.state.ledger import Ledger
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import frozen_team, is_whole, leader_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.league.scheduling import anywhere, choose_pairs, importance
@@ -82,16 +72,10 @@ def draw_pairings(
     rng = tx.draw()
     known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, rng)
     # Each population has a fraction of its own, which is about its own players.
-    fractions = [
-        state.settings.config.pbt_of(name).fraction
-        for name in state.settings.setup.ranked_populations
-    ]
-    weights = np.stack([importance(known.field, fraction=fraction) for fraction in fractions])[
-        known.field.population, np.arange(len(known.players))
-    ]
-    missing = missing_matches(
-        state.settings.config, state.league, state.indexes.pending_matches, known
-    )
+    config, ranked = state.settings.config, state.settings.setup.ranked_populations
+    each = [importance(known.field, fraction=config.pbt_of(name).fraction) for name in ranked]
+    weights = np.stack(each)[known.field.population, np.arange(len(known.players))]
+    missing = missing_matches(config, state.league, state.indexes.pending_matches, known)
     weights[list(missing)] += AWAITED_IMPORTANCE
     return pairings_about(
         state, known, weights=weights, missing=missing, num_matches=num_matches, rng=rng
@@ -130,17 +114,18 @@ def is_worth_it(state: ControllerState, learner: Learner, *, num_matches: int) -
     A goal of ``stop.evaluation`` has a pair of its own. What takes longer than any evaluation may
     is worth the longest time that one may take.
     """
-    one_s = match_s(state.settings, state.tables, state.measured, learner)
+    one_s = match_s(state.measured, learner)
 
     def is_enough_for(smallest: int) -> bool:
         return num_matches >= at_most(smallest, one_s)
 
     # Each pair in all seatings.
     pairs = 2 if state.settings.config.stop.evaluation is None else 3
-    smallest = pairs * _num_seatings(state.settings.setup) * MIN_MATCHES_PER_SEATING
+    setup = state.settings.setup
+    smallest = pairs * _num_seatings(setup) * MIN_MATCHES_PER_SEATING
     return is_enough_for(smallest) or (
         is_enough_for(VALIDATION_MATCHES)
-        and bool(newcomers(state.settings.setup, state.league, state.blame.ledger))
+        and bool(newcomers(setup, state.league, state.blame.ledger))
     )
 
 
@@ -164,12 +149,12 @@ def pairings_about(
         rng: Draws the distances.
         missing: Matches that players are to have before all others, the first of them first.
     """
-    may_play = _are_validated(state.league, known.players)
+    setup, may_play = state.settings.setup, _are_validated(state.league, known.players)
     if not (may_play & known.field.is_eligible).any():
         return ()
     # Bots are mere opponents: nothing is decided by how well they are known.
     weights = np.where(known.field.is_eligible, weights, 0.0)
-    seats_per_pair = _num_seatings(state.settings.setup)
+    seats_per_pair = _num_seatings(setup)
     num_pairs = min(max(num_matches // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
     chosen = choose_pairs(
         known.field,
@@ -192,10 +177,10 @@ def pairings_about(
     shares: Counter[Seating] = Counter()
     for (first, second), share in pairs.items():
         for seating in seatings_of(
-            state.settings.setup, state.tables, known.players[first], known.players[second]
+            setup, state.tables, known.players[first], known.players[second]
         ):
             shares[seating] += share
-    shares.update(_anchors(state.settings.setup, state.league))
+    shares.update(_anchors(setup, state.league))
     if not shares:
         return ()
     per_share = max(num_matches // shares.total(), MIN_MATCHES_PER_SEATING)
@@ -310,7 +295,7 @@ def newcomers(
         waiting: Whether those count that have failed and let other evaluations go first, which
             show if they are to blame.
     """
-    validating = set(validated_by(setup, league, open_evaluations(league.tables)))
+    validating = set(validated_by(league, open_evaluations(league.tables)))
     found = [
         row
         for row in league.tables.policies.values()
@@ -322,13 +307,9 @@ def newcomers(
     return [
         row
         for row in found
-        if row.policy not in validating and (waiting or not _waits(ledger, row))
+        if row.policy not in validating
+        and (waiting or not ledger.waits(row.trainee, is_evaluation=True))
     ]
-
-
-def _waits(ledger: Ledger, row: PolicyRow) -> bool:
-    entrant = trainee_entrant(row.policy, generation=row.generation)
-    return ledger.waits(entrant, is_evaluation=True)
 
 
 def validation_pairings(
@@ -344,29 +325,24 @@ def validation_pairings(
     # One newcomer plays at a time after a failed evaluation, so that it is known whose fault it is.
     limit = 1 if state.blame.ledger.failed_evaluations else MAX_NEWCOMERS
     limit = min(limit, -(-num_matches // VALIDATION_MATCHES))
+    found = newcomers(state.settings.setup, state.league, state.blame.ledger, waiting=waiting)
     return tuple(
-        Pairing(
-            seating=_alone(state.settings.setup, state.league, row), num_matches=VALIDATION_MATCHES
-        )
-        for row in newcomers(
-            state.settings.setup, state.league, state.blame.ledger, waiting=waiting
-        )[:limit]
+        Pairing(seating=_alone(state.league, row), num_matches=VALIDATION_MATCHES)
+        for row in found[:limit]
     )
 
 
-def _alone(setup: LearnerSetup, league: League, row: PolicyRow) -> Seating:
+def _alone(league: League, row: PolicyRow) -> Seating:
     """Seat a policy and its mates in their populations' seats, random play in the others."""
     team, rest = frozen_team(league, row), Player(player=RANDOM_BOT)
-    return Seating(players=tuple(team.get(seat.population, rest) for seat in setup.seats))
+    return Seating(players=tuple(team.get(seat.population, rest) for seat in league.seats))
 
 
-def validated_by(
-    setup: LearnerSetup, league: League, messages: Iterator[Evaluate]
-) -> Iterator[PolicyId]:
+def validated_by(league: League, messages: Iterator[Evaluate]) -> Iterator[PolicyId]:
     """Return policies that play against themselves in some evaluations."""
     for message in messages:
         for pairing in message.pairings:
-            policy = validated_policy(setup, league, pairing)
+            policy = validated_policy(league, pairing)
             if policy is None:
                 # An evaluation is all newcomers against themselves, or has none of them: with many
                 # evaluations open a look at each pairing would take longer than all the rest.
@@ -374,7 +350,7 @@ def validated_by(
             yield policy
 
 
-def validated_policy(setup: LearnerSetup, league: League, pairing: Pairing) -> PolicyId | None:
+def validated_policy(league: League, pairing: Pairing) -> PolicyId | None:
     """Return the policy that a pairing validates, of a team the leader.
 
     It and its mates are alone, but for random play in other populations.
@@ -389,16 +365,14 @@ def validated_policy(setup: LearnerSetup, league: League, pairing: Pairing) -> P
         player.player == team[seat.population]
         if seat.population in team
         else player.weights is None
-        for seat, player in zip(setup.seats, players, strict=True)
+        for seat, player in zip(league.seats, players, strict=True)
     )
     return team_of(league, row)[0].policy if is_alone else None
 
 
-def validated_generation_of(
-    setup: LearnerSetup, league: League, pairing: Pairing
-) -> PolicyRow | None:
+def validated_generation_of(league: League, pairing: Pairing) -> PolicyRow | None:
     """Return the policy whose present generation a pairing validates, of a team the leader."""
-    policy_id = validated_policy(setup, league, pairing)
+    policy_id = validated_policy(league, pairing)
     if policy_id is None:
         return None
     played = {player.weights.digest for player in pairing.seating.players if player.weights}
@@ -414,14 +388,10 @@ def validated_generation_of(
 def _is_of_generation(league: League, policy: PolicyRow, digest: Digest) -> bool:
     """Return whether weights are a policy's current ones, or of its present generation."""
     # Weights that were copied in an exploit are known to the league by the donor's generation.
-    current = league.tables.checkpoints.get(policy.checkpoint or "")
-    if current is not None and current.weights_digest == digest:
+    if league.weights(policy) == digest:
         return True
     made = league.checkpoints.get(digest)
-    return made is not None and (made.policy, made.generation) == (
-        policy.policy,
-        policy.generation,
-    )
+    return made is not None and made.trainee == policy.trainee
 
 
 GOAL_PART = 1.0 / 3.0
@@ -446,11 +416,11 @@ def goal_pairs(
         may_play: Whether a player's weights exist. bool [N].
         num_pairs: Pairs that the evaluation has besides.
     """
-    goal = state.settings.config.stop.evaluation
+    config, goals = state.settings.config, state.indexes.goals
     # Nothing waits for the goal in finals.
-    if goal is None or state.phase.name != "training":
+    if config.stop.evaluation is None or state.phase.name != "training":
         return
-    seekers = seekers_of_evaluation(state.settings.config, state.tables, state.indexes.goals)
+    seekers = seekers_of_evaluation(config, state.tables, goals)
     rows = {
         index: state.tables.policies[policy]
         for index, player in enumerate(known.players)
@@ -458,30 +428,23 @@ def goal_pairs(
     }
     # x / (x + n) = GOAL_PART, for n others.
     number = max(round(num_pairs * GOAL_PART / (1.0 - GOAL_PART)), 1)
+    is_alone = len(state.settings.setup.ranked_populations) == 1
+
+    def bound(rival: int) -> float:
+        found = evaluation_bound(config, state.tables, goals, rows[rival])
+        # A return's bound can be below any number that stands for none.
+        return -math.inf if found is None else found
+
     # A single place is the other one's in the next evaluation.
     turn = state.tables.run.next_assignment
     for index, player in enumerate(known.players):
-        if player.player.player != state.settings.config.stop.player:
+        if player.player.player != config.stop.player:
             continue
         rivals = [
-            rival
-            for rival, row in rows.items()
-            if len(state.settings.setup.ranked_populations) == 1
-            or row.population != player.population
+            rival for rival, row in rows.items() if is_alone or row.population != player.population
         ]
         if rivals:
-            nearest = max(
-                rivals,
-                key=lambda rival: _bound(
-                    state.settings.config, state.tables, state.indexes.goals, rows[rival]
-                ),
-            )
+            nearest = max(rivals, key=bound)
             best = max(rivals, key=lambda rival: known.field.ratings[rival])
             for place in range(turn, turn + number):
                 yield (best if place % 2 else nearest), index
-
-
-def _bound(config: RunConfig, tables: Tables, goals: StopGoals, policy: PolicyRow) -> float:
-    bound = evaluation_bound(config, tables, goals, policy)
-    # A return's bound can be below any number that stands for none.
-    return -math.inf if bound is None else bound

@@ -12,16 +12,11 @@ from collections.abc import Iterator
 
 from arena.config import LearnerSetup
 from arena.matches.seating import plays_of
-from populations.config.run_config import RunConfig
 from populations.controller.indexes.pending_evaluations import PendingMatches
-from populations.controller.state.clocks import MatchTimes
-from populations.controller.state.indexes import Indexes
 from populations.controller.state.leases import Crew, Learner
 from populations.controller.state.measured import Measured
-from populations.controller.state.phase import Phase
 from populations.controller.state.settings import Settings
 from populations.records.rows import Json
-from populations.records.tables import Tables
 
 MIN_MATCHES = 128
 """Least matches of an evaluation; more where a learner has more environments, one match each."""
@@ -30,20 +25,12 @@ MAX_EVALUATION_S = 60.0
 """Learner seconds of an assignment: fewer matches where they take long."""
 
 
-def record(match_times: MatchTimes, learner: Learner, *, matches: int, duration_s: float) -> None:
-    """Take in how long an evaluation took on a learner."""
-    for times in (match_times, learner.match_times):
-        times.add(matches=matches, duration_s=duration_s)
-
-
-def match_s(
-    settings: Settings, tables: Tables, measured: Measured, learner: Learner | None = None
-) -> float | None:
+def match_s(measured: Measured, learner: Learner | None = None) -> float | None:
     """Return learner seconds that an evaluation match takes; None: not known, or not to be minded.
 
     Of the learner's last evaluations, else of all last ones; before the first, what training shows.
     """
-    if settings.config.deterministic:
+    if measured.settings.config.deterministic:
         return None
     own_s = None if learner is None else learner.match_times.match_s
     recent_s = own_s or measured.match_times.match_s
@@ -51,71 +38,60 @@ def match_s(
         return recent_s
     # The time is rather too long, as training takes time beside its decisions. It is 0 while no
     # speed is known.
-    return (
-        len(plays_of(settings.setup.seats))
-        * max(_episode_s(settings.setup, tables, measured), default=0.0)
-        or None
-    )
+    longest_s = max(_episode_s(measured), default=0.0)
+    return len(plays_of(measured.settings.setup.seats)) * longest_s or None
 
 
-def _episode_s(setup: LearnerSetup, tables: Tables, measured: Measured) -> Iterator[float]:
+def _episode_s(measured: Measured) -> Iterator[float]:
     """Return seconds of an episode by each population's trainees."""
+    setup, rows = measured.settings.setup, measured.tables.policies.values()
     in_turns = setup.spec.api == "aec"
     for name, population in setup.populations.items():
-        trained = [
-            row for row in tables.policies.values() if row.population == name and row.speed > 0.0
-        ]
+        trained = [row for row in rows if row.population == name and row.speed > 0.0]
         if trained:
             # A call of ``step`` is one decision in turns, else one of each agent.
-            decisions = measured.expected_length(tables, trained[0]) * (
-                1 if in_turns else len(population.agents)
-            )
+            agents = 1 if in_turns else len(population.agents)
+            decisions = measured.expected_length(trained[0]) * agents
             yield decisions * len(trained) / sum(row.speed for row in trained)
 
 
-def reached(config: RunConfig, tables: Tables, measured: Measured) -> float | None:
+def reached(measured: Measured) -> float | None:
     """Return evaluation's share of learner seconds in this epoch's training; None: no seconds.
 
-    In deterministic mode of the run's assignments.
+    In deterministic mode of the run's assignments. Once training is over, that at its end: finals
+    would raise it.
     """
-    training, evaluation = _spent(config, tables, measured)
+    if measured.phase.share_reached is not None:
+        return measured.phase.share_reached
+    training, evaluation = _spent(measured)
     return evaluation / (training + evaluation) if training + evaluation > 0.0 else None
 
 
-def document(
-    config: RunConfig, tables: Tables, phase: Phase, measured: Measured
-) -> dict[str, Json]:
+def document(measured: Measured) -> dict[str, Json]:
     """Return what ``status --json`` has about evaluation: shares of learner seconds in training."""
-    share = (
-        reached(config, tables, measured) if phase.share_reached is None else phase.share_reached
-    )
-    return {"share_asked": config.evaluation.share, "share_reached": share}
+    asked = measured.settings.config.evaluation.share
+    return {"share_asked": asked, "share_reached": reached(measured)}
 
 
-def _spent(config: RunConfig, tables: Tables, measured: Measured) -> tuple[float, float]:
+def _spent(measured: Measured) -> tuple[float, float]:
     """Return what training and evaluation have had in this epoch (deterministic: in the run)."""
-    run = tables.run
-    if config.deterministic:
+    run = measured.tables.run
+    if measured.settings.config.deterministic:
         return float(run.training_assignments), float(run.evaluation_assignments)
     # Seconds count from the start of the epoch: a run that goes on after its finals has no debt.
     before_training_s, before_evaluation_s = measured.spent_before_s
     return run.training_s - before_training_s, run.evaluation_s - before_evaluation_s
 
 
-def short_of(settings: Settings, indexes: Indexes, crew: Crew, measured: Measured) -> float:
+def short_of(measured: Measured, pending_matches: PendingMatches, crew: Crew) -> float:
     """Return learner seconds (deterministic: assignments) that evaluation lacks to its share."""
-    share = settings.config.evaluation.share
-    training, evaluation = _spent(settings.config, indexes.fits.league.tables, measured)
+    share = measured.settings.config.evaluation.share
+    training, evaluation = _spent(measured)
     if training <= 0.0:
         return 0.0
-    for assignment_id, num_matches in indexes.pending_matches.open.items():
+    for assignment_id, num_matches in pending_matches.open.items():
         holder = crew.holders.get(assignment_id)
-        one_s = match_s(
-            settings,
-            indexes.fits.league.tables,
-            measured,
-            None if holder is None else crew.learners.get(holder),
-        )
+        one_s = match_s(measured, None if holder is None else crew.learners.get(holder))
         # An open evaluation makes up for everything while its length is unknown.
         if one_s is None:
             return 0.0
@@ -154,13 +130,12 @@ def at_most(num_matches: int, one_s: float | None) -> int:
     return num_matches if one_s is None else max(min(num_matches, int(MAX_EVALUATION_S / one_s)), 1)
 
 
-def matches_in_time(
-    phase: Phase, pending_matches: PendingMatches, learner: Learner, one_s: float | None
-) -> float:
+def matches_in_time(measured: Measured, pending_matches: PendingMatches, learner: Learner) -> float:
     """Return how many matches a learner can end in the time that is named; 0: not one.
 
     What the learner holds comes first. Infinity where no time is named, or a match's is not known.
     """
+    phase, one_s = measured.phase, match_s(measured, learner)
     countdown = phase.countdown
     if countdown is None:
         return math.inf

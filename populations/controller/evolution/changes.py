@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from arena.types import PolicyId, Value, trainee_entrant
+from arena.types import PolicyId, trainee_entrant
 from populations.controller.evolution.exploration import numbers, values_of
 from populations.controller.evolution.generations import begin_generation, explored_on
+from populations.controller.indexes.teams import team_of
 from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploration
 from populations.hyperparameter_schedules import ScheduledValues
@@ -32,45 +32,34 @@ def exploit(
     explore: bool,
     data: Mapping[str, Json],
 ) -> None:
-    """Put each of a team on the checkpoint of the one in its donor's team that plays its part."""
+    """Put each of a team on the checkpoint of the one in its donor's team that plays its part.
+
+    At once, or when its hyperparameters are explored.
+    """
+    scheduled = state.settings.scheduled
     donors = team_of(state.league, state.tables.policies[donor_id])
     # Both are in the order of their populations (`team_of`).
     for policy, donor in zip(team, donors, strict=True):
-        _copy(state, tx, policy, donor, explore=explore, data={**data, "donor": donor.policy})
-
-
-def _copy(
-    state: ControllerState,
-    tx: Transaction,
-    policy: PolicyRow,
-    donor: PolicyRow,
-    *,
-    explore: bool,
-    data: Mapping[str, Json],
-) -> None:
-    """Put a policy on its donor's checkpoint, at once or when its hyperparameters are explored."""
-    # The donor's factors, but the values of the policy's own clock.
-    copied = state.settings.scheduled[policy.population].values(
-        donor.hyperparameters, factors=donor.factors, agent_steps=policy.agent_steps
-    )
-    pending: dict[str, Json] = {
-        # The donor as it is now; it may train on before the answer comes.
-        "kind": "exploit",
-        "donor": donor.policy,
-        "donor_generation": donor.generation,
-        "donor_agent_steps": donor.agent_steps,
-        "checkpoint": donor.checkpoint,
-        "hyperparameters": copied,
-        **_told(donor.factors),
-        "decision": dict(data),
-    }
-    if explore and state.settings.config.pbt_of(policy.population).explore != "none":
-        _wait(tx, policy, pending)
-    else:
-        same = Exploration(old=copied, new=copied, moves={})
-        commit_exploit(
-            state.settings.scheduled, state.fits, tx, replace(policy, pending=pending), same
+        # The donor's factors, but the values of the policy's own clock.
+        copied = scheduled[policy.population].values(
+            donor.hyperparameters, factors=donor.factors, agent_steps=policy.agent_steps
         )
+        pending: dict[str, Json] = {
+            # The donor as it is now; it may train on before the answer comes.
+            "kind": "exploit",
+            "donor": donor.policy,
+            "donor_generation": donor.generation,
+            "donor_agent_steps": donor.agent_steps,
+            "checkpoint": donor.checkpoint,
+            "hyperparameters": copied,
+            **_told(donor.factors),
+            "decision": {**data, "donor": donor.policy},
+        }
+        if explore and state.settings.config.pbt_of(policy.population).explore != "none":
+            _wait(tx, policy, pending)
+        else:
+            same = Exploration(old=copied, new=copied, moves={})
+            commit(scheduled, state.fits, tx, replace(policy, pending=pending), same)
 
 
 def explore_own(tx: Transaction, policy: PolicyRow, *, data: Mapping[str, Json]) -> None:
@@ -90,111 +79,91 @@ def _wait(tx: Transaction, policy: PolicyRow, pending: dict[str, Json]) -> None:
     tx.put(replace(policy, pending={**pending, "seed": seed}))
 
 
-def commit_exploit(
+def commit(
     scheduled: Mapping[str, ScheduledValues],
     fits: Fits,
     tx: Transaction,
     policy: PolicyRow,
     exploration: Exploration,
 ) -> None:
-    """Put a policy on its donor's checkpoint, as it was when its pending decision was made.
+    """Change a policy as its pending decision says, with the hyperparameters that it waited for.
 
     Identity and counters stay the policy's own; its generation rises, so its statistics start anew.
     """
+    pending, is_copy = policy.pending, policy.pending["kind"] == "exploit"
+    base = values_of(pending["hyperparameters"])
+    new, factors = scheduled[policy.population].explored(
+        exploration.new,
+        old=base,
+        # A decision without any has none.
+        factors=numbers(pending.get("factors", {})),
+        agent_steps=policy.agent_steps,
+    )
+    changed = replace(policy, hyperparameters=new, factors=factors)
+    if is_copy:
+        after, about = _copied(fits, tx, changed)
+        tx.count(exploits=1)
+    else:
+        after, about = explored_on(fits, tx, changed, cause="explore"), {}
+    tx.add_decision(
+        "exploited" if is_copy else "explored",
+        policy.policy,
+        **{
+            # The decision comes first: where names are equal, the values of the copy replace its
+            # own.
+            **decision_of(pending),
+            **about,
+            "generation": after.generation,
+            "agent_steps": policy.agent_steps,
+            "old": dict(policy.hyperparameters if is_copy else exploration.old),
+            **({"donor_hyperparameters": base} if is_copy else {}),
+            "new": dict(new),
+            "moves": dict(exploration.moves),
+            **_told(factors),
+        },
+    )
+
+
+def _copied(fits: Fits, tx: Transaction, policy: PolicyRow) -> tuple[PolicyRow, dict[str, Json]]:
+    """Put a policy on its donor's checkpoint, as it was when its pending decision was made.
+
+    Returns:
+        The policy as it was put, and what its event says of the donor.
+    """
     pending = policy.pending
     # The donor may have trained on, or be quarantined by now: retention kept its checkpoint.
-    donor = PolicyId(str(pending["donor"]))
     checkpoint = tx.tables.checkpoints[str(pending["checkpoint"])]
+    donor = PolicyId(str(pending["donor"]))
     generation, agent_steps = pending["donor_generation"], pending["donor_agent_steps"]
     assert isinstance(generation, int)
     assert isinstance(agent_steps, int)
-    new, factors = _explored(scheduled, policy, pending, exploration)
     after = begin_generation(
         fits,
         tx,
+        # A quarantined policy comes back by its donor's weights.
         replace(
             policy,
-            # A quarantined policy comes back by its donor's weights.
             state="active",
             checkpoint=checkpoint.key,
             parent=donor,
-            hyperparameters=new,
-            factors=factors,
             ready_at=policy.agent_steps,
         ),
         cause="exploit",
         parent=trainee_entrant(donor, generation=generation),
         parent_agent_steps=agent_steps,
     )
-    tx.count(exploits=1)
-    tx.add_decision(
-        "exploited",
-        policy.policy,
-        **{
-            # The decision comes first: where names are equal, the values of the copy replace its
-            # own.
-            **decision_of(pending),
-            "donor": donor,
-            "donor_generation": generation,
-            "donor_agent_steps": agent_steps,
-            "checkpoint": checkpoint.key,
-            "weights": checkpoint.weights_digest,
-            "generation": after.generation,
-            "agent_steps": policy.agent_steps,
-            "old": dict(policy.hyperparameters),
-            "donor_hyperparameters": values_of(pending["hyperparameters"]),
-            "new": dict(new),
-            "moves": dict(exploration.moves),
-            **_told(factors),
-        },
-    )
-
-
-def _explored(
-    scheduled: Mapping[str, ScheduledValues],
-    policy: PolicyRow,
-    pending: Mapping[str, Json],
-    exploration: Exploration,
-) -> tuple[dict[str, Value], dict[str, float]]:
-    """Return the hyperparameters in use and the factors that an exploration leads to."""
-    return scheduled[policy.population].explored(
-        exploration.new,
-        old=values_of(pending["hyperparameters"]),
-        # A decision without any has none.
-        factors=numbers(pending.get("factors", {})),
-        agent_steps=policy.agent_steps,
-    )
+    return after, {
+        "donor": donor,
+        "donor_generation": generation,
+        "donor_agent_steps": agent_steps,
+        "checkpoint": checkpoint.key,
+        "weights": checkpoint.weights_digest,
+    }
 
 
 def _told(factors: Mapping[str, float]) -> dict[str, Json]:
     """Return factors for an event or a decision: nothing where no hyperparameter has a schedule."""
     return {"factors": dict(factors)} if factors else {}
-
-
-def commit_explore(
-    scheduled: Mapping[str, ScheduledValues],
-    fits: Fits,
-    tx: Transaction,
-    policy: PolicyRow,
-    exploration: Exploration,
-) -> None:
-    """Change a policy's own hyperparameters as its pending decision says; its weights stay."""
-    new, factors = _explored(scheduled, policy, policy.pending, exploration)
-    changed = replace(policy, hyperparameters=new, factors=factors)
-    after = explored_on(fits, tx, changed, cause="explore")
-    tx.add_decision(
-        "explored",
-        policy.policy,
-        **{
-            **decision_of(policy.pending),
-            "generation": after.generation,
-            "agent_steps": policy.agent_steps,
-            "old": dict(exploration.old),
-            "new": dict(new),
-            "moves": dict(exploration.moves),
-            **_told(factors),
-        },
-    )
 
 
 def decision_of(pending: Mapping[str, Json]) -> dict[str, Json]:

@@ -54,7 +54,7 @@ def measure(indexes: Indexes, policy: PolicyRow, until: LessonEnd) -> float | No
         return policy.agent_steps
     if until.rating is not None:
         return goals.bound_at_any_time(indexes.fits, policy)
-    return indexes.goals.mean_return(policy, lesson=indexes.fits.league.tables.run.lesson)
+    return indexes.goals.mean_return(policy, lesson=indexes.tables.run.lesson)
 
 
 def _has_reached(indexes: Indexes, policy: PolicyRow, until: LessonEnd) -> bool:

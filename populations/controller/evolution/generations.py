@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from arena.types import Digest, Entrant, PolicyId, trainee_entrant
+from arena.types import Digest, Entrant, PolicyId
 from populations.config.run_config import RunConfig
 from populations.controller.state.fits import Fits
 from populations.controller.state.settings import Settings
@@ -18,7 +18,6 @@ from populations.league.league import League
 from populations.league.lineage import first_of_line, num_copies, steps_since_parent
 from populations.league.ratings import Ratings
 from populations.records.rows import GenerationRow, PolicyRow
-from populations.records.tables import Tables
 
 Cause = Literal[
     "start",
@@ -71,8 +70,7 @@ def begin_generation(
         tx.put(ended)
     line_begin = policy.generation + 1
     if cause in KEPT:
-        former = trainee_entrant(policy.policy, generation=policy.generation)
-        line_begin = first_of_line(fits.league.tables.generations, former)
+        line_begin = first_of_line(fits.league.tables.generations, policy.trainee)
     policy = replace(
         policy,
         generation=policy.generation + 1,
@@ -101,9 +99,8 @@ def explored_on(
     cause: Literal["explore", "quarantine", "replay", "reconfigure"],
 ) -> PolicyRow:
     """Put a policy that goes on from its own weights with other hyperparameters."""
-    parent = trainee_entrant(policy.policy, generation=policy.generation)
     return begin_generation(
-        fits, tx, policy, cause=cause, parent=parent, parent_agent_steps=policy.agent_steps
+        fits, tx, policy, cause=cause, parent=policy.trainee, parent_agent_steps=policy.agent_steps
     )
 
 
@@ -114,14 +111,13 @@ def ended_generation(fits: Fits, policy_id: PolicyId) -> GenerationRow | None:
     before its end.
     """
     policy = fits.league.tables.policies[policy_id]
-    entrant = trainee_entrant(policy_id, generation=policy.generation)
-    row = fits.league.tables.generations.get(entrant)
+    row = fits.league.tables.generations.get(policy.trainee)
     if row is None:
         return None
     ratings, league = fits.ratings(policy.population), fits.league
     # lead: steps from the first rated weights to the beginning; lag: from the last ones to the end
-    first, lead = _rated(fits.league, ratings, league.first_weights(policy))
-    last, lag = _rated(fits.league, ratings, _weights(fits.league.tables, policy))
+    first, lead = _rated(league, ratings, league.first_weights(policy))
+    last, lag = _rated(league, ratings, league.weights(policy))
     # steps of the generation itself between the two ratings
     num_own = policy.agent_steps - row.agent_steps_begin - lag
     # If earlier generations trained more between the two, or this one nothing, its gain is not
@@ -177,12 +173,6 @@ def history_now(settings: Settings, fits: Fits, policy: PolicyRow) -> tuple[Gene
     )
 
 
-def _weights(tables: Tables, policy: PolicyRow) -> Digest | None:
-    """Find what a policy goes on from."""
-    key = policy.checkpoint
-    return None if key is None else tables.checkpoints[key].weights_digest
-
-
 def _rated(league: League, ratings: Ratings, digest: Digest | None) -> tuple[Digest | None, int]:
     """Find the nearest rated weights in a line, and the agent steps trained since them."""
     agent_steps = 0
@@ -201,7 +191,7 @@ def _rated(league: League, ratings: Ratings, digest: Digest | None) -> tuple[Dig
 
 def _row(policy: PolicyRow, *, cause: Cause, parent: Entrant | None) -> GenerationRow:
     return GenerationRow(
-        entrant=trainee_entrant(policy.policy, generation=policy.generation),
+        entrant=policy.trainee,
         policy=policy.policy,
         population=policy.population,
         generation=policy.generation,

@@ -23,9 +23,9 @@ from populations.config.sizing import num_sharing
 from populations.controller.evolution.changes import exploit
 from populations.controller.evolution.members import is_reference
 from populations.controller.evolution.quarantine import donors_of
+from populations.controller.indexes.teams import leader_of, team_of
 from populations.controller.state.leases import Crew
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import leader_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.decisions import Decision, ExploitDonor
 from populations.records.rows import Json, PolicyRow
@@ -92,23 +92,22 @@ def fill_places(state: ControllerState, tx: Transaction) -> None:
     """
     if state.phase.name != "training":
         return
-    rows = state.tables.policies
-    for population in sorted({row.population for row in _retired(state.tables)}):
-        free = num_places(state.settings.config, state.crew, population) - num_active(
-            state.settings.config, state.tables, population
-        )
+    config, tables = state.settings.config, state.tables
+    for population in sorted({row.population for row in _retired(tables)}):
+        active = num_active(config, tables, population)
+        free = num_places(config, state.crew, population) - active
         # Almost always: this is asked after every assignment.
         if free <= 0:
             continue
         waiting = sorted(
             row.policy
-            for row in _retired(state.tables)
+            for row in _retired(tables)
             if row.population == population
             and not row.pending
             and leader_of(state.league, row.policy).policy == row.policy
         )
         for name in waiting[:free]:
-            _bring_back(state, tx, rows[name])
+            _bring_back(state, tx, tables.policies[name])
 
 
 def _retired(tables: Tables) -> Iterable[PolicyRow]:
@@ -116,12 +115,9 @@ def _retired(tables: Tables) -> Iterable[PolicyRow]:
 
 
 def _bring_back(state: ControllerState, tx: Transaction, row: PolicyRow) -> None:
-    _, donor = max(
-        donors_of(state.settings.config, state.fits, state.blame.ledger, row), default=(0.0, None)
-    )
+    donors = donors_of(state.settings.config, state.fits, state.blame.ledger, row)
+    _, donor = max(donors, default=(0.0, None))
     if donor is not None:
-        explore = not is_reference(state.settings.config, row)
+        explore, team = not is_reference(state.settings.config, row), team_of(state.league, row)
         reason = "it was retired, and there is a place for it again"
-        exploit(
-            state, tx, team_of(state.league, row), donor, explore=explore, data={"reason": reason}
-        )
+        exploit(state, tx, team, donor, explore=explore, data={"reason": reason})

@@ -47,11 +47,11 @@ def try_immigrate(
         team: Policies that would copy a donor and its mates; the first one leads.
         data: The numbers of that decision.
     """
-    policy = team[0]
-    immigration = state.settings.config.pbt_of(policy.population).immigration
-    limit = state.settings.config.stop.agent_steps_per_policy
+    policy, config = team[0], state.settings.config
+    immigration = config.pbt_of(policy.population).immigration
+    limit = config.stop.agent_steps_per_policy
     is_done = limit is not None and policy.agent_steps >= limit
-    if immigration.probability <= 0.0 or is_done or is_reference(state.settings.config, policy):
+    if immigration.probability <= 0.0 or is_done or is_reference(config, policy):
         return False
     # Draw after the conditions, so that no decision number is taken without immigration.
     rng = tx.draw()

@@ -23,17 +23,6 @@ def is_reference(config: RunConfig, policy: PolicyRow) -> bool:
     return config.pbt_of(policy.population).reference and policy.index == 0
 
 
-def standing_weights(fits: Fits, population: str) -> dict[PolicyId, Digest]:
-    """Return the evaluated weights that each active policy's standing is about."""
-    return {
-        row.policy: digest
-        for row in fits.league.tables.policies.values()
-        if row.population == population
-        and row.state == "active"
-        and (digest := standing_weights_of(fits, row)) is not None
-    }
-
-
 def standing_weights_of(fits: Fits, row: PolicyRow) -> Digest | None:
     """Return the weights that a policy's standing is about; None: nothing of its line has played.
 
@@ -55,7 +44,7 @@ def standing_weights_of(fits: Fits, row: PolicyRow) -> Digest | None:
 
 
 def _standing(fits: Fits, policy: PolicyId) -> Digest | None:
-    """Return the entry of `standing_weights` for one policy; None if it is not active."""
+    """Return the weights that a policy's standing is about; None if it is not active."""
     row = fits.league.tables.policies.get(policy)
     if row is None or row.state != "active":
         return None
@@ -65,10 +54,8 @@ def _standing(fits: Fits, policy: PolicyId) -> Digest | None:
 def members_of(config: RunConfig, indexes: Indexes, population: str, *, role: str) -> list[Member]:
     """Return the active policies of a population that have a role."""
     # Members of the last decision are kept; those with changes since are made anew below.
-    ratings, tables = indexes.fits.ratings(population), indexes.fits.league.tables
-    kept, policies = indexes.members.current(
-        population, ratings=ratings, league=indexes.fits.league
-    )
+    ratings, tables = indexes.fits.ratings(population), indexes.tables
+    kept, policies = indexes.members.current(population, ratings=ratings)
     for policy in policies:
         row = tables.policies[policy]
         kept.set(

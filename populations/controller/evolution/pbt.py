@@ -32,23 +32,17 @@ from msgspec.structs import replace
 
 from arena.types import PolicyId
 from arena.users_code import encodable, guarded
-from populations.controller.evolution import halving, schedules
-from populations.controller.evolution.changes import (
-    commit_exploit,
-    commit_explore,
-    exploit,
-    explore_own,
-)
+from populations.config.run_config import RunConfig
+from populations.controller.evolution import halving
+from populations.controller.evolution.changes import commit, exploit, explore_own
+from populations.controller.evolution.generations import explored_on
 from populations.controller.evolution.immigration import try_immigrate
-from populations.controller.evolution.members import (
-    common_scores,
-    members_of,
-    rating_difference,
-)
+from populations.controller.evolution.members import common_scores, members_of, rating_difference
 from populations.controller.evolution.quarantine import abandon, is_failing
+from populations.controller.indexes.teams import leader_of, team_of
 from populations.controller.state.events import HyperparametersExplored
+from populations.controller.state.fits import Fits
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import leader_of, team_of
 from populations.controller.state.transaction import MARKS, Transaction
 from populations.decisions import Decision, ExploitDonor, ExploreOwn, NotReady
 from populations.pbt.scheduler import num_marks
@@ -71,7 +65,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     # A recorded schedule is followed in the place of PBT.
     if any(state.settings.config.populations[row.population].schedule for row in team):
         for row in team:
-            schedules.follow(state.settings.config, state.fits, tx, row)
+            _follow_schedule(state.settings.config, state.fits, tx, row)
         return
     pbt = state.settings.config.pbt_of(policy.population)
     marks = num_marks(policy, pbt)
@@ -88,18 +82,42 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     if decision is None:
         return
     places = halving.num_places(state.settings.config, state.crew, policy.population)
+    team, data = team_of(state.league, policy), {**_numbers_of(decision), MARKS: marks}
     if halving.num_active(state.settings.config, state.tables, policy.population) > places:
-        data = {**_numbers_of(decision), MARKS: marks}
-        halving.halve(
-            state.settings.config,
-            tx,
-            team_of(state.league, policy),
-            decision,
-            places=places,
-            data=data,
-        )
+        halving.halve(state.settings.config, tx, team, decision, places=places, data=data)
     else:
-        _carry_out(state, tx, team_of(state.league, policy), decision, marks=marks)
+        _carry_out(state, tx, team, decision, data=data)
+
+
+def _follow_schedule(config: RunConfig, fits: Fits, tx: Transaction, policy: PolicyRow) -> None:
+    """Change a policy's hyperparameters if it has reached a mark of its schedule.
+
+    Of several marks within one assignment the last one holds.
+    """
+    schedule = config.populations[policy.population].schedule
+    reached = [
+        (index, entry)
+        for index, entry in enumerate(schedule)
+        # Each mark that was followed began a generation, so those up to its beginning are done.
+        if policy.generation_at < entry.agent_steps <= policy.agent_steps
+    ]
+    if not reached:
+        return
+    index, entry = reached[-1]
+    new = replace(policy, hyperparameters=dict(entry.hyperparameters))
+    after = explored_on(fits, tx, new, cause="replay")
+    tx.add_event(
+        "replayed",
+        policy.policy,
+        entry=index,
+        num_entries=len(schedule),
+        num_skipped=len(reached) - 1,
+        mark=entry.agent_steps,
+        agent_steps=policy.agent_steps,
+        generation=after.generation,
+        old=dict(policy.hyperparameters),
+        new=dict(entry.hyperparameters),
+    )
 
 
 def evolve_waiting(state: ControllerState, tx: Transaction) -> None:
@@ -179,10 +197,9 @@ def _carry_out(
     team: Sequence[PolicyRow],
     decision: Decision,
     *,
-    marks: int,
+    data: Mapping[str, Json],
 ) -> None:
     """Do to each of a team what was decided about its leader."""
-    data = {**_numbers_of(decision), MARKS: marks}
     if isinstance(decision, ExploitDonor):
         # An immigrant comes now and then in the place of a copy.
         if not try_immigrate(state, tx, team, data=data):
@@ -231,13 +248,11 @@ def complete(state: ControllerState, tx: Transaction, event: HyperparametersExpl
         return
     if event.problem is not None:
         tx.add_event("explore_failed", policy.policy, reason=event.problem, instead="perturb")
-    if policy.pending["kind"] != "exploit":
-        commit_explore(state.settings.scheduled, state.fits, tx, policy, event.exploration)
-        return
-    checkpoint = state.tables.checkpoints[str(policy.pending["checkpoint"])]
+    # An exploration of its own names no checkpoint.
+    checkpoint = state.tables.checkpoints.get(str(policy.pending.get("checkpoint")))
     # Retention keeps what a pending decision names; only damage can have taken it.
-    if checkpoint.state == "present":
-        commit_exploit(state.settings.scheduled, state.fits, tx, policy, event.exploration)
+    if checkpoint is None or checkpoint.state == "present":
+        commit(state.settings.scheduled, state.fits, tx, policy, event.exploration)
     else:
         donor = policy.pending["donor"]
         abandon(state, tx, policy, reason=f"{checkpoint.key} of {donor} is {checkpoint.state}")

@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from arena.types import PolicyId, trainee_entrant
+from arena.types import PolicyId
 from populations.choices import number_of
 from populations.config.run_config import RunConfig
 from populations.controller.evolution.changes import decision_of, exploit
 from populations.controller.evolution.generations import explored_on
-from populations.controller.evolution.members import is_reference, standing_weights
+from populations.controller.evolution.members import is_reference, standing_weights_of
+from populations.controller.evolution.rewind import end_assignments
+from populations.controller.indexes.teams import leader_of, team_of
 from populations.controller.state.fits import Fits
 from populations.controller.state.ledger import Ledger
 from populations.controller.state.state import ControllerState
-from populations.controller.state.teams import leader_of, team_of
 from populations.controller.state.transaction import MARKS, Transaction
 from populations.hyperparameter_schedules import ScheduledValues
 from populations.league.league import League
@@ -38,14 +39,10 @@ def quarantine(
     Their open assignments end. How they come back is said by `rescue`.
     """
     leader = leader_of(state.league, policy_id)
-    state.blame.ledger.note_quarantine(trainee_entrant(leader.policy, generation=leader.generation))
+    state.blame.ledger.note_quarantine(leader.trainee)
     team = team_of(state.league, leader)
-    names = {row.policy for row in team}
-    for row in list(state.tables.assignments.values()):
-        if not names.isdisjoint(row.trained):
-            # Closed: a late result finds no open assignment and changes nothing.
-            tx.put(replace(row, status="failed", reason=reason))
     for policy in team:
+        end_assignments(state.tables, tx, policy.policy, reason=reason)
         # A decision that waited is given up; `pbt.complete` ignores its answer.
         tx.put(replace(policy, state="quarantined", pending={}))
         tx.add_event("quarantined", policy.policy, reason=reason, checkpoint=policy.checkpoint)
@@ -76,14 +73,8 @@ def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
             tx.put(replace(row, rescues=row.rescues + 1))
         reason = "it was quarantined; the donor is the best rated policy that has trained since"
         explore = not is_reference(state.settings.config, leader)
-        exploit(
-            state,
-            tx,
-            team_of(state.league, leader),
-            donor,
-            explore=explore,
-            data={"reason": reason},
-        )
+        team = team_of(state.league, leader)
+        exploit(state, tx, team, donor, explore=explore, data={"reason": reason})
 
 
 def rescue_waiting(state: ControllerState, tx: Transaction) -> None:
@@ -96,9 +87,8 @@ def rescue_waiting(state: ControllerState, tx: Transaction) -> None:
 
 def _has_weights(league: League, leader: PolicyRow) -> bool:
     """Return whether nobody in a team has lost all checkpoints, which no copy makes good."""
-    kept = (
-        league.tables.checkpoints.get(mate.checkpoint or "") for mate in team_of(league, leader)
-    )
+    checkpoints = league.tables.checkpoints
+    kept = (checkpoints.get(mate.checkpoint or "") for mate in team_of(league, leader))
     return all(checkpoint is None or checkpoint.state == "present" for checkpoint in kept)
 
 
@@ -129,21 +119,20 @@ def donors_of(
     """
     if config.pbt_of(policy.population).exploit == "none":
         return []
-    ratings = fits.ratings(policy.population)
+    ratings, tables = fits.ratings(policy.population), fits.league.tables
     return [
-        (interval[0], name)
-        for name, digest in standing_weights(fits, policy.population).items()
-        if name != policy.policy
-        and fits.league.tables.policies[name].role == policy.role
-        and not is_failing(fits.league.tables, ledger, name)
-        and (interval := ratings.interval(digest)) is not None
+        (interval[0], row.policy)
+        for row in tables.policies.by("role")[policy.population, policy.role].values()
+        if row.state == "active"
+        and row.policy != policy.policy
+        and not is_failing(tables, ledger, row.policy)
+        and (interval := ratings.interval(standing_weights_of(fits, row))) is not None
     ]
 
 
 def is_failing(tables: Tables, ledger: Ledger, name: PolicyId) -> bool:
     """Return whether a policy has not finished training since it last failed."""
-    entrant = trainee_entrant(name, generation=tables.policies[name].generation)
-    return bool(ledger.in_a_row(entrant, is_evaluation=False))
+    return bool(ledger.in_a_row(tables.policies[name].trainee, is_evaluation=False))
 
 
 def abandon(state: ControllerState, tx: Transaction, policy: PolicyRow, *, reason: str) -> None:

@@ -8,13 +8,13 @@ and so its statistics start anew.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import product
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
-from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id, trainee_entrant
+from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id
 from populations.config.role_settings import INITIAL, NEAREST_EVEN
 from populations.controller.evolution.generations import begin_generation
 from populations.controller.state.fits import Fits
@@ -32,8 +32,7 @@ from populations.roles import MAIN, is_reset, nearest_even, reset_probability
 RESETS = "resets"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
+class Origin(Struct, frozen=True, kw_only=True):
     """Weights that a policy goes on from.
 
     Attributes:
@@ -50,7 +49,7 @@ class Origin:
     initial_weights: str | None = None
     parent: Entrant | None = None
     parent_agent_steps: int | None = None
-    numbers: Mapping[str, Json] = field(default_factory=dict)
+    numbers: Mapping[str, Json] = {}
 
 
 def reset_key(population: str) -> str:
@@ -63,12 +62,11 @@ def try_reset(state: ControllerState, tx: Transaction, policy_id: PolicyId) -> N
 
     Main agents never do, nor does a policy that has reached its limit of agent steps.
     """
-    policy = state.tables.policies[policy_id]
-    limit = state.settings.config.stop.agent_steps_per_policy
+    policy, config = state.tables.policies[policy_id], state.settings.config
+    limit, roles = config.stop.agent_steps_per_policy, config.roles
     is_done = limit is not None and policy.agent_steps >= limit
     if policy.role == MAIN or is_done or state.phase.name == "evaluating":
         return
-    roles = state.settings.config.roles
     probability = reset_probability(policy.role, league_exploiter=roles.reset_probability)
     # The ghost that it has just left has its present count.
     left = ghost_id(policy.policy, agent_steps=policy.agent_steps)
@@ -82,8 +80,7 @@ def try_reset(state: ControllerState, tx: Transaction, policy_id: PolicyId) -> N
 def without_weights(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
     """Let exploiters that were to start from damaged weights start as they first did."""
     for policy in list(state.tables.policies.values()):
-        entrant = trainee_entrant(policy.policy, generation=policy.generation)
-        row = state.tables.generations.get(entrant)
+        row = state.tables.generations.get(policy.trainee)
         is_waiting = policy.checkpoint is None and policy.initial_weights == key
         # Only a reset has the exploiter's own first checkpoint to go back to.
         if is_waiting and row is not None and row.cause == "reset":
@@ -133,28 +130,27 @@ def _start_again(
 
 
 def _origin(settings: Settings, fits: Fits, policy: PolicyRow) -> Origin:
-    rule = settings.config.roles.reset
+    rule, tables = settings.config.roles.reset, fits.league.tables
     if rule == INITIAL:
-        return _initial(fits.league.tables, policy)
+        return _initial(tables, policy)
     if rule == NEAREST_EVEN:
         return _nearest_even(fits, policy)
-    if settings.config.roles.is_imported:
-        key = reset_key(policy.population)
-        if key in settings.immigrants:
-            return Origin(player=rule, initial_weights=key, parent=Entrant(rule))
+    key = reset_key(policy.population)
+    if settings.config.roles.is_imported and key in settings.immigrants:
+        return Origin(player=rule, initial_weights=key, parent=Entrant(rule))
     # The rule is the name of a player of this run: a ghost, or a policy as it is now.
-    ghost = fits.league.tables.ghosts.get(PlayerId(rule))
+    ghost = tables.ghosts.get(PlayerId(rule))
     if ghost is not None and ghost.is_present:
         return _of_ghost(ghost)
-    row = fits.league.tables.policies.get(PolicyId(rule))
+    row = tables.policies.get(PolicyId(rule))
     if row is not None and row.checkpoint is not None and row.state == "active":
         return Origin(
             player=row.policy,
             checkpoint=row.checkpoint,
-            parent=trainee_entrant(row.policy, generation=row.generation),
+            parent=row.trainee,
             parent_agent_steps=row.agent_steps,
         )
-    return _initial(fits.league.tables, policy, instead_of=rule, because="it is not there")
+    return _initial(tables, policy, instead_of=rule, because="it is not there")
 
 
 def _initial(tables: Tables, policy: PolicyRow, **numbers: Json) -> Origin:
@@ -166,7 +162,7 @@ def _initial(tables: Tables, policy: PolicyRow, **numbers: Json) -> Origin:
     return Origin(
         player=ghost.player,
         checkpoint=ghost.checkpoint,
-        parent=trainee_entrant(policy.policy, generation=ghost.generation),
+        parent=ghost.trainee,
         parent_agent_steps=ghost.agent_steps,
         numbers=numbers,
     )
@@ -177,7 +173,7 @@ def _of_ghost(ghost: GhostRow, **numbers: Json) -> Origin:
     return Origin(
         player=ghost.player,
         initial_weights=ghost.key,
-        parent=trainee_entrant(ghost.policy, generation=ghost.generation),
+        parent=ghost.trainee,
         parent_agent_steps=ghost.agent_steps,
         numbers=numbers,
     )
@@ -190,14 +186,15 @@ def _nearest_even(fits: Fits, policy: PolicyRow) -> Origin:
         if ghost.population == policy.population and ghost.role == policy.role and ghost.is_present
     }
     win_rates = win_rates_against_mains(fits, list(ghosts.values()))
-    player = nearest_even(win_rates)
-    numbers: dict[str, Json] = {"num_candidates": len(win_rates)}
-    if player is None:
-        because = "no former exploiter wins almost half of its matches"
-        return _initial(
-            fits.league.tables, policy, instead_of=NEAREST_EVEN, because=because, **numbers
-        )
-    return _of_ghost(ghosts[player], win_rate=win_rates[player], **numbers)
+    player, number = nearest_even(win_rates), len(win_rates)
+    if player is not None:
+        return _of_ghost(ghosts[player], win_rate=win_rates[player], num_candidates=number)
+    numbers: dict[str, Json] = {
+        "instead_of": NEAREST_EVEN,
+        "because": "no former exploiter wins almost half of its matches",
+        "num_candidates": number,
+    }
+    return _initial(fits.league.tables, policy, **numbers)
 
 
 def win_rates_against_mains(fits: Fits, ghosts: list[GhostRow]) -> dict[PlayerId, float]:

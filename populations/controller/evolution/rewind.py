@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from arena.types import Hyperparameters, PolicyId, trainee_entrant
+from arena.types import Hyperparameters, PolicyId
 from populations.controller.evolution.generations import begin_generation
 from populations.controller.state.fits import Fits
 from populations.controller.state.settings import Settings
@@ -61,7 +61,7 @@ def rewind(
             ready_at=policy.agent_steps,
         ),
         cause="rewind",
-        parent=trainee_entrant(policy.policy, generation=then.generation),
+        parent=then.trainee,
         parent_agent_steps=then.agent_steps,
     )
     tx.add_event(
@@ -93,7 +93,6 @@ def hyperparameters_of(
     tables: Tables, then: CheckpointRow | GhostRow
 ) -> tuple[Hyperparameters, Mapping[str, float]]:
     """Return the hyperparameters that weights were trained with, and factors of schedules."""
-    entrant = trainee_entrant(then.policy, generation=then.generation)
     # Rows of old generations are removed (`populations.controller.generation_rows`).
-    row = tables.generations.get(entrant, tables.policies[then.policy])
+    row = tables.generations.get(then.trainee, tables.policies[then.policy])
     return row.hyperparameters, row.factors

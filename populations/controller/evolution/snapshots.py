@@ -55,6 +55,7 @@ def _freeze(
     *,
     why: Mapping[str, Json],
 ) -> None:
+    settings, pools = state.settings, state.indexes.opponent_pools
     player = ghost_id(policy.policy, agent_steps=policy.agent_steps)
     ghost = GhostRow(
         player=player,
@@ -66,9 +67,7 @@ def _freeze(
         key=ghost_key(policy.policy, agent_steps=policy.agent_steps, digest=checkpoint.digest),
         checkpoint=checkpoint.key,
         role=policy.role,
-        quality=quality_of_new(
-            state.settings.matchmaker, state.tables, state.indexes.opponent_pools, policy.population
-        ),
+        quality=quality_of_new(settings.matchmaker, pools, policy.population),
     )
     tx.put(ghost)
     tx.put(replace(state.tables.policies[policy.policy], ghost_at=policy.agent_steps))
@@ -79,7 +78,7 @@ def _freeze(
         role=policy.role,
         agent_steps=policy.agent_steps,
         weights=checkpoint.weights_digest,
-        every_agent_steps=state.settings.config.ghosts.every_agent_steps,
+        every_agent_steps=settings.config.ghosts.every_agent_steps,
         **why,
     )
     # The row is committed first; a resume makes the directory if a crash comes between.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from populations.records.rows import PolicyRow
 
@@ -44,8 +45,7 @@ DESTROYED_KL, WHOLE_KL = 1.0, 0.5
 """The same of a single update, in nats; those of healthy runs stay below 0.1."""
 
 
-@dataclass(slots=True)
-class Window:
+class Window(Struct):
     """Measurements of one policy since they last were otherwise.
 
     Attributes:
@@ -81,8 +81,7 @@ class Window:
             self.returns = min(self.returns[0], low), max(self.returns[1], high)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trained:
+class Trained(Struct, frozen=True, kw_only=True):
     """Input of a rule.
 
     Attributes:

@@ -6,10 +6,10 @@ Not durable: it follows from the journal's rows, and a resumed controller makes 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice, repeat
 
 import numpy as np
+from msgspec import Struct, field
 
 from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.candidates import (
@@ -28,8 +28,7 @@ ScoresKey = tuple[int, int, bytes]
 """Sequences of the last evaluation and of the last fit, and the codes of the entrants."""
 
 
-@dataclass(slots=True)
-class Pool:
+class Pool(Struct):
     """The candidates of one population.
 
     Attributes:
@@ -44,14 +43,13 @@ class Pool:
 
     ghosts: CandidateColumns = field(default_factory=CandidateColumns)
     policies: CandidateColumns = field(default_factory=CandidateColumns)
-    ghost_positions: dict[PlayerId, int] = field(default_factory=dict)
-    policy_positions: dict[PolicyId, int] = field(default_factory=dict)
+    ghost_positions: dict[PlayerId, int] = {}
+    policy_positions: dict[PolicyId, int] = {}
     is_active: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    scores: dict[ScoresKey, FloatArray] = field(default_factory=dict)
-    met: dict[PolicyId, Met] = field(default_factory=dict)
-    _leaving: set[PlayerId] = field(default_factory=set)
+    scores: dict[ScoresKey, FloatArray] = {}
+    met: dict[PolicyId, Met] = {}
+    _leaving: set[PlayerId] = set()
     _rated: RatingsRow | None = None
-    _known: dict[str, float] = field(default_factory=dict)
     _ratings: FloatArray = field(default_factory=lambda: np.zeros(0))
     _expected: FloatArray = field(default_factory=lambda: np.zeros(0))
     _parents: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -93,23 +91,14 @@ class Pool:
             origins: Checkpoints by their weights.
         """
         codes = self.ghosts.codes.entrants
-        num_new = len(codes) - len(self._ratings)
         # Rows are compared by identity, as each fit puts a new one.
-        if self._rated is row and not num_new:
+        if self._rated is row and len(codes) == len(self._ratings):
             return self._ratings, self._expected
-        if self._rated is not row:
-            self._rated = row
-            self._known = {} if row is None else dict(zip(row.entrants, row.ratings, strict=True))
-            self._ratings = np.full(len(codes), np.nan)
+        self._rated, self._ratings = row, np.full(len(codes), np.nan)
+        if row is not None:
             # Only rated ghosts are looked at, of which there are few.
-            rated = np.fromiter(map(codes.get, self._known, repeat(-1)), dtype=np.int64)
-            ratings = np.fromiter(self._known.values(), dtype=np.float64)
-            self._ratings[rated[rated >= 0]] = ratings[rated >= 0]
-        else:
-            # The same fit: codes are numbered by coming, so new ghosts are at the end.
-            new = list(islice(reversed(codes), num_new))[::-1]
-            ratings = np.fromiter(map(self._known.get, new, repeat(np.nan)), dtype=np.float64)
-            self._ratings = np.append(self._ratings, ratings)
+            rated = np.fromiter(map(codes.get, row.entrants, repeat(-1)), dtype=np.int64)
+            self._ratings[rated[rated >= 0]] = np.array(row.ratings)[rated >= 0]
         self._expected = inherited(self._ratings, self._found_parents(origins))
         return self._ratings, self._expected
 
@@ -189,9 +178,8 @@ class Pool:
             met.renumber(renumbered, num_ghosts=len(codes))
         # Ratings and parents follow from the codes.
         self.scores.clear()
-        self._rated, self._known = None, {}
-        self._ratings, self._parents = np.zeros(0), np.zeros(0, dtype=np.int64)
-        self._expected = np.zeros(0)
+        self._rated, self._ratings, self._expected = None, np.zeros(0), np.zeros(0)
+        self._parents = np.zeros(0, dtype=np.int64)
 
 
 def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
@@ -216,18 +204,19 @@ def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
 
 
 class OpponentPools:
-    """The candidates of all populations. Owned by the controller's thread."""
+    """The candidates of all populations, as the tables have them. Owned by one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
         self._pools: dict[str, Pool] = {}
 
-    def pool(self, population: str, tables: Tables) -> Pool:
-        """Return the candidates of a population, as the tables have them."""
+    def pool(self, population: str) -> Pool:
+        """Return the candidates of a population."""
         # Pools are made at the first question, and anew after a ghost was found corrupt.
         if not self._pools:
-            for policy in tables.policies.values():
-                self._place_policy(policy, tables)
-            for ghost in tables.ghosts.values():
+            for policy in self._tables.policies.values():
+                self._place_policy(policy)
+            for ghost in self._tables.ghosts.values():
                 self._place_ghost(ghost)
         # Empty where a player from outside has all agents.
         pool = self._pools.setdefault(population, Pool())
@@ -239,12 +228,12 @@ class OpponentPools:
         for pool in self._pools.values():
             pool.met.clear()
 
-    def apply(self, row: PolicyRow | GhostRow, tables: Tables) -> None:
+    def apply(self, row: PolicyRow | GhostRow) -> None:
         """Take in a row that was put into the tables."""
         if not self._pools:
             return
         if isinstance(row, PolicyRow):
-            self._place_policy(row, tables)
+            self._place_policy(row)
         elif row.corrupt:
             # Rare: everything is made anew without it.
             self._pools = {}
@@ -257,6 +246,6 @@ class OpponentPools:
         elif row.doomed:
             self._pools[row.population].leave(row.player)
 
-    def _place_policy(self, row: PolicyRow, tables: Tables) -> None:
-        checkpoint = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
+    def _place_policy(self, row: PolicyRow) -> None:
+        checkpoint = self._tables.checkpoints.get(row.checkpoint or "")
         self._pools.setdefault(row.population, Pool()).set_policy(row, checkpoint)

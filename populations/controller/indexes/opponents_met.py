@@ -9,10 +9,10 @@ entrants.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
+from msgspec import Struct, field
 
 from arena.types import Digest, Entrant, is_trainee, policy_of_trainee
 from populations.candidates import FloatArray, IntArray
@@ -28,8 +28,7 @@ ROOMY = 1024
 """Met entrants of which none are dropped."""
 
 
-@dataclass(slots=True)
-class Met:
+class Met(Struct):
     """Columns of all whom a trainee has met, in order of first meeting.
 
     Attributes:
@@ -37,9 +36,9 @@ class Met:
         results: Wins and losses, draws half. float64 [2, M].
     """
 
-    line: list[Entrant] = field(default_factory=list)
+    line: list[Entrant] = []
     results: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
-    _places: dict[Entrant, int] = field(default_factory=dict)
+    _places: dict[Entrant, int] = {}
     # Ghost code, policy code, generation, agent steps. int64 [4, capacity].
     _columns: IntArray = field(default_factory=lambda: np.zeros((4, 16), dtype=np.int64))
     _num_ghosts: int = 0

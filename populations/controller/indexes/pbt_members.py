@@ -5,7 +5,7 @@ Not durable: it follows from the journal's rows, and a resumed controller makes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct
 
 from arena.types import Digest, PolicyId
 from populations.core import Member
@@ -16,8 +16,7 @@ from populations.records.rows import PolicyRow
 from populations.records.tables import Tables
 
 
-@dataclass(slots=True)
-class KeptMembers:
+class KeptMembers(Struct):
     """Members of one population, under its last ratings.
 
     Attributes:
@@ -26,9 +25,9 @@ class KeptMembers:
     """
 
     ratings: Ratings
-    standing: dict[PolicyId, Digest | None] = field(default_factory=dict)
-    _members: dict[PolicyId, Member] = field(default_factory=dict)
-    _listed: dict[str, list[Member]] = field(default_factory=dict)
+    standing: dict[PolicyId, Digest | None] = {}
+    _members: dict[PolicyId, Member] = {}
+    _listed: dict[str, list[Member]] = {}
 
     def set(self, policy: PolicyId, member: Member | None) -> None:
         """Take in what is known of a policy now; None: it is no member any more."""
@@ -62,7 +61,8 @@ class MemberIndex:
         exploring: Policies for which the worker thread explores hyperparameters.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, league: League) -> None:
+        self._league = league
         self.exploring: set[PolicyId] = set()
         self._kept: dict[str, KeptMembers] = {}
         self._changed: dict[PolicyId, None] = {}
@@ -76,9 +76,7 @@ class MemberIndex:
             # A decision finds out whose standing, and whose generation's matches, it is about.
             self._evaluated.setdefault(row.population, set()).add(row.entrant)
 
-    def current(
-        self, population: str, *, ratings: Ratings, league: League
-    ) -> tuple[KeptMembers, list[PolicyId]]:
+    def current(self, population: str, *, ratings: Ratings) -> tuple[KeptMembers, list[PolicyId]]:
         """Return the members as they were, and the policies that are to be looked at again.
 
         After new ratings that is everyone, after evaluation matches those whose standing, or whose
@@ -86,7 +84,7 @@ class MemberIndex:
         """
         # Records are taken out: each is looked at by one decision.
         evaluated = self._evaluated.pop(population, set())
-        policies = league.tables.policies
+        policies = self._league.tables.policies
         kept = self._kept.get(population)
         # Ratings are compared by identity: `Fits.ratings` gives the same object until
         # the next fit.
@@ -97,7 +95,7 @@ class MemberIndex:
             changed = {
                 name: None for name in self._changed if policies[name].population == population
             }
-            origins = league.checkpoints
+            origins = self._league.checkpoints
             for entrant in evaluated:
                 # Its matches count for the generation that made it.
                 origin = origins.get(Digest(entrant))
@@ -107,7 +105,7 @@ class MemberIndex:
             for name, row in policies.items():
                 if row.population != population:
                     continue
-                digest = league.standing_weights(row)
+                digest = self._league.standing_weights(row)
                 # "" is no digest, so a policy that is not there yet differs.
                 if kept.standing.get(name, "") != digest or digest in evaluated:
                     changed[name] = None

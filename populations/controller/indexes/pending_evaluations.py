@@ -12,11 +12,11 @@ Not durable: after a resume ratings are fitted first.
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from arena.types import AssignmentId, Digest, Seat
 from arena.wire.messages import Evaluate
@@ -36,8 +36,7 @@ MAX_LINES = 4096
 """Weights whose lines are remembered: walking up one takes longer than all else about it."""
 
 
-@dataclass(slots=True)
-class _Evaluation:
+class _Evaluation(Struct):
     """Pairs that meet in one evaluation.
 
     Attributes:
@@ -51,29 +50,21 @@ class _Evaluation:
     sequence: float = math.inf
 
 
-class PendingMatches:
-    """Variances that are left after matches which ratings do not cover. Owned by one thread."""
+class PendingMatches(Struct, kw_only=True):
+    """Variances that are left after matches which ratings do not cover. Owned by one thread.
 
-    def __init__(
-        self,
-        *,
-        seats: tuple[Seat, ...],
-        ranked: Collection[str],
-        checkpoints: Table[str, CheckpointRow],
-    ) -> None:
-        """Begin with none.
+    Attributes:
+        seats: Seats of the environment.
+        ranked: Populations whose policies are compared.
+        checkpoints: All recorded checkpoints.
+    """
 
-        Args:
-            seats: Seats of the environment.
-            ranked: Populations whose policies are compared.
-            checkpoints: All recorded checkpoints.
-        """
-        self._seats = seats
-        self._checkpoints = checkpoints
-        self._ranked = ranked
-        self._evaluations: dict[AssignmentId, _Evaluation] = {}
-        self._remaining: defaultdict[str, dict[str, float]] = defaultdict(dict)
-        self._lines: dict[str, tuple[Digest, ...]] = {}
+    seats: tuple[Seat, ...]
+    ranked: Collection[str]
+    checkpoints: Table[str, CheckpointRow]
+    _evaluations: dict[AssignmentId, _Evaluation] = {}
+    _remaining: dict[str, dict[str, float]] = {}
+    _lines: dict[str, tuple[Digest, ...]] = {}
 
     def apply(self, row: AssignmentRow, *, num_tallies: int, estimate: Estimate) -> None:
         """Take in an assignment that was put, once or more often; evaluations matter.
@@ -148,7 +139,7 @@ class PendingMatches:
         Of the newest weights in its line that meet somebody: it may have trained on meanwhile.
         """
         population, entrant = rated
-        shares = self._remaining[population]
+        shares = self._remaining.get(population)
         if not shares:
             return 1.0
         # Weights trained since have no entry of their own; their parents' matches tell about them,
@@ -160,7 +151,7 @@ class PendingMatches:
 
     def _line(self, digest: Digest) -> tuple[Digest, ...]:
         """Return some weights and those that they were trained from, nearest first."""
-        origins = self._checkpoints.first("weights")
+        origins = self.checkpoints.first("weights")
         line, made = [digest], origins.get(digest)
         while made is not None and made.parent is not None and len(line) <= MAX_ANCESTORS:
             line.append(made.parent)
@@ -188,8 +179,8 @@ class PendingMatches:
             seated = sorted(
                 {
                     (seat.population, player.entrant)
-                    for seat, player in zip(self._seats, pairing.seating.players, strict=True)
-                    if seat.population in self._ranked
+                    for seat, player in zip(self.seats, pairing.seating.players, strict=True)
+                    if seat.population in self.ranked
                 }
             )
             # A player against itself tells nothing of its strength.
@@ -216,4 +207,4 @@ class PendingMatches:
             known[one] = rating, variance, share * (1.0 - left / total)
             known[other] = other_rating, other_variance, other_share * (1.0 - other_left / total)
         for (population, entrant), (_, _, share) in known.items():
-            self._remaining[population][entrant] = share
+            self._remaining.setdefault(population, {})[entrant] = share

@@ -6,25 +6,28 @@ anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from arena.types import Digest, Entrant, Player, PlayerId, PolicyId
+from populations.controller.indexes.teams import (
+    FrozenTeam,
+    frozen_team,
+    ghost_team,
+    ghosts_by_origin,
+    is_whole,
+)
 from populations.league.league import League
 from populations.league.ratings import Ratings
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.records.rows import GhostRow, PolicyRow
-from populations.records.tables import Tables
 
 MAX_BEST_GHOSTS = 16
 MAX_DRAWN_GHOSTS = 32
 """Ghosts that are looked at for one evaluation: the best rated ones, and some drawn evenly."""
-
-Team = Mapping[str, Player]
-"""Players of a team, by population."""
 
 _MODEL = BradleyTerry()
 
@@ -44,7 +47,7 @@ class PlayerStrength(NamedTuple):
     """
 
     player: Player
-    team: Team
+    team: FrozenTeam
     entrant: Entrant
     population: str
     kind: str
@@ -53,8 +56,7 @@ class PlayerStrength(NamedTuple):
     own_variance: float
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Struct):
     """Players of one population under its last ratings.
 
     Attributes:
@@ -66,12 +68,11 @@ class _Kept:
 
     names: dict[PolicyId, None]
     changed: dict[PolicyId, None]
-    policies: dict[PolicyId, PlayerStrength] = field(default_factory=dict)
-    ghosts: dict[PlayerId, PlayerStrength] = field(default_factory=dict)
+    policies: dict[PolicyId, PlayerStrength] = {}
+    ghosts: dict[PlayerId, PlayerStrength] = {}
 
 
-@dataclass(slots=True)
-class _Ghosts:
+class _Ghosts(Struct):
     """Ghosts of one population that can be played.
 
     Attributes:
@@ -79,8 +80,8 @@ class _Ghosts:
         holders: Ghosts with some weights, likewise.
     """
 
-    rows: dict[PlayerId, GhostRow] = field(default_factory=dict)
-    holders: dict[str, dict[PlayerId, None]] = field(default_factory=dict)
+    rows: dict[PlayerId, GhostRow] = {}
+    holders: dict[str, dict[PlayerId, None]] = {}
 
     def add(self, row: GhostRow) -> None:
         """Append a ghost, once or more often."""
@@ -106,26 +107,20 @@ class _Ghosts:
 class StrengthIndex:
     """Policies and ghosts of all populations. Owned by the controller's thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, league: League) -> None:
+        self._league = league
         self._kept: dict[str, _Kept] = {}
         self._ghosts: dict[str, _Ghosts] | None = None
         """Ghosts by population; None: to be made from the tables."""
-        self._teams: dict[PlayerId, Team] = {}
+        self._teams: dict[PlayerId, FrozenTeam] = {}
         """Teams of ghosts that were looked at: a fit changes none."""
 
-    def apply(
-        self, row: PolicyRow | GhostRow, *, teams: Mapping[PolicyId, tuple[PolicyId, ...]]
-    ) -> None:
-        """Take in a row that was put, once or more often.
-
-        Args:
-            row: Policy or ghost as it is now.
-            teams: Policies that play together, by policy: a change of one is a change of all.
-        """
+    def apply(self, row: PolicyRow | GhostRow) -> None:
+        """Take in a row that was put, once or more often."""
         if isinstance(row, PolicyRow):
             for kept in self._kept.values():
-                # A policy is seated with its mates, so it changes with them.
-                mates = teams.get(row.policy, (row.policy,))
+                # A policy is seated with its mates, so a change of one is a change of all.
+                mates = self._league.teams.get(row.policy, (row.policy,))
                 kept.changed.update((mate, None) for mate in mates if mate in kept.names)
         elif self._ghosts is None:
             return
@@ -140,29 +135,18 @@ class StrengthIndex:
         """Take in that ratings were fitted."""
         self._kept = {}
 
-    def policies(
-        self,
-        population: str,
-        *,
-        ratings: Ratings,
-        league: League,
-        team_of: Callable[[PolicyRow], Team | None],
-    ) -> list[PlayerStrength]:
+    def policies(self, population: str, ratings: Ratings) -> list[PlayerStrength]:
         """Return policies at their current checkpoints, in order of the tables.
 
         Args:
             population: Population whose players are asked for.
             ratings: Ratings of the population.
-            tables: All rows; those put since the last call were taken in.
-            league: Lineage of weights.
-            team_of: Lookup of a policy's team; None: it cannot be played now.
         """
-        kept = self._current(population, league.tables)
+        kept = self._current(population)
         for policy in kept.changed:
-            row = league.tables.policies[policy]
-            team = team_of(row)
-            if team is not None:
-                kept.policies[policy] = _policy(row, ratings, league, team=team)
+            row = self._league.tables.policies[policy]
+            if is_whole(self._league, row):
+                kept.policies[policy] = _policy(row, ratings, self._league)
             else:
                 kept.policies.pop(policy, None)
         kept.changed.clear()
@@ -170,111 +154,78 @@ class StrengthIndex:
         return [found[name] for name in kept.names if name in found]
 
     def ghosts(
-        self,
-        population: str,
-        *,
-        ratings: Ratings,
-        league: League,
-        team_of: Callable[[GhostRow], Team | None],
-        rng: np.random.Generator | None,
+        self, population: str, ratings: Ratings, *, rng: np.random.Generator | None
     ) -> Iterator[PlayerStrength]:
         """Yield ghosts worth a look: the best lower bounds, and some drawn evenly from all.
 
         Args:
             population: Population whose players are asked for.
             ratings: Ratings of the population.
-            tables: All rows; those put since the last call were taken in.
-            league: Lineage of weights.
-            team_of: Lookup of a ghost's team; None: it cannot be played.
             rng: Draws; None: none are drawn.
         """
-        kept = self._current(population, league.tables)
-        ghosts = self._present_ghosts(population, league.tables)
+        kept, league = self._current(population), self._league
+        ghosts, origins = self._present_ghosts(population), ghosts_by_origin(league)
         for ghost in _worth_a_look(ghosts, ratings.best_first, rng):
             known = kept.ghosts.get(ghost.player)
             # A ghost's weights and rating stay until the next fit.
             if known is None:
-                team = self._teams.get(ghost.player) or team_of(ghost)
+                team = self._teams.get(ghost.player) or ghost_team(league, ghost, origins)
+                # It cannot be played without its mates.
                 if team is None:
                     continue
                 self._teams[ghost.player] = team
                 known = kept.ghosts[ghost.player] = _ghost(ghost, ratings, league, team=team)
             yield known
 
-    def _current(self, population: str, tables: Tables) -> _Kept:
+    def _current(self, population: str) -> _Kept:
         """Return what is kept of a population under its last ratings."""
         kept = self._kept.get(population)
         if kept is None:
-            rows = tables.policies.values()
+            rows = self._league.tables.policies.values()
             names = dict.fromkeys(row.policy for row in rows if row.population == population)
             kept = self._kept[population] = _Kept(names, changed=dict.fromkeys(names))
         return kept
 
-    def _present_ghosts(self, population: str, tables: Tables) -> _Ghosts:
+    def _present_ghosts(self, population: str) -> _Ghosts:
         """Return the ghosts that can be played."""
         if self._ghosts is None:
             self._ghosts = {}
-            for row in tables.ghosts.values():
+            for row in self._league.tables.ghosts.values():
                 if row.is_present:
                     self._ghosts.setdefault(row.population, _Ghosts()).add(row)
         return self._ghosts.get(population, _Ghosts())
 
 
-def _policy(row: PolicyRow, ratings: Ratings, league: League, *, team: Team) -> PlayerStrength:
-    assert row.checkpoint is not None, "only policies with a checkpoint can be played"
-    checkpoint = league.tables.checkpoints[row.checkpoint]
-    return player_strength(
-        ratings,
-        team[row.population],
-        team=team,
-        entrant=Entrant(checkpoint.weights_digest),
-        population=row.population,
-        kind="policy",
-        position=nearest_rated(ratings, league, checkpoint.weights_digest),
-    )
+def _policy(row: PolicyRow, ratings: Ratings, league: League) -> PlayerStrength:
+    team = frozen_team(league, row)
+    position = nearest_rated(ratings, league, Digest(team[row.population].entrant))
+    return player_strength(ratings, team, row.population, kind="policy", position=position)
 
 
-def _ghost(row: GhostRow, ratings: Ratings, league: League, *, team: Team) -> PlayerStrength:
+def _ghost(row: GhostRow, ratings: Ratings, league: League, *, team: FrozenTeam) -> PlayerStrength:
     position = nearest_rated(ratings, league, row.weights_digest)
     policy = league.tables.policies.get(row.policy)
     # A ghost of before the first rated weights: those that came after it are the nearest.
-    if position is None and policy is not None and policy.checkpoint is not None:
-        current = league.tables.checkpoints[policy.checkpoint].weights_digest
+    current = None if policy is None else league.weights(policy)
+    if position is None and current is not None:
         position = nearest_rated(ratings, league, current)
-    return player_strength(
-        ratings,
-        team[row.population],
-        team=team,
-        entrant=Entrant(row.weights_digest),
-        population=row.population,
-        kind="ghost",
-        position=position,
-    )
+    return player_strength(ratings, team, row.population, kind="ghost", position=position)
 
 
 def player_strength(
-    ratings: Ratings,
-    player: Player,
-    *,
-    team: Team,
-    entrant: Entrant,
-    population: str,
-    kind: str,
-    position: int | None,
+    ratings: Ratings, team: FrozenTeam, population: str, *, kind: str, position: int | None
 ) -> PlayerStrength:
     """Return a player's strength: its own rating, else its line's with a wider interval.
 
     Args:
         ratings: Ratings of the population.
-        player: Player whose strength is asked for.
-        team: It and those who play beside it.
-        entrant: As results name it.
+        team: The player and those who play beside it.
         population: Its population.
         kind: ``policy``, ``ghost`` or ``bot``.
         position: Place of the nearest rated weights in its line.
     """
-    own_variance, rating = 0.0, 0.0
-    if ratings.index(entrant) is None:
+    player, own_variance, rating = team[population], 0.0, 0.0
+    if ratings.index(player.entrant) is None:
         # Only the model's prior is known without rated weights in its line.
         deviation = _MODEL.root_deviation
         if position is not None and ratings.row is not None:
@@ -288,7 +239,7 @@ def player_strength(
     return PlayerStrength(
         player=player,
         team=team,
-        entrant=entrant,
+        entrant=player.entrant,
         population=population,
         kind=kind,
         rating=rating,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from arena.types import PolicyId
 from populations.controller.indexes.alert_kinds import KINDS
@@ -16,8 +17,7 @@ from populations.hooks.findings import Finding
 from populations.records.rows import AlertRow, Json
 
 
-@dataclass(slots=True)
-class Alerts:
+class Alerts(Struct):
     """Alerts that hold, and what was measured lately. Owned by the controller's thread.
 
     Attributes:
@@ -30,12 +30,12 @@ class Alerts:
     """
 
     fail: Collection[str] = ()
-    raised: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    raised: dict[tuple[str, str], dict[str, str]] = {}
     windows: defaultdict[PolicyId, Window] = field(default_factory=lambda: defaultdict(Window))
     unended_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     idle_at_s: float = float("-inf")
-    advice: dict[tuple[str, str], str] = field(default_factory=dict)
-    _streaks: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    advice: dict[tuple[str, str], str] = {}
+    _streaks: dict[tuple[str, str, str], int] = {}
     """Measurements in a row: above 0 of trouble, below 0 of none."""
 
     def documents(self) -> list[Json]:

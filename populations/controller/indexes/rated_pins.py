@@ -7,8 +7,9 @@ it may choose stay until it has: those of a fit that is being made, and those ev
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain
+
+from msgspec import Struct
 
 from arena.types import Digest, Entrant, PolicyId
 from populations.league.league import League
@@ -17,8 +18,7 @@ from populations.records.tables import Tables, put_after
 from populations.storage.retention import Retention
 
 
-@dataclass(slots=True)
-class RatedPins:
+class RatedPins(Struct):
     """Pins of checkpoints that are the best-rated of their policies, or may become it."""
 
     _seen: tuple[object, ...] = ()

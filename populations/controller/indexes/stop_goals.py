@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from arena.matches.comparisons import counted, is_repeating
 from arena.matches.pair_scores import num_scored, points
@@ -54,8 +55,7 @@ class Sums(NamedTuple):
         return Sums(*(one + more for one, more in zip(self, other, strict=True)))
 
 
-@dataclass(slots=True)
-class Met:
+class Met(Struct):
     """Matches of one generation against the player.
 
     Attributes:
@@ -69,7 +69,7 @@ class Met:
     generation: int
     matches: float = 0.0
     kept: float = 0.0
-    newest: dict[Digest, Sums] = field(default_factory=dict)
+    newest: dict[Digest, Sums] = {}
     bound: float | None = None
 
     def add(self, digest: Digest, sums: Sums) -> None:
@@ -91,8 +91,7 @@ class Met:
         return total
 
 
-@dataclass(slots=True)
-class StopGoals:
+class StopGoals(Struct):
     """Measurements of all policies. Owned by one thread.
 
     Attributes:
@@ -104,12 +103,12 @@ class StopGoals:
 
     player: str | None = None
     repeats_games: bool = False
-    unreported: dict[str, float] = field(default_factory=dict)
-    _met: dict[PolicyId, Met] = field(default_factory=dict)
+    unreported: dict[str, float] = {}
+    _met: dict[PolicyId, Met] = {}
     _successes: NewestEpisodes = field(default_factory=partial(NewestEpisodes, SUCCESS))
     _returns: NewestEpisodes = field(default_factory=partial(NewestEpisodes, RETURN))
-    _reported: set[str] = field(default_factory=set)
-    _repeated: set[tuple[Entrant, ...]] = field(default_factory=set)
+    _reported: set[str] = set()
+    _repeated: set[tuple[Entrant, ...]] = set()
     """Seatings of those who have played their one game."""
 
     @classmethod

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from arena.types import PolicyId
 from arena.wire.messages import Train, Trainee
@@ -34,8 +35,7 @@ def metrics_of_trainee(
     }
 
 
-@dataclass(slots=True)
-class NewestEpisodes:
+class NewestEpisodes(Struct):
     """Mean of a metric over each policy's newest training episodes.
 
     They are of the policy's present generation in the run's present lesson: what was measured of

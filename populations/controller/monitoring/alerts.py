@@ -15,9 +15,9 @@ from arena.wire.messages import Train
 from populations.config.run_config import RunConfig
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained
-from populations.controller.indexes.raised_alerts import Alerts
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.leases import Pause
+from populations.controller.state.measured import Measured
 from populations.controller.state.phase import Phase
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -33,6 +33,9 @@ IDLE_S = 1.0
 OVERDUE = 2.0
 """Decisions of PBT that a policy may miss, in units of its clock's interval."""
 
+FELL_BACK = {"explore_failed": "explore_fell_back", "exploit_failed": "exploit_fell_back"}
+"""Alert that an event of a rule of PBT makes hold."""
+
 OWN_RULE = "pbt.exploit is a class of your own, whose reason this is."
 UNRATED = (
     "There are enough matches, but the last fit of ratings does not cover its newest weights. "
@@ -45,38 +48,42 @@ def watch(state: ControllerState, tx: Transaction) -> None:
     """Look at what an event has brought, and at who has nothing to do."""
     # Findings are listed first: recording adds rows to those that are looked at.
     for finding in list(_findings(state, tx)):
-        record(state.phase, state.measured.alerts, tx, finding)
+        record(state.measured, tx, finding)
     for row in tx.rows:
         if isinstance(row, EventRow) and row.kind == "quarantined":
             # It is measured no more, so it would keep its alerts for ever.
-            for kind, subject in list(state.measured.alerts.raised):
-                _tell(tx, kind, subject, state.measured.alerts.forget(kind, subject, row.subject))
+            alerts = state.measured.alerts
+            for kind, subject in list(alerts.raised):
+                _tell(tx, kind, subject, alerts.forget(kind, subject, row.subject))
 
 
-def record(phase: Phase, alerts: Alerts, tx: Transaction, finding: Finding) -> None:
+def record(measured: Measured, tx: Transaction, finding: Finding) -> None:
     """Update an alert; report its begin and end, and fail the run if it is in `alerts.fail`."""
     kind, subject, _, what, advice = finding
+    alerts = measured.alerts
     was_raised = (kind, subject) in alerts.raised
     change = alerts.record(finding)
     # An alert that holds is not reported again for a further source.
     if not (change and was_raised):
         _tell(tx, kind, subject, change, finding)
     if change and kind in alerts.fail:
-        phase.fail(tx, reason=f"alerts.fail: {kind}: {what}. {advice or KINDS[kind].advice}")
+        reason = f"alerts.fail: {kind}: {what}. {advice or KINDS[kind].advice}"
+        measured.phase.fail(tx, reason=reason)
 
 
-def record_end(phase: Phase, alerts: Alerts, tx: Transaction) -> None:
+def record_end(measured: Measured, tx: Transaction) -> None:
     """Clear all alerts at the end of a run, and raise one if the run has trained nothing."""
+    phase, alerts = measured.phase, measured.alerts
     # Learners without work are right at the end of a run.
     change = alerts.forget("learners_idle", "", "learners")
     _tell(tx, "learners_idle", "", change)
     if tx.tables.run.agent_steps == 0 and not (phase.interrupted or phase.failed):
         what = f"the run ended without a single agent step ({phase.reason})"
-        record(phase, alerts, tx, Finding("no_steps", "", "run", what))
+        record(measured, tx, Finding("no_steps", "", "run", what))
         if "no_steps" in alerts.fail:
             phase.reason = f"alerts.fail: no_steps: {what}"
     elif tx.tables.run.agent_steps:
-        record(phase, alerts, tx, Finding("no_steps", "", "run", ""))
+        record(measured, tx, Finding("no_steps", "", "run", ""))
 
 
 def _tell(
@@ -109,11 +116,11 @@ def _findings(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
             if isinstance(row.message, Train) and row.agent_steps:
                 yield from _trained(state, row, row.message)
     yield from _decided(state.tables, tx)
-    yield from _idle(state.phase, state.blame.pause, state.measured.alerts, tx)
+    yield from _idle(state.measured, state.blame.pause, tx)
 
 
 def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iterator[Finding]:
-    measured = state.measured.alerts
+    measured, setup = state.measured.alerts, state.settings.setup
     for trainee in message.trainees:
         policy = state.tables.policies[trainee.policy]
         metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
@@ -125,10 +132,8 @@ def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iter
             # Seconds of all learners together; of each one, if all have trained the population.
             unended_s=measured.unended_s[policy.population] / max(len(state.crew.learners), 1),
             episode_length=policy.episode_length or state.measured.episode_length,
-            num_envs=state.settings.setup.num_envs,
-            action=state.settings.setup.spec.agent_specs[
-                state.settings.setup.populations[policy.population].agents[0]
-            ].action,
+            num_envs=setup.num_envs,
+            action=setup.spec.agent_specs[setup.populations[policy.population].agents[0]].action,
             weighs_rewards=bool(state.settings.config.environment.reward_weights),
         )
         for kind, rule in RULES.items():
@@ -186,10 +191,8 @@ def _decided(tables: Tables, tx: Transaction) -> Iterator[Finding]:
         if policy is None:
             continue
         name = policy.population
-        if row.kind == "explore_failed":
-            failed["explore_fell_back", name] = f"{row.subject}: {row.data['reason']}"
-        elif row.kind == "exploit_failed":
-            failed["exploit_fell_back", name] = f"{row.subject}: {row.data['reason']}"
+        if row.kind in FELL_BACK:
+            failed[FELL_BACK[row.kind], name] = f"{row.subject}: {row.data['reason']}"
         elif row.kind in ("exploited", "explored", "kept"):
             worked.add(("exploit_fell_back", name))
             # An event without moves tells nothing about the rule for exploring.
@@ -203,9 +206,9 @@ def _decided(tables: Tables, tx: Transaction) -> Iterator[Finding]:
         yield Finding(*key, key[1], f"the rule failed for {reason}")
 
 
-def _idle(phase: Phase, pause: Pause | None, alerts: Alerts, tx: Transaction) -> Iterator[Finding]:
+def _idle(measured: Measured, pause: Pause | None, tx: Transaction) -> Iterator[Finding]:
     """Return whether learners have nothing to do, looked at once a second."""
-    now_s = tx.now.monotonic_s
+    phase, alerts, now_s = measured.phase, measured.alerts, tx.now.monotonic_s
     if now_s - alerts.idle_at_s < IDLE_S:
         return
     alerts.idle_at_s = now_s

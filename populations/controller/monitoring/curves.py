@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from arena.metrics.sink import RUN
-from arena.types import BOT_PREFIX, Digest, Entrant, population_of
+from arena.types import BOT_PREFIX, Digest, Entrant, PolicyId, population_of
 from arena.wire.messages import Train, Trainee
 from populations.choices import figures
 from populations.config.run_config import RunConfig
@@ -19,6 +19,7 @@ from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import WriteMetrics
 from populations.controller.state.fits import Fits
+from populations.controller.state.measured import Held
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
@@ -49,9 +50,8 @@ def follow(state: ControllerState, tx: Transaction) -> None:
     is_over = state.phase.name == "over"
     if is_over:
         # The last point of a curve is there, however near to the one before.
-        for policy, (steps, metrics) in curves.held.items():
-            tx.commands.append(WriteMetrics(policy=policy, agent_steps=steps, metrics=metrics))
-        curves.held.clear()
+        for policy in list(curves.held):
+            _write_held(curves.held, tx, policy)
     is_resumed, curves.is_resumed = curves.is_resumed, False
     # All populations are written, by the last fit, at the end and where some points may be missing.
     for population in state.tables.ratings if is_over or is_resumed else fitted:
@@ -63,32 +63,28 @@ def follow(state: ControllerState, tx: Transaction) -> None:
     is_time = is_time and steps != curves.run_shown_at
     if is_over or (is_time and is_due(state.settings.config, curves.run_at_steps, steps)):
         curves.run_at_s, curves.run_at_steps = now_s, steps
-        tx.commands.append(
-            WriteMetrics(
-                policy=RUN,
-                agent_steps=steps,
-                metrics=_run_metrics(state.settings.config, state.fits),
-            )
-        )
+        metrics = _run_metrics(state.settings.config, state.fits)
+        tx.commands.append(WriteMetrics(policy=RUN, agent_steps=steps, metrics=metrics))
 
 
 def _write_training(
     state: ControllerState, tx: Transaction, row: AssignmentRow, message: Train
 ) -> None:
+    config, held = state.settings.config, state.measured.curves.held
     for trainee in message.trainees:
         steps = state.tables.policies[trainee.policy].agent_steps
         # A policy without a step (its initial weights) has no point.
         if steps > trainee.agent_steps:
             metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
-            metrics |= _lineage_metrics(state.settings.config, state.tables, trainee)
-            metrics |= _factor_metrics(state.tables, trainee)
-            if is_due(state.settings.config, trainee.agent_steps, steps):
-                state.measured.curves.held.pop(trainee.policy, None)
-                tx.commands.append(
-                    WriteMetrics(policy=trainee.policy, agent_steps=steps, metrics=metrics)
-                )
-            else:
-                state.measured.curves.held[trainee.policy] = (steps, metrics)
+            metrics |= _lineage_metrics(config, state.tables, trainee)
+            held[trainee.policy] = (steps, metrics)
+            if is_due(config, trainee.agent_steps, steps):
+                _write_held(held, tx, trainee.policy)
+
+
+def _write_held(held: Held, tx: Transaction, policy: PolicyId) -> None:
+    steps, metrics = held.pop(policy)
+    tx.commands.append(WriteMetrics(policy=policy, agent_steps=steps, metrics=metrics))
 
 
 def is_due(config: RunConfig, before: int | None, now: int) -> bool:
@@ -109,20 +105,16 @@ def is_due(config: RunConfig, before: int | None, now: int) -> bool:
 def _lineage_metrics(config: RunConfig, tables: Tables, trainee: Trainee) -> dict[str, float]:
     """Return what a policy was trained with, before the decisions that followed."""
     space = config.populations[population_of(trainee.policy)].search_space
-    values = figures(trainee.hyperparameters, space)
+    values, row = figures(trainee.hyperparameters, space), tables.generations.get(trainee.entrant)
+    # Those of the schedules, in the generation that was trained.
+    factors = {} if row is None else row.factors
     return {
         **{f"hyperparameter/{name}": value for name, value in values.items()},
         "pbt/generation_count": float(trainee.generation),
         "pbt/copies_count": float(num_copies(tables.generations, trainee.policy)),
         "league/ghosts_count": float(len(tables.ghosts.by("kept").get(trainee.policy, ()))),
+        **{f"hyperparameter/{name}_factor": factor for name, factor in factors.items()},
     }
-
-
-def _factor_metrics(tables: Tables, trainee: Trainee) -> dict[str, float]:
-    """Return the factors of the schedules that a policy was trained with."""
-    row = tables.generations.get(trainee.entrant)
-    factors = {} if row is None else row.factors
-    return {f"hyperparameter/{name}_factor": factor for name, factor in factors.items()}
 
 
 def _write_standings(
@@ -137,26 +129,25 @@ def _write_standings(
         depth: News that makes a point: 1, other weights than those of the last point; 2, also
             further matches; 3, also other ratings, however near the last point is.
     """
+    config, league, curves = state.settings.config, state.league, state.measured.curves
     for row in state.tables.policies.values():
         if row.population != population or row.state != "active":
             continue
-        digest = state.league.standing_weights(row)
+        digest = league.standing_weights(row)
         if digest is None:
             continue
         ratings = _rating_metrics(state.fits, population, digest, prefix="rating/")
-        point = (digest, state.league.record(population, digest).matches, ratings)
-        known = state.measured.curves.written.get(row.policy)
+        point = (digest, league.record(population, digest).matches, ratings)
+        known = curves.written.get(row.policy)
         # Each fit moves all ratings a little: only weights or matches that are new make a point.
         is_new = known is None or known[:depth] != point[:depth]
-        steps = evaluated_steps(state.league, row, digest)
-        rated_at = state.measured.curves.rated_at.get(row.policy)
-        if ratings and is_new and (depth == 3 or is_due(state.settings.config, rated_at, steps)):
-            state.measured.curves.written[row.policy] = point
-            state.measured.curves.rated_at[row.policy] = steps
-            metrics = {**ratings, **_record_metrics(state.league, population, digest)}
-            metrics |= _bot_metrics(
-                state.settings.config, state.league, digest, prefix="evaluation/"
-            )
+        steps = evaluated_steps(league, row, digest)
+        rated_at = curves.rated_at.get(row.policy)
+        if ratings and is_new and (depth == 3 or is_due(config, rated_at, steps)):
+            curves.written[row.policy] = point
+            curves.rated_at[row.policy] = steps
+            metrics = {**ratings, **_record_metrics(league, population, digest)}
+            metrics |= _bot_metrics(config, league, digest, prefix="evaluation/")
             tx.commands.append(WriteMetrics(policy=row.policy, agent_steps=steps, metrics=metrics))
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from arena.metrics.sink import Sink
 from arena.users_code import guarded, split_lines
@@ -24,8 +25,7 @@ MAX_CHARS = 300
 """Most characters shown of a sink's error; all of it is in the log."""
 
 
-@dataclass(slots=True)
-class _Guarded:
+class _Guarded(Struct):
     """One sink.
 
     Attributes:

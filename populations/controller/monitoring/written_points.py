@@ -12,8 +12,8 @@ from pathlib import Path
 from arena.metrics.jsonl import files_of, point_of
 from arena.metrics.sink import RUN
 from arena.wire.messages import Train
-from populations.controller.indexes.curve_points import Curves
 from populations.controller.monitoring.curves import evaluated_steps
+from populations.controller.state.measured import Curves
 from populations.league.league import League
 from populations.records.rows import AssignmentRow
 

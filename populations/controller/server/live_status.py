@@ -114,9 +114,7 @@ class LiveFigures:
             # (`storage.loss`).
             **committed(state.tables),
             "alerts": alerts(state.blame.pause, state.measured, now_s=now_s),
-            "evaluation": share.document(
-                state.settings.config, state.tables, state.phase, state.measured
-            ),
+            "evaluation": share.document(state.measured),
             "agent_steps_per_s": round(self.agent_steps_per_s, 1),
             "learners_waiting": sum(slot.is_waiting for slot in state.crew.slots),
             "learners": learners,

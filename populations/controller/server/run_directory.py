@@ -249,6 +249,7 @@ class OpenRun:
                 # Written at each opening: the directory may have been moved, and its path is in it.
                 write_own(run_dir / SETUP, self.setup.model_dump_json(indent=1))
             tables, config = self._recovered(), self.run_file.config
+            measured = self.run_file.environment_measured
             self.state = make_state(
                 config,
                 self.setup,
@@ -258,7 +259,7 @@ class OpenRun:
                 immigrants=imported_immigrants(run_dir, config),
                 imported=imported_players_weights(run_dir, config, tables.run.outsiders),
                 store=store_digest(run_dir),
-                measured_length=self._measured_length,
+                measured_length=0.0 if measured is None else measured.episode_length,
                 versions=self.run_file.versions,
             )
             self.state.indexes.goals = self._goals()
@@ -278,11 +279,6 @@ class OpenRun:
                 with storage_errors(run_dir):
                     self._go_on_with_curves()
             self._stack = stack.pop_all()
-
-    @property
-    def _measured_length(self) -> float:
-        measured = self.run_file.environment_measured
-        return 0.0 if measured is None else measured.episode_length
 
     def _recovered(self) -> Tables:
         tables = self.journal.load()

@@ -36,34 +36,9 @@ from populations.controller.server.commit_retry import check_commands, commit_pa
 from populations.controller.server.inbox import Inbox, Lease
 from populations.controller.server.journal_upkeep import JournalUpkeep, one_thread
 from populations.controller.server.live_status import STORAGE_ADVICE, LiveFigures
-from populations.controller.state.commands import (
-    Command,
-    EndRun,
-    ExploreHyperparameters,
-    FitRatings,
-    KillLearner,
-    LinkGhosts,
-    RemoveCheckpoints,
-    SendMessage,
-    StartLearner,
-    WriteMetrics,
-)
-from populations.controller.state.events import (
-    AssignmentFailed,
-    AssignmentFinished,
-    ControllerStarted,
-    Event,
-    HeartbeatReceived,
-    LearnerExited,
-    LearnerJoined,
-    LearnerLeft,
-    LearnerUnreachable,
-    Now,
-    RatingsFitted,
-    StopRequested,
-    StrangerSpoke,
-    Ticked,
-)
+from populations.controller.state import commands, events
+from populations.controller.state.commands import Command, SendMessage
+from populations.controller.state.events import Event, Now
 from populations.controller.state.state import ControllerState
 from populations.core import Launcher
 from populations.errors import StorageError
@@ -185,7 +160,7 @@ class Server:
         # Modules are imported while learners start, or the first evaluation would wait for it.
         self._worker.submit(import_slow_modules)
         try:
-            self._handle([ControllerStarted()])
+            self._handle([events.ControllerStarted()])
             while not self._ended:
                 self._serve_once()
             failpoint("controller.ended")
@@ -219,16 +194,16 @@ class Server:
             # Cap the grace, so that a peer that floods the socket cannot extend it for ever.
             deaf_s = min(now_s - self._all_heard_s, self._state.crew.patience.liveness_s)
             waiting = frozenset(self._launcher.waiting())
-            self._handle([Ticked(deaf_s=deaf_s, waiting=waiting)])
+            self._handle([events.Ticked(deaf_s=deaf_s, waiting=waiting)])
             for hooks in self._hooks:
                 for finding in hooks.poll():
                     self._inbox.expect(_done(finding))
         self._work()
         for slot, code in exited:
-            self._handle([LearnerExited(slot=slot, code=code)])
+            self._handle([events.LearnerExited(slot=slot, code=code)])
         # A signal handler appends to it.
         while self._stop_reasons:
-            self._handle([StopRequested(reason=self._stop_reasons.pop(0))])
+            self._handle([events.StopRequested(reason=self._stop_reasons.pop(0))])
         now_s = self._clock()
         if now_s - self._status_at_s >= STATUS_S:
             self._write_status()
@@ -256,7 +231,7 @@ class Server:
         # These stand behind the last messages, so that a learner that said goodbye and ended does
         # not count as lost.
         for learner in self._unreached:
-            self._inbox.record(LearnerUnreachable(learner=learner))
+            self._inbox.record(events.LearnerUnreachable(learner=learner))
         self._unreached.clear()
 
     def _work(self) -> None:
@@ -273,9 +248,9 @@ class Server:
     def _next_events(self) -> Iterator[Event]:
         """Yield the events that share a commit; none is taken after time is up, so none is lost."""
         end_s = self._clock() + MAX_COMMIT_S
-        events = self._inbox.drain()
+        waiting = self._inbox.drain()
         # The time is asked first: an event that is taken out has to be handled.
-        while self._clock() < end_s and (event := next(events, None)) is not None:
+        while self._clock() < end_s and (event := next(waiting, None)) is not None:
             yield event
 
     def _write_status(self) -> None:
@@ -336,24 +311,24 @@ class Server:
             case Hello():
                 # The slot is looked up now: the process may have ended when the event is handled.
                 slot = self._launcher.slot_of(message)
-                joined = LearnerJoined(learner=learner, hello=message, slot=slot)
+                joined = events.LearnerJoined(learner=learner, hello=message, slot=slot)
                 if known is None:
                     self._inbox.record(joined)
                 else:
                     self._handle([joined])  # it is not sure whether anybody is there
             case _ if known is None:
                 # A learner whose Hello still waits is no stranger.
-                if not self._inbox.holds(learner, LearnerJoined):
-                    self._inbox.record(StrangerSpoke(learner=learner))
+                if not self._inbox.holds(learner, events.LearnerJoined):
+                    self._inbox.record(events.StrangerSpoke(learner=learner))
             case Heartbeat():
                 # A heartbeat does not wait with the other events: silence is judged by it, and it
                 # takes no time.
-                self._handle([HeartbeatReceived(learner=learner, heartbeat=message)])
+                self._handle([events.HeartbeatReceived(learner=learner, heartbeat=message)])
             case Finished() | Failed():
                 lease = message.assignment_id, message.attempt
                 self._note_result(learner, message, lease if known.has(*lease) else None)
             case Goodbye():
-                self._inbox.record(LearnerLeft(learner=learner, reason=message.reason))
+                self._inbox.record(events.LearnerLeft(learner=learner, reason=message.reason))
             case _:
                 logger.warning("learner %s sent a controller's message", learner)
 
@@ -377,29 +352,31 @@ class Server:
                 )
                 self._inbox.expect(reading)
         elif isinstance(message, Failed):
-            self._inbox.record(AssignmentFailed(learner=learner, failed=message), lease)
+            self._inbox.record(events.AssignmentFailed(learner=learner, failed=message), lease)
         elif lease is None or row is None:
-            self._inbox.record(AssignmentFinished(learner=learner, finished=message, manifests={}))
+            self._inbox.record(
+                events.AssignmentFinished(learner=learner, finished=message, manifests={})
+            )
         elif self._inbox.begins_reading(learner, lease):
             self._inbox.expect(
                 self._reader.submit(verify, self._run_dir, learner, message, row.message)
             )
 
-    def _handle(self, events: Iterable[Event]) -> None:
+    def _handle(self, told: Iterable[Event]) -> None:
         """Let the state machine take events in, commit what follows, and only then act."""
         rows: list[Row] = []
-        commands: list[Command] = []
-        for event in events:
+        wanted: list[Command] = []
+        for event in told:
             if self._state.phase.name == "over":
                 break
             failpoint("controller.told")
             now = Now(monotonic_s=self._clock(), utc=self._utc())
             tx = handle(self._state, event, now)
             rows += tx.rows
-            commands += tx.commands
+            wanted += tx.commands
         # Commands are checked before the commit and carried out after it: each journaled assignment
         # can be sent, and each sent one is journaled.
-        check_commands(commands)
+        check_commands(wanted)
         if rows:
             failpoint("controller.before_commit")
             self._commit(rows)
@@ -408,7 +385,7 @@ class Server:
         self._live.record(self._state, now_s=self._clock())
         # Grants go out before the messages: a learner may publish soon after it has its assignment.
         self._grant()
-        for command in commands:
+        for command in wanted:
             self._carry_out(command)
             failpoint("controller.carried_out")
 
@@ -428,30 +405,30 @@ class Server:
         match command:
             case SendMessage():
                 self._send(command)
-            case StartLearner():
+            case commands.StartLearner():
                 failpoint("controller.before_start")
                 with storage_errors(self._run_dir):
                     self._launcher.start(command.slot, command.populations)
                 failpoint("controller.started")
-            case KillLearner():
+            case commands.KillLearner():
                 self._launcher.kill(command.slot, dump_stacks=command.dump_stacks)
-            case ExploreHyperparameters():
+            case commands.ExploreHyperparameters():
                 self._inbox.expect(self._worker.submit(answer, command))
-            case FitRatings():
+            case commands.FitRatings():
                 self._inbox.expect(self._fitter.submit(_fit, command.known))
-            case LinkGhosts():
+            case commands.LinkGhosts():
                 # Ghosts are linked before the messages that name them: commands are carried out in
                 # order.
                 failpoint("controller.before_link")
                 self._inbox.expect(_done(link(self._run_dir, command.ghosts)))
                 failpoint("controller.linked")
-            case RemoveCheckpoints():
+            case commands.RemoveCheckpoints():
                 # Large directories take a while, and nothing depends on their removal.
                 self._inbox.expect(self._reader.submit(remove, self._run_dir, command.keys))
-            case WriteMetrics():
+            case commands.WriteMetrics():
                 self._sinks.write(command.policy, command.agent_steps, command.metrics)
                 self._hear_sinks()
-            case EndRun():
+            case commands.EndRun():
                 self._ended = True
 
     def _send(self, command: SendMessage) -> None:
@@ -470,7 +447,7 @@ class Server:
 
 
 def _fit(known: Snapshot) -> Event:
-    return RatingsFitted(ratings=fit_ratings(fit_input(known)))
+    return events.RatingsFitted(ratings=fit_ratings(fit_input(known)))
 
 
 def _done(event: Event) -> Future[Event]:

@@ -6,7 +6,7 @@ Tests: `tests/populations/controller/state/test_goals.py`, `test_fit_pace.py` an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 PAUSE = 9.0
 """Pause after a fit, as a multiple of its duration: fits take a tenth of a core at most."""
@@ -17,8 +17,7 @@ KEPT = 0.5
 MIN_MATCH_S = 1e-9
 
 
-@dataclass(slots=True, kw_only=True)
-class Countdown:
+class Countdown(Struct, kw_only=True):
     """Time for which a run is evaluated without training, PBT and new ghosts.
 
     Attributes:
@@ -42,8 +41,7 @@ class Countdown:
             self.left_s = self.duration_s - (now_s - self.began_s)
 
 
-@dataclass(slots=True)
-class FitPace:
+class FitPace(Struct):
     """Times of the last fit and of the next one, on the controller's clock, in seconds.
 
     Attributes:
@@ -63,8 +61,7 @@ class FitPace:
         self.due_s = now_s + PAUSE * (now_s - self.began_s)
 
 
-@dataclass(slots=True)
-class MatchTimes:
+class MatchTimes(Struct):
     """Matches of the last evaluations and their time, earlier ones counting less and less.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from arena.types import Hyperparameters, LearnerId, PolicyId
 from arena.wire.messages import FromController
@@ -12,24 +13,25 @@ from populations.core import Explore, SearchSpace
 from populations.records.rows import GenerationRow, GhostRow
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendMessage:
+class Command(Struct, frozen=True, kw_only=True):
+    """Order of the state machine, carried out by the server."""
+
+
+class SendMessage(Command, frozen=True, kw_only=True):
     """Send to a learner; a message that cannot be delivered is not sent again."""
 
     learner: LearnerId
     message: FromController
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartLearner:
+class StartLearner(Command, frozen=True, kw_only=True):
     """Start a learner process in a slot of the launcher."""
 
     slot: int
     populations: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillLearner:
+class KillLearner(Command, frozen=True, kw_only=True):
     """End the process in a slot at once.
 
     Attributes:
@@ -41,15 +43,13 @@ class KillLearner:
     dump_stacks: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitRatings:
+class FitRatings(Command, frozen=True, kw_only=True):
     """Fit ratings on the worker thread; the answer is `RatingsFitted`."""
 
     known: Snapshot
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExploreHyperparameters:
+class ExploreHyperparameters(Command, frozen=True, kw_only=True):
     """Explore on the worker thread; the answer is `HyperparametersExplored`.
 
     Attributes:
@@ -74,23 +74,20 @@ class ExploreHyperparameters:
     seed: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkGhosts:
+class LinkGhosts(Command, frozen=True, kw_only=True):
     """Make the directories of ghosts; the answer is `GhostsLinked`. Idempotent."""
 
     # Rows and not ids: the server looks nothing up in the state.
     ghosts: tuple[GhostRow, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveCheckpoints:
+class RemoveCheckpoints(Command, frozen=True, kw_only=True):
     """Remove directories, ghosts' too; the answer is `CheckpointsRemoved`. Idempotent."""
 
     keys: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteMetrics:
+class WriteMetrics(Command, frozen=True, kw_only=True):
     """Hand figures of what is committed to the sinks.
 
     Attributes:
@@ -104,19 +101,5 @@ class WriteMetrics:
     metrics: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndRun:
+class EndRun(Command, frozen=True, kw_only=True):
     """Leave the loop: nothing is open any more, or it does not matter."""
-
-
-Command = (
-    SendMessage
-    | StartLearner
-    | KillLearner
-    | FitRatings
-    | ExploreHyperparameters
-    | LinkGhosts
-    | RemoveCheckpoints
-    | WriteMetrics
-    | EndRun
-)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from arena.checkpoints.manifest import Manifest
 from arena.types import LearnerId, PlayerId, PolicyId
@@ -13,8 +14,7 @@ from populations.hooks.findings import Finding
 from populations.league.ratings import Ratings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Now:
+class Now(Struct, frozen=True, kw_only=True):
     """When an event happened.
 
     Attributes:
@@ -26,84 +26,81 @@ class Now:
     utc: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerStarted:
+class Told(Struct, frozen=True, kw_only=True):
+    """Event that the server tells of."""
+
+
+class LearnerEvent(Told, frozen=True, kw_only=True):
+    """Event that follows from a message of a learner, but for a heartbeat, or from one to it.
+
+    Attributes:
+        learner: Learner that the event is about.
+    """
+
+    learner: LearnerId
+
+
+class ControllerStarted(Told, frozen=True, kw_only=True):
     """The journal is loaded, recovery is done, the socket is bound. First event of an epoch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerJoined:
+class LearnerJoined(LearnerEvent, frozen=True, kw_only=True):
     """A learner said Hello (again, if it was not sure that it was heard).
 
     Attributes:
-        learner: Its id.
         hello: First message of the learner.
         slot: Slot of the launcher, if the launcher started this process.
     """
 
-    learner: LearnerId
     hello: Hello
     # Found by the server, which knows the processes of the launcher.
     slot: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatReceived:
+class HeartbeatReceived(Told, frozen=True, kw_only=True):
     """A learner is alive."""
 
     learner: LearnerId
     heartbeat: Heartbeat
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentFinished:
+class AssignmentFinished(LearnerEvent, frozen=True, kw_only=True):
     """A learner finished, and its checkpoints were read back and verified.
 
     Attributes:
-        learner: Learner that the event is about.
         finished: The message.
         manifests: By checkpoint key, verified against every byte on disk.
     """
 
-    learner: LearnerId
     finished: Finished
     # The verified content of the directories, not the learner's words about it.
     manifests: dict[str, Manifest]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentFailed:
+class AssignmentFailed(LearnerEvent, frozen=True, kw_only=True):
     """A learner failed, or what it published did not verify.
 
     Attributes:
-        learner: Learner that failed.
         failed: Message of the learner.
         damage: Fault that the controller found when it read the checkpoint that the learner calls
             corrupt; None: nothing is wrong with it, or the assignment does not name it.
     """
 
-    learner: LearnerId
     failed: Failed
     damage: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerLeft:
+class LearnerLeft(LearnerEvent, frozen=True, kw_only=True):
     """A learner said Goodbye."""
 
-    learner: LearnerId
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerUnreachable:
+class LearnerUnreachable(LearnerEvent, frozen=True, kw_only=True):
     """An assignment could not be sent to a learner."""
 
-    learner: LearnerId
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LearnerExited:
+class LearnerExited(Told, frozen=True, kw_only=True):
     """A process that the launcher started has ended.
 
     Attributes:
@@ -115,15 +112,11 @@ class LearnerExited:
     code: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StrangerSpoke:
+class StrangerSpoke(LearnerEvent, frozen=True, kw_only=True):
     """A message came from a learner that is not (or no longer) part of this epoch."""
 
-    learner: LearnerId
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RatingsFitted:
+class RatingsFitted(Told, frozen=True, kw_only=True):
     """The worker thread has fitted ratings.
 
     Attributes:
@@ -134,8 +127,7 @@ class RatingsFitted:
     ratings: Mapping[str, Ratings]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HyperparametersExplored:
+class HyperparametersExplored(Told, frozen=True, kw_only=True):
     """The worker thread has explored for a policy that waits.
 
     Attributes:
@@ -149,8 +141,7 @@ class HyperparametersExplored:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GhostsLinked:
+class GhostsLinked(Told, frozen=True, kw_only=True):
     """It was tried to make the directories of ghosts.
 
     Attributes:
@@ -164,22 +155,19 @@ class GhostsLinked:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointsRemoved:
+class CheckpointsRemoved(Told, frozen=True, kw_only=True):
     """The directories of doomed checkpoints and ghosts are gone."""
 
     keys: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
+class StopRequested(Told, frozen=True, kw_only=True):
     """Somebody wants the run to stop with everything saved."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ticked:
+class Ticked(Told, frozen=True, kw_only=True):
     """Time has passed.
 
     Attributes:
@@ -192,32 +180,5 @@ class Ticked:
     waiting: frozenset[int] = frozenset()
 
 
-LearnerEvent = (
-    LearnerJoined
-    | AssignmentFinished
-    | AssignmentFailed
-    | LearnerLeft
-    | LearnerUnreachable
-    | StrangerSpoke
-)
-"""An event that follows from a message of a learner, but for a heartbeat, or from one to it."""
-
-Event = (
-    ControllerStarted
-    | LearnerJoined
-    | HeartbeatReceived
-    | AssignmentFinished
-    | AssignmentFailed
-    | LearnerLeft
-    | LearnerUnreachable
-    | LearnerExited
-    | StrangerSpoke
-    | RatingsFitted
-    | HyperparametersExplored
-    | GhostsLinked
-    | CheckpointsRemoved
-    | Finding
-    | StopRequested
-    | Ticked
-)
+Event = Told | Finding
 """A `Finding` comes where a sink, a hook or an export failed, or works again."""

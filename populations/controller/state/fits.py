@@ -7,7 +7,8 @@ repeats the last one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from arena.types import Digest, PolicyId
 from populations.controller.indexes.player_strengths import nearest_rated
@@ -24,8 +25,7 @@ from populations.records.rows import PolicyRow
 _MODEL = BradleyTerry()
 
 
-@dataclass(slots=True)
-class Fits:
+class Fits(Struct):
     """Fits of a league's ratings. From its beginning to its end an epoch has one.
 
     Attributes:
@@ -41,12 +41,12 @@ class Fits:
 
     league: League
     running: bool = False
-    contenders: Mapping[PolicyId, tuple[Rated, ...]] = field(default_factory=dict)
+    contenders: Mapping[PolicyId, tuple[Rated, ...]] = {}
     pace: FitPace = field(default_factory=FitPace)
     covered: int = 0
     num_kept_evaluated: int = 0
-    last: dict[str, Ratings] = field(default_factory=dict)
-    _without_spread: dict[str, Ratings] = field(default_factory=dict)
+    last: dict[str, Ratings] = {}
+    _without_spread: dict[str, Ratings] = {}
 
     def are_stale(self) -> bool:
         """Return whether evaluation matches came in since the last fit."""
@@ -120,8 +120,8 @@ class Fits:
     def line_rating(self, policy: PolicyRow) -> float | None:
         """Return Elo of the newest rated weights in a policy's line; None if none are rated."""
         ratings = self.ratings(policy.population)
-        if policy.checkpoint is None or ratings.row is None:
+        digest = self.league.weights(policy)
+        if digest is None or ratings.row is None:
             return None
-        digest = self.league.tables.checkpoints[policy.checkpoint].weights_digest
         position = nearest_rated(ratings, self.league, digest)
         return None if position is None else ratings.row.ratings[position]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from arena.types import PolicyId
 from populations.config.run_config import RunConfig
@@ -141,18 +142,14 @@ def has_succeeded(config: RunConfig, tables: Tables, goals: StopGoals, policy: P
 def goal_reached(config: RunConfig, tables: Tables, goals: StopGoals) -> str | None:
     """Return which of the goals that follow from matches or episodes is reached, in words."""
     stop, said = config.stop, members_said(config)
-    if (goal := stop.evaluation) is not None and have_reached(
-        config, tables, lambda row: has_reached_evaluation(config, tables, goals, row)
-    ):
+    has_result = partial(has_reached_evaluation, config, tables, goals)
+    if (goal := stop.evaluation) is not None and have_reached(config, tables, has_result):
         return (
             f"stop.evaluation: {said} whose {goal.kind} against {goal.player} is "
             f"{goal.value:g} or more, by a lower bound that holds at all times"
         )
-    if stop.success_rate is not None and have_reached(
-        config,
-        tables,
-        lambda row: has_succeeded(config, tables, goals, row),
-    ):
+    succeeds = partial(has_succeeded, config, tables, goals)
+    if stop.success_rate is not None and have_reached(config, tables, succeeds):
         return (
             f"stop.success_rate: {said} that succeeds in {stop.success_rate:g} of "
             f"its newest episodes ({MIN_EPISODES} or more) or in a larger share"

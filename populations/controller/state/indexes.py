@@ -20,7 +20,9 @@ class Indexes:
     """Answers to hot questions, kept as rows change. They begin with the rows of a resume.
 
     Attributes:
-        fits: Fits of ratings, whose league has the rows.
+        fits: Fits of ratings.
+        league: Players and results.
+        tables: The journal's rows.
         retention: Which checkpoints are needed by what; a fold of the rows too.
         opponent_pools: Possible opponents, in columns.
         training_queue: Policies by how little they have trained.
@@ -32,25 +34,40 @@ class Indexes:
     """
 
     def __init__(
-        self, *, fits: Fits, setup: LearnerSetup, retention: Retention, goals: StopGoals
+        self,
+        *,
+        fits: Fits,
+        setup: LearnerSetup,
+        limit: int | None,
+        retention: Retention,
+        goals: StopGoals,
     ) -> None:
+        """Begin with the rows of a resume.
+
+        Args:
+            fits: Fits of ratings.
+            setup: Setup of learners.
+            limit: Agent steps from which on no policy trains; None: there is no end.
+            retention: Which checkpoints are needed by what.
+            goals: Measurements that goals of ``stop`` ask for.
+        """
         self.fits = fits
-        self._league = fits.league
-        self._tables = fits.league.tables
+        self.league = fits.league
+        self.tables = fits.league.tables
         self.retention = retention
-        self.opponent_pools = OpponentPools()
-        self.training_queue = TrainingQueue()
-        self.members = MemberIndex()
-        self.strengths = StrengthIndex()
+        self.opponent_pools = OpponentPools(self.tables)
+        self.training_queue = TrainingQueue(self.tables, limit=limit)
+        self.members = MemberIndex(self.league)
+        self.strengths = StrengthIndex(self.league)
         self.pending_matches = PendingMatches(
             seats=setup.seats,
             ranked=setup.ranked_populations,
-            checkpoints=self._tables.checkpoints,
+            checkpoints=self.tables.checkpoints,
         )
         self.goals = goals
         self.rated_pins = RatedPins()
         # Evaluations that the epoch before has left open.
-        for row in self._tables.assignments.values():
+        for row in self.tables.assignments.values():
             self._apply_evaluation(row)
 
     def apply(self, row: Row) -> None:
@@ -61,23 +78,23 @@ class Indexes:
         """
         match row:
             case rows.PolicyRow():
-                self.opponent_pools.apply(row, self._tables)
-                self.training_queue.apply(row, self._tables)
+                self.opponent_pools.apply(row)
+                self.training_queue.apply(row)
                 self.members.apply(row)
-                self.strengths.apply(row, teams=self._league.teams)
+                self.strengths.apply(row)
                 self.retention.apply(row)
             case rows.CheckpointRow():
                 # Walks for a standing that ended here may now go on to its parent.
-                self._league.forget_standing(row.weights_digest)
+                self.league.forget_standing(row.weights_digest)
                 self.retention.apply(row)
             case rows.GhostRow():
-                self.opponent_pools.apply(row, self._tables)
-                self.strengths.apply(row, teams=self._league.teams)
+                self.opponent_pools.apply(row)
+                self.strengths.apply(row)
                 self.retention.apply(row)
             case rows.GameRow():
                 self.retention.apply(row)
             case rows.AssignmentRow():
-                self.training_queue.apply(row, self._tables)
+                self.training_queue.apply(row)
                 self.goals.add_assignment(row)
                 self._apply_evaluation(row)
                 self.retention.apply(row)
@@ -85,7 +102,7 @@ class Indexes:
                 self.members.apply(row)
                 self.retention.apply(row)
             case rows.TallyRow():
-                self.goals.add_tally(row, self._league.checkpoints)
+                self.goals.add_tally(row, self.league.checkpoints)
             case rows.Deletion(row=(rows.GhostRow() | rows.GameRow()) as gone):
                 self.retention.release(gone)
             case rows.Deletion(row=rows.CheckpointRow()):
@@ -94,5 +111,5 @@ class Indexes:
                 pass  # the league makes pairs; ratings come with spreads that no row has
 
     def _apply_evaluation(self, row: rows.AssignmentRow) -> None:
-        num_tallies = self._tables.num_tallies
+        num_tallies = self.tables.num_tallies
         self.pending_matches.apply(row, num_tallies=num_tallies, estimate=self.fits.estimate)

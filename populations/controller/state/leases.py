@@ -24,7 +24,8 @@ loop raises, says that it is not stuck.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from arena.types import AssignmentId, LearnerId, PlayerId, PolicyId, Seating
 from arena.wire.messages import Heartbeat, Hello
@@ -50,8 +51,7 @@ OUT_OF_MEMORY_BYTES = 128 * 2**20
 """Memory that grew by this factor and by so much makes a SIGKILL look like the system's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class Patience(Struct, frozen=True, kw_only=True):
     """How long the controller waits.
 
     Attributes:
@@ -91,8 +91,7 @@ class Patience:
         return max(self.heartbeat_s, longer_s)
 
 
-@dataclass(slots=True)
-class Held:
+class Held(Struct):
     """An assignment that a learner has: the first of its list runs, the second is queued.
 
     Attributes:
@@ -121,8 +120,7 @@ class Held:
         return max(self.given_s, learner.progress_at_s)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class Fault(Struct, frozen=True, kw_only=True):
     """A place whose learner was sent away, and has done nothing right since.
 
     Attributes:
@@ -136,8 +134,7 @@ class Fault:
     until_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CarriedEpisodes:
+class CarriedEpisodes(Struct, frozen=True, kw_only=True):
     """Episodes in flight of policies that learn together, on one learner.
 
     Attributes:
@@ -155,8 +152,7 @@ class CarriedEpisodes:
     lesson: int
 
 
-@dataclass(slots=True, kw_only=True)
-class Learner:
+class Learner(Struct, kw_only=True):
     """A learner that said Hello.
 
     Attributes:
@@ -181,14 +177,14 @@ class Learner:
     slot: int | None
     place: str = ""
     last_heard_s: float
-    held: list[Held] = field(default_factory=list)
+    held: list[Held] = []
     progress: int = 0
     progress_at_s: float = 0.0
     agent_steps: int = 0
     rss_bytes: int = 0
     first_rss_bytes: int = 0
     rate: float = 0.0
-    speeds: dict[str, float] = field(default_factory=dict)
+    speeds: dict[str, float] = {}
     match_times: MatchTimes = field(default_factory=MatchTimes)
     longest_gap_s: float = 0.0
 
@@ -276,8 +272,7 @@ def slot_place(slot: int) -> str:
     return f"slot {slot}"
 
 
-@dataclass(slots=True)
-class Slot:
+class Slot(Struct):
     """A place of the launcher for one learner process.
 
     Attributes:
@@ -312,8 +307,7 @@ class Slot:
         self.vacate(start_at_s=now_s + delay_s)
 
 
-@dataclass(slots=True, kw_only=True)
-class Pause:
+class Pause(Struct, kw_only=True):
     """Nothing is given out until a try succeeds: the disk refuses, or nothing finishes any more.
 
     Attributes:
@@ -336,8 +330,8 @@ class Pause:
     is_storage: bool = True
     tried_at_s: float | None = None
     num_refusals: int = 0
-    unlinked: set[PlayerId] = field(default_factory=set)
-    failed_s: dict[str, float] = field(default_factory=dict)
+    unlinked: set[PlayerId] = set()
+    failed_s: dict[str, float] = {}
 
     @property
     def is_trying(self) -> bool:
@@ -345,8 +339,7 @@ class Pause:
         return self.tried_at_s is not None
 
 
-@dataclass(slots=True, kw_only=True)
-class Crew:
+class Crew(Struct, kw_only=True):
     """Learners that are there or coming, and what they hold. An epoch begins with none.
 
     Attributes:
@@ -364,13 +357,13 @@ class Crew:
 
     patience: Patience
     slots: list[Slot]
-    learners: dict[LearnerId, Learner] = field(default_factory=dict)
-    holders: dict[AssignmentId, LearnerId] = field(default_factory=dict)
-    episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
-    gone: dict[LearnerId, Outcome | None] = field(default_factory=dict)
+    learners: dict[LearnerId, Learner] = {}
+    holders: dict[AssignmentId, LearnerId] = {}
+    episodes: dict[PolicyId, CarriedEpisodes] = {}
+    gone: dict[LearnerId, Outcome | None] = {}
     refused_at_s: float = float("-inf")
     failed_starts: int = 0
-    faults: dict[str, Fault] = field(default_factory=dict)
+    faults: dict[str, Fault] = {}
 
     def coming(self) -> Iterator[tuple[str, Slot]]:
         """Yield the places of learners that are yet to say Hello, with their slots.

@@ -18,9 +18,10 @@ Not durable: after a resume each failure is first a learner's again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import dropwhile
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from arena.types import AssignmentId, Entrant, LearnerId, PolicyId, policy_of_trainee
 
@@ -67,8 +68,7 @@ NO_POLICYS = LEARNERS | {"making", "checkpoint", "message", STORAGE}
 """Places in which no policy's numbers can cause a failure."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class Outcome(Struct, frozen=True, kw_only=True):
     """End of one attempt at an assignment.
 
     Attributes:
@@ -110,8 +110,13 @@ def num_assignments(outcomes: Iterable[Outcome]) -> int:
     return len({one.assignment_id for one in outcomes})
 
 
-@dataclass(slots=True)
-class Ledger:
+def failures_in_a_row(outcomes: list[Outcome]) -> list[Outcome]:
+    """Return the outcomes after the last one that finished."""
+    last = max((at for at, one in enumerate(outcomes) if not one.is_failure), default=-1)
+    return outcomes[last + 1 :]
+
+
+class Ledger(Struct):
     """Outcomes since the oldest failure that still counts. Owned by the controller's thread.
 
     Attributes:
@@ -123,11 +128,11 @@ class Ledger:
         failed_since: By quarantined policy the clock when its failures began.
     """
 
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[Outcome] = []
     recent: deque[bool] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
     num_outcomes: int = 0
-    finished: dict[PolicyId, int] = field(default_factory=dict)
-    failed_since: dict[PolicyId, int] = field(default_factory=dict)
+    finished: dict[PolicyId, int] = {}
+    failed_since: dict[PolicyId, int] = {}
 
     def add(self, outcome: Outcome) -> None:
         """Take in how an attempt ended."""
@@ -209,8 +214,7 @@ class Ledger:
     def charges_of(self, learner: LearnerId) -> list[Outcome]:
         """Return the failures in a row that are held against a learner."""
         own = [one for one in self.outcomes if one.learner == learner]
-        last = max((at for at, one in enumerate(own) if not one.is_failure), default=-1)
-        return [one for one in own[last + 1 :] if one.is_charge]
+        return [one for one in failures_in_a_row(own) if one.is_charge]
 
     def has_finished_elsewhere(self, since: Outcome) -> bool:
         """Return whether another place has finished anything since a failure."""
@@ -225,8 +229,7 @@ class Ledger:
             for one in self.outcomes
             if name in one.suspects and one.is_evaluation == is_evaluation and not one.is_charge
         ]
-        last = max((at for at, one in enumerate(own) if not one.is_failure), default=-1)
-        return own[last + 1 :]
+        return failures_in_a_row(own)
 
     def held_against(self, name: Entrant, *, is_evaluation: bool) -> list[Outcome]:
         """Return those failures in a row that a policy's numbers may have caused."""
@@ -305,13 +308,8 @@ class Ledger:
     @property
     def failed_evaluations(self) -> int:
         """Return how many evaluations failed since the last one that finished."""
-        count = 0
-        for one in reversed(self.outcomes):
-            if one.is_evaluation and not one.is_charge:
-                if not one.is_failure:
-                    break
-                count += 1
-        return count
+        own = [one for one in self.outcomes if one.is_evaluation and not one.is_charge]
+        return len(failures_in_a_row(own))
 
     @property
     def evaluation_waits(self) -> bool:
@@ -319,21 +317,19 @@ class Ledger:
         failed = self.failed_evaluations
         if not failed:
             return False
-        ends = dropwhile(lambda one: not (one.is_evaluation and one.is_failure), self._newest())
-        last = next(ends)
+        last = [one for one in self.outcomes if one.is_evaluation and one.is_failure][-1]
         trained = sum(not one.is_failure and not one.is_evaluation for one in self._after(last))
         return trained < min(int(2 ** (failed - 1)), MAX_OUTCOMES // 8)
 
     def stall(self) -> list[Outcome]:
         """Return the failures since anybody finished; none unless they stall the run."""
-        failures: list[Outcome] = []
-        for one in self._newest():
-            if not one.is_failure:
-                break
-            # Learners elsewhere wait outside, and others may come.
-            if not one.is_outside and one.kind != "stopped":
-                failures.append(one)
-        return failures[::-1] if len(failures) >= STALLED_FAILURES else []
+        # Learners elsewhere wait outside, and others may come.
+        failures = [
+            one
+            for one in failures_in_a_row(self.outcomes)
+            if not one.is_outside and one.kind != "stopped"
+        ]
+        return failures if len(failures) >= STALLED_FAILURES else []
 
     def has_recovered(self, donor: PolicyId, *, since: PolicyId) -> bool:
         """Return whether a policy has finished training since the failures of another one began."""
@@ -345,9 +341,6 @@ class Ledger:
         # Without a failure that is known here they begin now.
         ago = max((len(self._after(row[0])) + 1 for row in rows if row), default=0)
         self.failed_since[policy_of_trainee(name)[0]] = self.num_outcomes - ago
-
-    def _newest(self) -> Iterator[Outcome]:
-        return reversed(self.outcomes)
 
     def _after(self, since: Outcome) -> list[Outcome]:
         # By identity, for two outcomes may be equal.

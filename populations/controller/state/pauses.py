@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from arena.types import LearnerId, PlayerId, PolicyId
 from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
@@ -30,8 +31,7 @@ from populations.records.rows import Json
 from populations.records.tables import Tables
 
 
-@dataclass(slots=True, kw_only=True)
-class Blame:
+class Blame(Struct, kw_only=True):
     """Failures, whose fault they are, and the pause that they lead to. An epoch begins with none.
 
     Attributes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from arena.wire.messages import Stop
 from populations.controller.state.clocks import Countdown
-from populations.controller.state.commands import SendMessage
 from populations.controller.state.events import Now
 from populations.controller.state.leases import Crew
 from populations.controller.state.transaction import Transaction
@@ -16,8 +16,7 @@ from populations.records.rows import AssignmentRow, RunRow
 PhaseName = Literal["training", "evaluating", "stopping", "over"]
 
 
-@dataclass(slots=True, kw_only=True)
-class Phase:
+class Phase(Struct, kw_only=True):
     """Phase of an epoch and its times, from its beginning to its end.
 
     Attributes:
@@ -77,8 +76,7 @@ class Phase:
         # Learners have their grace from here on.
         self.stopping_s = tx.now.monotonic_s
         for learner_id in self.crew.learners:
-            message = Stop(grace_s=self.crew.patience.grace_s)
-            tx.commands.append(SendMessage(learner=learner_id, message=message))
+            tx.send(learner_id, Stop(grace_s=self.crew.patience.grace_s))
 
     def fail(self, tx: Transaction, *, reason: str) -> None:
         """End the run: it cannot go on."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from arena.config import LearnerSetup
 from arena.types import Digest, WeightsRef
@@ -13,8 +14,7 @@ from populations.hyperparameter_schedules import ScheduledValues
 from populations.matchmaking.external_players import ExternalPlayer
 
 
-@dataclass(slots=True, kw_only=True)
-class Settings:
+class Settings(Struct, kw_only=True):
     """Settings and rules of a run. They stay as they are, but for players whose weights break.
 
     Attributes:

@@ -7,12 +7,12 @@ machine a function takes the part that it reads.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from arena.config import LearnerSetup
 from arena.types import Digest, WeightsRef, is_bot
 from populations.config.run_config import RunConfig
-from populations.controller.indexes.curve_points import Curves
 from populations.controller.indexes.raised_alerts import resumed
 from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.state.clocks import MatchTimes
@@ -25,7 +25,7 @@ from populations.controller.state.leases import (
     Patience,
     make_slots,
 )
-from populations.controller.state.measured import Measured
+from populations.controller.state.measured import Curves, Measured
 from populations.controller.state.pauses import Blame
 from populations.controller.state.phase import Phase
 from populations.controller.state.settings import Settings
@@ -43,8 +43,7 @@ from populations.storage.retention import Retention
 from populations.thinning.make import make_thinning
 
 
-@dataclass(slots=True, kw_only=True)
-class ControllerState:
+class ControllerState(Struct, kw_only=True):
     """Everything the controller knows.
 
     Durable: ``tables`` (equal to the journal after each commit) and ``league``, which asks them.
@@ -90,15 +89,18 @@ def _patience(config: RunConfig) -> Patience:
 
 
 def _measured(
-    config: RunConfig, setup: LearnerSetup, tables: Tables, *, episode_length: float
+    settings: Settings, tables: Tables, phase: Phase, *, episode_length: float
 ) -> Measured:
     return Measured(
+        settings=settings,
+        tables=tables,
+        phase=phase,
         match_times=MatchTimes(
             # Records count a match once for each seat.
-            matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
+            matches=sum(row.matches for row in tables.records.values()) / len(settings.setup.seats),
             seconds=tables.run.evaluation_s + tables.run.extra_evaluation_s,
         ),
-        alerts=resumed(tables.alerts.values(), fail=config.alerts.fail),
+        alerts=resumed(tables.alerts.values(), fail=settings.config.alerts.fail),
         curves=Curves({name: row.num_tallies for name, row in tables.ratings.items()}),
         # The shares of this epoch count from here.
         spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
@@ -122,52 +124,47 @@ def make_state(
     """Return the controller of a run, from its configuration and its journal's rows."""
     directory = setup.launch_directory
     pbt = {name: config.pbt_of(name) for name in config.populations}
+    settings = Settings(
+        config=config,
+        setup=setup,
+        matchmaker=make_matchmaker(
+            config.matchmaking, window=config.ghosts.window, launch_directory=directory
+        ),
+        external_players=external_players(config, imported or {}),
+        exploit={name: make_exploit(one, launch_directory=directory) for name, one in pbt.items()},
+        thinning=make_thinning(config.ghosts.thinning, config.ghosts, launch_directory=directory),
+        explore={name: make_explore(one, launch_directory=directory) for name, one in pbt.items()},
+        scheduled={name: section.scheduled for name, section in config.populations.items()},
+        initial_weights=initial_weights or {},
+        immigrants=immigrants or {},
+        store=store,
+        versions=versions or {},
+    )
     league = _league(config, setup, tables)
     fits = Fits(league)
     crew = Crew(patience=patience or _patience(config), slots=make_slots(config))
+    phase = Phase(crew=crew)
     return ControllerState(
-        settings=Settings(
-            config=config,
-            setup=setup,
-            matchmaker=make_matchmaker(
-                config.matchmaking, window=config.ghosts.window, launch_directory=directory
-            ),
-            external_players=external_players(config, imported or {}),
-            exploit={
-                name: make_exploit(section, launch_directory=directory)
-                for name, section in pbt.items()
-            },
-            thinning=make_thinning(
-                config.ghosts.thinning, config.ghosts, launch_directory=directory
-            ),
-            explore={
-                name: make_explore(section, launch_directory=directory)
-                for name, section in pbt.items()
-            },
-            scheduled={name: section.scheduled for name, section in config.populations.items()},
-            initial_weights=initial_weights or {},
-            immigrants=immigrants or {},
-            store=store,
-            versions=versions or {},
-        ),
+        settings=settings,
         tables=tables,
         # Folds of the rows: nothing of them is stored.
         league=league,
         indexes=Indexes(
             fits=fits,
             setup=setup,
-            retention=_retention(config, tables),
+            limit=config.stop.agent_steps_per_policy,
+            retention=Retention(tables, config.checkpoints),
             goals=StopGoals(config.stop.player, repeats_games=setup.repeats_games),
         ),
         fits=fits,
         crew=crew,
-        phase=Phase(crew=crew),
+        phase=phase,
         blame=Blame(
             patience=crew.patience,
             # An assignment takes no time that is known in deterministic mode.
             least_s=0.0 if config.deterministic else config.assignment.target_s,
         ),
-        measured=_measured(config, setup, tables, episode_length=measured_length),
+        measured=_measured(settings, tables, phase, episode_length=measured_length),
     )
 
 
@@ -206,15 +203,4 @@ def _league(config: RunConfig, setup: LearnerSetup, tables: Tables) -> League:
         half_life_matches=config.payoffs.half_life_matches,
         mixes_teammates=bool(setup.agent_seats),
         repeats_games=setup.repeats_games,
-    )
-
-
-def _retention(config: RunConfig, tables: Tables) -> Retention:
-    kept = config.checkpoints
-    return Retention(
-        tables,
-        keep=kept.keep,
-        milestones_every_agent_steps=kept.milestones_every_agent_steps,
-        export_every_agent_steps=kept.export_every_agent_steps,
-        exported_to_keep=kept.exported_to_keep,
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
-from arena.types import PolicyId
-from populations.controller.state.commands import Command
+from arena.types import LearnerId, PolicyId
+from arena.wire.messages import FromController
+from populations.controller.state.commands import Command, SendMessage
 from populations.controller.state.events import Now
 from populations.records.aggregates import Row
 from populations.records.rows import Deletion, EventRow, Json, Removable
@@ -23,8 +24,7 @@ NOT_MADE = ("exploit_abandoned", "exploit_failed")
 """Kinds of events of decisions that were due and could not be made."""
 
 
-@dataclass(slots=True)
-class Transaction:
+class Transaction(Struct):
     """Collects the changes of one event.
 
     A row that is put is at once part of ``tables`` and of every index over them, so later decisions
@@ -43,8 +43,8 @@ class Transaction:
     index: Callable[[Row], None]
     now: Now
     seed: int
-    commands: list[Command] = field(default_factory=list)
-    _rows: dict[tuple[str, Hashable, bool], Row] = field(default_factory=dict)
+    commands: list[Command] = []
+    _rows: dict[tuple[str, Hashable, bool], Row] = {}
     """Last row of each table and key, and the removal of the one before."""
 
     @property
@@ -98,6 +98,10 @@ class Transaction:
             self.count(pbt_decisions=kind not in NOT_MADE, pbt_marks=marks)
             if policy in self.tables.postponed:
                 self.delete(self.tables.postponed[policy])
+
+    def send(self, learner: LearnerId, message: FromController) -> None:
+        """Have a message sent to a learner after the commit."""
+        self.commands.append(SendMessage(learner=learner, message=message))
 
     def draw(self) -> np.random.Generator:
         """Return the next decision's randomness, a function of the run's seed and its number."""

@@ -15,7 +15,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 from arena.matches.pair_scores import wilson
-from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, ghost_id, trainee_entrant
+from arena.types import RANDOM_BOT, Digest, Entrant, PlayerId, ghost_id
 from populations.controller.monitoring.champions import CHAMPION
 from populations.league.lineage import lineage
 from populations.league.ratings import Interval, Ratings
@@ -102,7 +102,7 @@ def line_of(run: Inspection, best: Standing) -> list[Document]:
     generations = run.history().generations
     if origin is None:
         return []
-    entrant = trainee_entrant(origin.policy, generation=origin.generation)
+    entrant = origin.trainee
     if entrant not in generations:
         return []
     return [

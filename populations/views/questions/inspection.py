@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 
 from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
-from arena.types import Entrant, trainee_entrant
+from arena.types import Entrant
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.core import SearchSpace
@@ -118,7 +118,7 @@ def rating_points(
         interval = ratings.get((population, Entrant(row.weights_digest)))
         if interval is None:
             continue
-        entrant = trainee_entrant(row.policy, generation=row.generation)
+        entrant = row.trainee
         generation = tables.generations.get(entrant)
         lines[population][row.policy].append(
             {

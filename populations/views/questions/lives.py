@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arena.types import Entrant, PolicyId, trainee_entrant
+from arena.types import Entrant, PolicyId
 from populations.league.names import Subject
 from populations.records.rows import Document, GenerationRow, Json
 from populations.views.sentences import data_of
@@ -80,7 +80,7 @@ def gains(
     for row in tables.checkpoints.values():
         weights = (tables.policies[row.policy].population, Entrant(row.weights_digest))
         if weights in intervals:
-            entrant = trainee_entrant(row.policy, generation=row.generation)
+            entrant = row.trainee
             rated[entrant].append((row.agent_steps, weights))
     for line in rated.values():
         line.sort()

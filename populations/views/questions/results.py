@@ -28,7 +28,6 @@ from arena.types import (
     is_trainee,
     policy_of_trainee,
     population_of,
-    trainee_entrant,
 )
 from populations.league.league import League
 from populations.league.lineage import first_of_line
@@ -225,9 +224,7 @@ def cross_play(tallies: Iterable[TallyRow], *, league: League) -> list[Document]
     if not league.mixes_teammates:
         raise ConfigError("cross-play needs a run with matchmaking.teammates 'mixed', got 'same'")
     first = {
-        name: first_of_line(
-            league.tables.generations, trainee_entrant(name, generation=row.generation)
-        )
+        name: first_of_line(league.tables.generations, row.trainee)
         for name, row in league.tables.policies.items()
     }
     cells: dict[tuple[PolicyId, PolicyId], _Cell] = {}

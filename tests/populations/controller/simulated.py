@@ -424,7 +424,7 @@ def made_once(make: Callable[P, World]) -> Callable[P, World]:
             made[key] = make(*args, **kwargs)
         world = copy.deepcopy(made[key])
         # Its columns share memory, and would be copied apart.
-        world.state.indexes.opponent_pools = OpponentPools()
+        world.state.indexes.opponent_pools = OpponentPools(world.state.tables)
         return world
 
     return copied

@@ -51,7 +51,7 @@ def results(state: ControllerState, policy: PolicyRow) -> list[list[float]]:
     """Results against all ghosts, by which opponents are chosen; of one after the other."""
     found = []
     for population in state.settings.setup.populations:
-        pool = state.indexes.opponent_pools.pool(population, state.tables)
+        pool = state.indexes.opponent_pools.pool(population)
         record = OpponentStatistics(
             state.fits,
             pool,

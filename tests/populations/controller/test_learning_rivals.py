@@ -18,11 +18,11 @@ from populations.audit.tally_checks import refold
 from populations.config.resolve import resolve_config
 from populations.config.run_config import validate_config
 from populations.config.run_file import check_resume, new_run_file
+from populations.controller.indexes.teams import Team
 from populations.controller.lineups import draw_lineup, knowledge
 from populations.controller.opponents import make_request
 from populations.controller.state.events import AssignmentFailed
 from populations.controller.state.state import make_state
-from populations.controller.state.teams import Team
 from populations.matchmaking.kinds import KINDS
 from populations.records.rows import AssignmentRow, PolicyRow, TallyRow
 from tests.populations.controller.eager import transaction

@@ -87,13 +87,13 @@ def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) 
 def test_a_corrupt_ghost_and_a_quarantined_policy_are_no_candidates() -> None:
     world = played(SHORT)
     tables = world.state.tables
-    pool = world.state.indexes.opponent_pools.pool("player", tables)
+    pool = world.state.indexes.opponent_pools.pool("player")
     ghost = next(iter(tables.ghosts.values()))
     policy = any_policy(tables)
     tx = transaction(world)
     set_aside(world.state, tx, ghost.key, reason="bytes do not match")
     tx.put(structs.replace(tables.policies[policy.policy], state="quarantined"))
-    pool = world.state.indexes.opponent_pools.pool("player", tables)
+    pool = world.state.indexes.opponent_pools.pool("player")
     assert ghost.player not in pool.ghosts.candidates.players
     assert len(pool.ghosts.candidates) == len(tables.ghosts) - 1
     assert policy.policy not in pool.latest(without=PolicyId("nobody")).policies

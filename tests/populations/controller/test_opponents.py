@@ -52,7 +52,7 @@ def test_before_anything_is_known_all_is_even() -> None:
 def test_scores_are_kept_until_the_next_evaluation() -> None:
     world = played(SHORT, steps=20)
     policy = any_policy(world.state.tables)
-    pool = world.state.indexes.opponent_pools.pool("player", world.state.tables)
+    pool = world.state.indexes.opponent_pools.pool("player")
     first = make_request(world.state.settings, world.state.indexes, policy, "player")
     scores = first.scores(first.ghosts)
     again = make_request(world.state.settings, world.state.indexes, policy, "player")

@@ -213,7 +213,7 @@ def test_time_is_that_of_the_line_whoever_had_the_weights() -> None:
     ]
     begins = {"p0#0": 0, "p1#2": 1000, "p2#1": 50}
     world = make_world()
-    known = replace(
+    known = structs.replace(
         snapshot(world.state.league),
         evaluated=tuple(("player", Entrant(row.weights_digest)) for row in rows),
         checkpoints={row.weights_digest: row for row in rows},

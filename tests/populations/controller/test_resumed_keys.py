@@ -266,8 +266,7 @@ def fails(before: World, after: World) -> None:
     for world in (before, after):
         for _ in range(20):
             record(
-                world.state.phase,
-                world.state.measured.alerts,
+                world.state.measured,
                 transaction(world),
                 Finding("kl_high", "player", "p", "KL is 9"),
             )

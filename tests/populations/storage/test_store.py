@@ -20,6 +20,7 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import Pairing
+from populations.config.sections import CheckpointsConfig
 from populations.records.aggregates import RecordRow, Row
 from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
 from populations.records.tables import Tables
@@ -226,7 +227,8 @@ class Run:
         self.count = 0
 
     def made(self) -> Retention:
-        return Retention(self.tables, keep=self.keep, milestones_every_agent_steps=self.every)
+        kept = CheckpointsConfig(keep=self.keep, milestones_every_agent_steps=self.every)
+        return Retention(self.tables, kept)
 
     def change(self, data: st.DataObject) -> list[Row]:
         """Rows of one transaction."""

@@ -302,7 +302,7 @@ def test_lines_fit_80_columns(steps: int) -> None:
     texts = [said(world, speed=steps / 7), *lines(world)]
     texts.append(headline.counts(world.state.tables, moment(world, speed=steps / 7)))
     state = world.state
-    texts.append(headline.shares(state.settings, state.tables, state.phase, state.measured))
+    texts.append(headline.shares(state.settings, state.tables, state.measured))
     assert [text for text in texts if len(text) > WIDTH] == []
 
 

@@ -14,7 +14,7 @@ from populations.controller.assignments.budgets import (
     budget,
     team_budget,
 )
-from populations.controller.state.teams import team_of
+from populations.controller.indexes.teams import team_of
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import (
     DUEL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from msgspec import structs
@@ -100,7 +100,7 @@ class Holding:
                 "episode/dropped": float(len(dropped) if self.lacks_memory else 0),
             },
         )
-        return replace(event, finished=finished)
+        return structs.replace(event, finished=finished)
 
     def run(self) -> None:
         """Go on until the run is over."""
@@ -132,7 +132,7 @@ class LongEpisodes(Holding):
         num_ended, self.begun[leader] = divmod(played, 3000)
         self.ended.append((leader, num_ended))
         metrics = {**event.finished.metrics, "episode/count": float(num_ended)}
-        return replace(event, finished=structs.replace(event.finished, metrics=metrics))
+        return structs.replace(event, finished=structs.replace(event.finished, metrics=metrics))
 
 
 RIVALS: dict[str, object] = {
@@ -322,7 +322,7 @@ def test_a_learner_that_is_lost_holds_nothing_any_more() -> None:
 
 
 def lie(event: AssignmentFinished, *told: InFlight) -> AssignmentFinished:
-    return replace(event, finished=structs.replace(event.finished, in_flight=told))
+    return structs.replace(event, finished=structs.replace(event.finished, in_flight=told))
 
 
 @pytest.mark.parametrize("told", ["others", "twice", "none"])
@@ -389,7 +389,9 @@ def test_doublings_are_counted_by_what_learners_say() -> None:
         if isinstance(message, Train) and message.agent_steps:
             ended = 1.0 if len(counts) == 12 else 0.0
             metrics = {**event.finished.metrics, "episode/count": ended}
-            event = replace(event, finished=structs.replace(event.finished, metrics=metrics))
+            event = structs.replace(
+                event, finished=structs.replace(event.finished, metrics=metrics)
+            )
             budgets.append(message.agent_steps)
         world.handle(event)
         if isinstance(message, Train) and message.agent_steps:
@@ -439,7 +441,7 @@ def test_length_is_known_from_matches_before_any_episode_ends_in_training() -> N
         event = world.work(learner)
         assert event is not None
         # In training no episode has ended yet.
-        world.handle(replace(event, finished=structs.replace(event.finished, metrics={})))
+        world.handle(structs.replace(event, finished=structs.replace(event.finished, metrics={})))
     lengths = [row.episode_length for row in world.state.tables.policies.values()]
     assert 5.0 in lengths
     assert set(lengths) <= {0.0, 5.0}

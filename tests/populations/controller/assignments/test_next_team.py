@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from arena.types import AssignmentId, LearnerId, PolicyId, population_of
 from arena.wire.messages import Train
 from populations.controller.assignments.placement import _is_left_to_faster, team_with
+from populations.controller.indexes.teams import team_of
 from populations.controller.state.events import LearnerLeft, Ticked
 from populations.controller.state.leases import CarriedEpisodes
-from populations.controller.state.teams import team_of
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.rivals import RIVALS, policy, rivals_world, trained

@@ -65,12 +65,12 @@ def short_by(world: World, seconds: float) -> None:
     world.state.tables.run = run
     if not world.state.settings.config.deterministic:
         assert short_of(
-            world.state.settings, world.state.indexes, world.state.crew, world.state.measured
+            world.state.measured, world.state.indexes.pending_matches, world.state.crew
         ) == pytest.approx(seconds)
 
 
 def leaves(state: ControllerState, own: Learner) -> bool:
-    short_s = short_of(state.settings, state.indexes, state.crew, state.measured)
+    short_s = short_of(state.measured, state.indexes.pending_matches, state.crew)
     return is_left_to_cheaper(state.settings.config, state.crew.learners, own, short_s)
 
 
@@ -117,7 +117,7 @@ def test_a_cheaper_learner_that_does_not_come_to_it_is_not_waited_for_for_ever()
         event = world.work(own)
         if event is not None:
             short_s = short_of(
-                world.state.settings, world.state.indexes, world.state.crew, world.state.measured
+                world.state.measured, world.state.indexes.pending_matches, world.state.crew
             )
             world.handle(event)
             for message in world.given[own]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from msgspec import structs
 
 from arena.types import LearnerId
@@ -72,7 +70,7 @@ def test_a_result_that_does_not_fit_its_assignment_is_a_failure_and_changes_no_p
     # More steps than were asked for.
     jumped = structs.replace(manifest, agent_steps=manifest.agent_steps + 10**6)
     before, played = dict(world.state.tables.policies), world.state.tables.run.matches
-    tx = world.handle(replace(event, manifests={key: jumped}))
+    tx = world.handle(structs.replace(event, manifests={key: jumped}))
     assert not any(isinstance(row, CheckpointRow | TallyRow) for row in tx.rows)
     assert dict(world.state.tables.policies) == before
     assert world.state.tables.run.matches == played

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -34,7 +33,9 @@ def with_tally(event: AssignmentFinished, **changes: object) -> AssignmentFinish
     """The event with its first tally changed."""
     first, *others = event.finished.tallies
     tally: Tally = structs.replace(first, **changes)
-    return replace(event, finished=structs.replace(event.finished, tallies=(tally, *others)))
+    return structs.replace(
+        event, finished=structs.replace(event.finished, tallies=(tally, *others))
+    )
 
 
 def with_scores(
@@ -67,18 +68,18 @@ def with_key(event: AssignmentFinished, key: str) -> AssignmentFinished:
     moved = structs.replace(
         event.finished, checkpoints=(structs.replace(published, checkpoint=ref),)
     )
-    return replace(event, finished=moved, manifests={key: manifest})
+    return structs.replace(event, finished=moved, manifests={key: manifest})
 
 
 def with_manifest(event: AssignmentFinished, **changes: object) -> AssignmentFinished:
     """The event with another manifest."""
     ((key, manifest),) = event.manifests.items()
-    return replace(event, manifests={key: structs.replace(manifest, **changes)})
+    return structs.replace(event, manifests={key: structs.replace(manifest, **changes)})
 
 
 def with_finished(event: AssignmentFinished, **changes: object) -> AssignmentFinished:
     """The event with its message changed."""
-    return replace(event, finished=structs.replace(event.finished, **changes))
+    return structs.replace(event, finished=structs.replace(event.finished, **changes))
 
 
 def with_tallies(event: AssignmentFinished, tallies: tuple[Tally, ...]) -> AssignmentFinished:
@@ -97,14 +98,14 @@ def with_steps(event: AssignmentFinished, steps: int) -> AssignmentFinished:
     manifest = structs.replace(manifest, agent_steps=steps)
     key = checkpoint_key(manifest.policy, agent_steps=steps, digest=manifest.digest)
     moved = with_key(event, key)
-    return replace(moved, manifests={key: manifest})
+    return structs.replace(moved, manifests={key: manifest})
 
 
 def for_another_policy(event: AssignmentFinished) -> AssignmentFinished:
     """The event as if it were about another policy."""
     (published,) = event.finished.checkpoints
     other = structs.replace(published, policy=PolicyId("player/p099"))
-    return replace(event, finished=structs.replace(event.finished, checkpoints=(other,)))
+    return structs.replace(event, finished=structs.replace(event.finished, checkpoints=(other,)))
 
 
 FAULTS: dict[str, Callable[[AssignmentFinished], AssignmentFinished]] = {

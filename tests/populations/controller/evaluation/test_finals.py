@@ -88,7 +88,7 @@ def test_where_matches_take_long_evaluations_are_short_and_finals_end() -> None:
     state = world.state
     assert state.tables.run.state == "finished"
     (stopped,) = world.events("finals_stopped")
-    assert is_time_over(state.settings, state.indexes, state.phase, state.measured)
+    assert is_time_over(state.indexes.pending_matches, state.measured)
     assert state.phase.finals is not None
     assert state.phase.finals.duration_s <= longest_s(
         training_s=state.tables.run.training_s, num_learners=2
@@ -99,9 +99,9 @@ def test_where_matches_take_long_evaluations_are_short_and_finals_end() -> None:
     ]
     # Only of the first, of newcomers, nobody could know how long it takes.
     assert max(sizes[1:]) * match_s <= MAX_EVALUATION_S + 8 * match_s
-    assert match_time(state.settings, state.tables, state.measured) == pytest.approx(match_s)
+    assert match_time(state.measured) == pytest.approx(match_s)
     resumed = make_state(state.settings.config, state.settings.setup, state.tables)
-    assert (match_time(resumed.settings, resumed.tables, resumed.measured) or 0.0) >= match_s
+    assert (match_time(resumed.measured) or 0.0) >= match_s
 
 
 def test_a_newcomer_that_failed_plays_where_there_is_nothing_else_to_be_played() -> None:

@@ -48,9 +48,7 @@ def evaluations(world: World) -> list[Evaluate]:
     }
     found = [message for message in rows.values() if isinstance(message, Evaluate)]
     return [
-        message
-        for message in found
-        if not list(validated_by(world.state.settings.setup, world.state.league, iter([message])))
+        message for message in found if not list(validated_by(world.state.league, iter([message])))
     ]
 
 

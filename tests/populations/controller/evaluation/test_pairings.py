@@ -79,9 +79,7 @@ def test_everybody_has_every_seat_equally_often() -> None:
 def test_each_evaluation_keeps_the_zero_of_the_scale() -> None:
     world = after(60)
     played = [
-        m
-        for m in evaluations(world)
-        if not list(validated_by(world.state.settings.setup, world.state.league, iter([m])))
+        m for m in evaluations(world) if not list(validated_by(world.state.league, iter([m])))
     ]
     assert len(played) > 3
     for message in played:
@@ -93,7 +91,7 @@ def test_nobody_meets_weights_that_are_its_own() -> None:
     world = after(150)
     assert world.events("exploited"), "somebody has a donor's weights"
     for message in evaluations(world):
-        if list(validated_by(world.state.settings.setup, world.state.league, iter([message]))):
+        if list(validated_by(world.state.league, iter([message]))):
             continue
         for seating in seated(message):
             digests = [p.weights.digest if p.weights else p.player for p in seating.players]
@@ -109,7 +107,7 @@ def test_predators_meet_prey() -> None:
     played = [
         seating
         for message in evaluations(world)
-        if not list(validated_by(world.state.settings.setup, world.state.league, iter([message])))
+        if not list(validated_by(world.state.league, iter([message])))
         for seating in seated(message)
     ]
     assert played

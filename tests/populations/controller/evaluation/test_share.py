@@ -52,16 +52,10 @@ def test_with_many_learners_several_evaluations_are_open_and_the_share_is_had() 
         world.step()
         asked = [sorted(set(players(message))) for message in open_evaluations(world)]
         most_open = max(most_open, len(asked))
-        newcomers = list(
-            validated_by(
-                world.state.settings.setup, world.state.league, iter(open_evaluations(world))
-            )
-        )
+        newcomers = list(validated_by(world.state.league, iter(open_evaluations(world))))
         assert len(newcomers) == len(set(newcomers)), "one validation of each at a time"
     assert most_open > 2
-    assert reached(
-        world.state.settings.config, world.state.tables, world.state.measured
-    ) == pytest.approx(0.3, abs=0.04)
+    assert reached(world.state.measured) == pytest.approx(0.3, abs=0.04)
 
 
 def test_evaluations_that_are_open_at_once_are_about_others() -> None:
@@ -127,30 +121,22 @@ def test_where_matches_take_long_training_goes_on_from_the_beginning() -> None:
 def test_the_time_of_a_match_is_known_from_training_then_from_the_last_matches() -> None:
     world = make_world()
     assert isinstance(world.learner, SimpleLearner)
-    assert match_s(world.state.settings, world.state.tables, world.state.measured) is None, (
-        "nothing is known"
-    )
+    assert match_s(world.state.measured) is None, "nothing is known"
     world.learner.match_s = 0.01
     world.join()
     while not world.state.tables.run.training_assignments:
         world.step()
-    assert match_s(world.state.settings, world.state.tables, world.state.measured) == pytest.approx(
-        5 / 1000.0
-    ), "an episode of five steps"
+    assert match_s(world.state.measured) == pytest.approx(5 / 1000.0), "an episode of five steps"
     while world.state.tables.run.evaluation_assignments < 2:
         world.step()
-    assert match_s(world.state.settings, world.state.tables, world.state.measured) == pytest.approx(
-        0.01
-    )
+    assert match_s(world.state.measured) == pytest.approx(0.01)
     world.learner.match_s = 0.04
     # Policies play longer games now, which the last ones of several evaluations show.
-    while match_s(world.state.settings, world.state.tables, world.state.measured) != pytest.approx(
-        0.04, rel=0.05
-    ):
+    while match_s(world.state.measured) != pytest.approx(0.04, rel=0.05):
         assert not world.over
         world.step()
     (learner,) = world.state.crew.learners.values()
-    one_s = match_s(world.state.settings, world.state.tables, world.state.measured, learner)
+    one_s = match_s(world.state.measured, learner)
     assert earned_matches(world.state.settings, one_s, 1000.0) == pytest.approx(
         MAX_EVALUATION_S / 0.04, rel=0.1
     )
@@ -164,10 +150,10 @@ def test_a_run_that_goes_on_after_its_finals_has_no_debt() -> None:
     run = replace(tables.run, training_s=100.0, evaluation_s=90.0, state="running")
     tables.run = run
     resumed = make_state(world.state.settings.config, world.setup, tables)
-    assert short_of(resumed.settings, resumed.indexes, resumed.crew, resumed.measured) == 0.0
+    assert short_of(resumed.measured, resumed.indexes.pending_matches, resumed.crew) == 0.0
     tables.run = replace(run, training_s=110.0)
     assert short_of(
-        resumed.settings, resumed.indexes, resumed.crew, resumed.measured
+        resumed.measured, resumed.indexes.pending_matches, resumed.crew
     ) == pytest.approx(3.0)
 
 
@@ -223,8 +209,8 @@ def test_a_stopwatch_that_shows_nothing_asks_for_no_endless_evaluation() -> None
     world = make_world(MANY, joined=1, steps=4)
     state = world.state
     state.measured.match_times = MatchTimes(matches=128.0, seconds=0.0)
-    assert match_s(state.settings, state.tables, state.measured) != 1e-9
+    assert match_s(state.measured) != 1e-9
     (learner,) = state.crew.learners.values()
     learner.match_times = MatchTimes()
-    one_s = match_s(state.settings, state.tables, state.measured, learner)
+    one_s = match_s(state.measured, learner)
     assert earned_matches(state.settings, one_s, 5.0) < 100_000

@@ -7,14 +7,13 @@ from msgspec.structs import replace
 
 from arena.types import PolicyId, trainee_entrant
 from populations.controller.evolution.changes import (
-    commit_exploit,
-    commit_explore,
+    commit,
     decision_of,
     exploit,
     explore_own,
 )
 from populations.controller.evolution.exploration import waiting
-from populations.controller.state.teams import team_of
+from populations.controller.indexes.teams import team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploration
 from populations.records.rows import EventRow, GenerationRow, Json, PolicyRow
@@ -131,7 +130,7 @@ def test_a_copy_that_explores_waits_and_is_made_as_it_was_decided() -> None:
     found = Exploration(old=old, new=new, moves={"learning_rate": "perturbed"})
     tx = transaction(world)
     decided = state.tables.policies[FIRST]
-    commit_exploit(state.settings.scheduled, state.fits, tx, decided, found)
+    commit(state.settings.scheduled, state.fits, tx, decided, found)
     assert state.tables.policies[FIRST] == replace(copied(policy, donor), hyperparameters=new)
     event = only_event(tx)
     assert (event.data["old"], event.data["new"]) == (dict(policy.hyperparameters), new)
@@ -181,7 +180,7 @@ def test_a_policys_own_values_change_and_its_weights_stay() -> None:
     new = {**old, "learning_rate": 0.5}
     tx = transaction(world)
     found = Exploration(old=old, new=new, moves={"learning_rate": "resampled"})
-    commit_explore(state.settings.scheduled, state.fits, tx, decided, found)
+    commit(state.settings.scheduled, state.fits, tx, decided, found)
     assert state.tables.policies[FIRST] == replace(
         policy,
         hyperparameters=new,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from arena.types import Hyperparameters, PolicyId
 from populations.controller.evolution.exploration import answer, problem_of

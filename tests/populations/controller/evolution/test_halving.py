@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from arena.types import LearnerId, PolicyId
 from populations.controller.evolution.halving import fill_places, halve, num_active, num_places
+from populations.controller.indexes.teams import team_of
 from populations.controller.state.state import make_state
-from populations.controller.state.teams import team_of
 from populations.decisions import Evidence, Keep
 from populations.records.rows import AssignmentRow, PolicyState
 from populations.views.sentences import event_document, sentence

@@ -31,7 +31,10 @@ def test_histories_and_members_are_those_that_all_rows_give(document: dict[str, 
             )
         for role in ("main", "main_exploiter"):
             kept = members_of(world.state.settings.config, world.state.indexes, "player", role=role)
-            changed, world.state.indexes.members = world.state.indexes.members, MemberIndex()
+            changed, world.state.indexes.members = (
+                world.state.indexes.members,
+                MemberIndex(world.state.league),
+            )
             assert kept == members_of(
                 world.state.settings.config, world.state.indexes, "player", role=role
             )

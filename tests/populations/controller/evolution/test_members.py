@@ -11,7 +11,7 @@ from populations.controller.evolution.members import (
     is_reference,
     members_of,
     rating_difference,
-    standing_weights,
+    standing_weights_of,
 )
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import (
@@ -32,9 +32,10 @@ def played() -> World:
 def test_a_member_has_the_figures_of_its_standing_weights() -> None:
     world = played()
     state = world.state
-    ratings, standing = state.fits.ratings("player"), standing_weights(state.fits, "player")
+    ratings = state.fits.ratings("player")
     for member in members_of(state.settings.config, state.indexes, "player", role="main"):
-        digest = standing[member.policy]
+        digest = standing_weights_of(state.fits, state.tables.policies[member.policy])
+        assert digest is not None
         record = state.league.record("player", digest)
         assert member.rating == ratings.rating(digest)
         assert member.num_returns == record.matches

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from msgspec import structs
@@ -112,7 +110,7 @@ def test_a_resume_asks_the_same_question_again() -> None:
     assert world.questions == []  # how sure gains are is known when ratings are fitted again
     world.fit()
     (after,) = (q for q in world.questions if q.policy == policy.policy)
-    assert replace(after, rule=before.rule) == before
+    assert structs.replace(after, rule=before.rule) == before
     assert answer(after) == answer(before)
     world.run()
     assert list(check_evolution(world.state.tables)) == []

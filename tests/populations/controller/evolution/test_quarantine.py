@@ -18,7 +18,7 @@ from populations.controller.evolution.quarantine import (
     quarantine,
     rescue_waiting,
 )
-from populations.controller.state.teams import team_of
+from populations.controller.indexes.teams import team_of
 from populations.records.rows import AssignmentRow, PolicyRow
 from tests.populations.controller.eager import (
     EAGER,

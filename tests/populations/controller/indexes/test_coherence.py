@@ -90,29 +90,26 @@ def assert_indexes_follow_the_tables(world: World) -> None:
 
 def assert_same_queue(kept: ControllerState, anew: ControllerState) -> None:
     policies = kept.tables.policies.values()
+    first, second = kept.indexes.training_queue, anew.indexes.training_queue
+    given = first.limit
     for population in (None, *kept.settings.setup.populations):
         for held_up in (set[PolicyId](), {next(iter(kept.tables.policies))}):
             for limit in (None, 1500):
-                first, second = (
-                    state.indexes.training_queue.next(
-                        kept.tables,
+                first.limit = second.limit = limit
+                found = [
+                    queue.next(
                         held_up=held_up,
-                        limit=limit,
                         may_train=lambda name, only=population: only in (None, name),  # type: ignore[misc]
                     )
-                    for state in (kept, anew)
-                )
-                assert first == second
+                    for queue in (first, second)
+                ]
+                assert found[0] == found[1]
                 free = [
-                    [
-                        s.indexes.training_queue.is_free(
-                            p, kept.tables, held_up=held_up, limit=limit
-                        )
-                        for p in policies
-                    ]
-                    for s in (kept, anew)
+                    [queue.is_free(policy, held_up=held_up) for policy in policies]
+                    for queue in (first, second)
                 ]
                 assert free[0] == free[1]
+    first.limit = given
 
 
 def listed(candidates: Candidates) -> list[Candidate]:
@@ -123,8 +120,7 @@ def assert_same_opponents(kept: ControllerState) -> None:
     tables = kept.tables
     for population in kept.settings.setup.populations:
         pools = [
-            pools.pool(population, tables)
-            for pools in (kept.indexes.opponent_pools, OpponentPools())
+            pools.pool(population) for pools in (kept.indexes.opponent_pools, OpponentPools(tables))
         ]
         assert listed(pools[0].ghosts.candidates) == listed(pools[1].ghosts.candidates)
         for without in tables.policies:
@@ -167,12 +163,7 @@ def assert_same_strengths(kept: ControllerState, anew: ControllerState) -> None:
 
 def assert_same_retention(kept: ControllerState) -> None:
     """What is marked next is the same; episodes in flight, which no row has, are pinned alike."""
-    section = kept.settings.config.checkpoints
-    anew = Retention(
-        kept.tables,
-        keep=section.keep,
-        milestones_every_agent_steps=section.milestones_every_agent_steps,
-    )
+    anew = Retention(kept.tables, kept.settings.config.checkpoints)
     for (kind, key), pinned in kept.indexes.retention._needs.items():
         if kind == "episodes":
             anew.pin(PolicyId(str(key)), pinned)

@@ -31,10 +31,10 @@ def test_members_are_listed_by_role_in_the_order_of_the_tables() -> None:
 def test_only_what_changed_is_looked_at_again() -> None:
     world = make_world()
     tables, league = world.state.tables, world.state.league
-    index, ratings = MemberIndex(), Ratings(None)
+    index, ratings = MemberIndex(league), Ratings(None)
 
     def looked_at() -> set[PolicyId]:
-        return set(index.current("player", ratings=ratings, league=league)[1])
+        return set(index.current("player", ratings=ratings)[1])
 
     assert looked_at() == set(tables.policies)
     assert looked_at() == set()

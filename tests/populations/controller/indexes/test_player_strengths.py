@@ -24,7 +24,7 @@ def assert_as_made_anew(world: World) -> None:
     kept = evaluation_pool(
         state.settings, state.indexes, state.blame.ledger, np.random.default_rng(5)
     )
-    known, state.indexes.strengths = state.indexes.strengths, StrengthIndex()
+    known, state.indexes.strengths = state.indexes.strengths, StrengthIndex(state.league)
     anew = evaluation_pool(
         state.settings, state.indexes, state.blame.ledger, np.random.default_rng(5)
     )
@@ -47,7 +47,7 @@ def test_ghosts_that_are_found_corrupt_are_not_looked_at() -> None:
     }
     broken = replace(ghost, corrupt=True)
     state.tables.ghosts[ghost.player] = broken
-    state.indexes.strengths.apply(broken, teams={})
+    state.indexes.strengths.apply(broken)
     assert ghost.player not in {
         known.player.player
         for known in evaluation_pool(

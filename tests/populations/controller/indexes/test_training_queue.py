@@ -50,25 +50,23 @@ def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> 
     names = ["predator", "prey"] if is_tag else ["player"]
     for name in names:
         world.join(populations=(name,))
-    kept = TrainingQueue()
-    seen = set()
     limit = world.state.settings.config.stop.agent_steps_per_policy
+    kept = TrainingQueue(world.state.tables, limit=limit)
+    seen = set()
     for _ in range(60):
         before = len(world.committed)
         world.step()
         for row in world.committed[before:]:
             if isinstance(row, PolicyRow | AssignmentRow):
-                kept.apply(row, world.state.tables)
+                kept.apply(row)
         for population in (*names, None):
             found = kept.next(
-                world.state.tables,
                 held_up=set(),
-                limit=limit,
                 may_train=lambda name, wanted=population: wanted in (None, name),  # type: ignore[misc]
             )
             assert found == expected(world, population=population)
             seen.add(found and found.policy)
             if population is not None:
-                after = kept.next_of(population, world.state.tables, held_up=set(), limit=limit)
+                after = kept.next_of(population, held_up=set())
                 assert after == expected(world, population=population, of=population)
     assert len(seen) > 3

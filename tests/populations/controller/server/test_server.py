@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -379,7 +378,7 @@ def test_an_assignment_that_cannot_be_sent_is_not_journaled(
     def unsendable(state: ControllerState, event: Event, now: Now) -> Transaction:
         tx = handle(state, event, now)
         tx.commands = [
-            dataclasses.replace(command, message=replace(command.message, seed=2**64))
+            replace(command, message=replace(command.message, seed=2**64))
             if isinstance(command, SendMessage) and isinstance(command.message, Train)
             else command
             for command in tx.commands

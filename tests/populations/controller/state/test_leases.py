@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from arena.types import AssignmentId, LearnerId
 from arena.wire.messages import Evaluate, Heartbeat, Train

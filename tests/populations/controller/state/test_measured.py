@@ -30,4 +30,4 @@ def test_the_nearest_known_length_counts(known: dict[str, float], expected: floa
     world.state.measured.episode_length = 40.0
     lengths(world, **known)
     policy = world.state.tables.policies[PolicyId("player/p000")]
-    assert world.state.measured.expected_length(world.state.tables, policy) == expected
+    assert world.state.measured.expected_length(policy) == expected

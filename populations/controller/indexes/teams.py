@@ -10,21 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from arena.types import (
-    AssignmentId,
-    Digest,
-    Entrant,
-    Player,
-    PlayerId,
-    PolicyId,
-    trainee_entrant,
-)
+from arena.types import AssignmentId, Digest, Entrant, Player, PlayerId, PolicyId, trainee_entrant
 from arena.wire.messages import Trainee
 from populations.league.league import League
 from populations.records.rows import GhostRow, PolicyRow
 
 Team = tuple[PolicyRow, ...]
 """Policies that learn in one assignment, in the order of their populations."""
+
+FrozenTeam = Mapping[str, Player]
+"""Players of a team with the frozen weights that would play, by population."""
 
 
 def team_of(league: League, policy: PolicyRow) -> Team:
@@ -77,7 +72,7 @@ def held_up(league: League) -> set[PolicyId]:
     }
 
 
-def frozen_team(league: League, policy: PolicyRow) -> Mapping[str, Player]:
+def frozen_team(league: League, policy: PolicyRow) -> FrozenTeam:
     """Return a policy and its mates at their checkpoints, by population. They must have some."""
     players = {}
     for row in team_of(league, policy):
@@ -104,9 +99,7 @@ def ghosts_by_origin(league: League) -> GhostsByOrigin:
     }
 
 
-def ghost_team(
-    league: League, ghost: GhostRow, known: GhostsByOrigin
-) -> Mapping[str, Player] | None:
+def ghost_team(league: League, ghost: GhostRow, known: GhostsByOrigin) -> FrozenTeam | None:
     """Return a ghost and those that its mates left with it, by population; None if one is gone."""
     mates = league.teams.get(ghost.policy)
     if mates is None:
