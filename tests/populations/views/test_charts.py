@@ -125,11 +125,7 @@ def test_wide_intervals_do_not_flatten_curves() -> None:
 
 
 def test_intervals_that_are_open_above_are_drawn_past_all_others() -> None:
-    closed: Any = {"rating": 100.0, "rating_low": 50.0, "rating_high": 150.0, "open": False}
     opened: Any = {"rating": 900.0, "rating_low": 700.4, "rating_high": None, "open": True}
-    unrated: Any = {"rating": None, "rating_low": None, "rating_high": None, "open": False}
-    assert chart_parts.upper_ends([closed, opened, unrated]) == [150.0, 985.0, None]
-    assert chart_parts.upper_ends([]) == []
     lines = [{**opened, "player": "player/p000", "kind": "policy"}]
     spec = charts.standings(lines, PAGE)
     assert rows_of(spec, "rule") == rows_of(spec, "point")
