@@ -19,6 +19,7 @@ from arena.wire.messages import Evaluate, Failed, Finished, Train, Trainee
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
+    EventRow,
     GenerationRow,
     GhostRow,
     PolicyRow,
@@ -93,6 +94,13 @@ def make_generation(policy: str = PLAYER, generation: int = 0, **more: Any) -> G
     }
     plain |= {"cause": "explore" if generation else "start", "agent_steps_begin": 0}
     return GenerationRow(**{**plain, **more})
+
+
+def make_event(
+    kind: str, subject: str = "", *, sequence: int = 1, time: str = "2026-01-01", **data: Any
+) -> EventRow:
+    """Event with its data."""
+    return EventRow(sequence=sequence, time=time, kind=kind, subject=subject, data=data)
 
 
 def make_ratings(**more: Any) -> RatingsRow:

@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from populations.records.rows import EventRow
 from populations.storage.journal import Journal
+from tests.populations.rows import make_event
 from tests.populations.views.test_diff import differences as document_of
 from tests.populations.views.test_diff import first_run, second_run
 from tests.tools.web.conftest import HOSTILE, Client, hostile_run, said, text_of, words
@@ -93,12 +93,8 @@ def test_a_change_of_either_run_is_seen(board_run: Path, tag_run: Path, tmp_path
     before = runs["a"].etag(["diff-with-b"])
     for path in (first, second):
         now_s += 1000.0
-        event = EventRow(
-            sequence=1, time="2026-01-01T00:00:00+00:00", kind="kept", subject="player/p000",
-            data={},
-        )  # fmt: skip
         with Journal.open(path / "journal.db") as journal:
-            journal.commit([event])
+            journal.commit([make_event("kept", "player/p000")])
         after = runs["a"].etag(["diff-with-b"])
         assert after != before
         before = after
