@@ -120,7 +120,8 @@ def make_tally(
     )
     plain: dict[str, Any] = {"entrants": entrants, "pairs": pairs, "length_sum": 0}
     plain |= dict.fromkeys(("return_sum", "return_sum_of_squares"), (0.0,) * len(entrants))
-    return Tally(**{"matches": max(sum(score[2:]) for score in scores), **plain, **more})
+    most = max((sum(score[2:]) for score in scores), default=0)
+    return Tally(**{"matches": most, **plain, **more})
 
 
 def make_tally_row(tally: Tally, sequence: int = 1, **more: Any) -> TallyRow:

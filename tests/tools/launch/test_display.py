@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from typing import Any
 
 from populations.config.run_config import validate_config
 from populations.records.rows import Json
@@ -39,8 +40,9 @@ def test_finals_are_told_with_their_longest_time() -> None:
 
 
 def test_an_alert_is_told_with_what_to_do_and_that_it_is_over() -> None:
+    about: dict[str, Any] = {key: one for key, one in ALERT.items() if key != "subject"}
     rows = [
-        make_event("alert", "player", **{k: v for k, v in ALERT.items() if k != "subject"}),
+        make_event("alert", "player", **about),
         make_event("alert_cleared", "player", name="kl_high"),
         make_event("alert_cleared", "", name="no_steps"),
         make_event("kept", "player/p000"),

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from populations.views.charts.figures import MAX_LINES, MAX_PLAYERS
-from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, standing, words
+from tests.populations.views import documents
+from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, words
 from tools.show.html import short
 from tools.web.pages.league import payoff
 from tools.web.pages.pages import PAGES, view_page
@@ -85,7 +86,7 @@ def test_schedules_are_those_of_the_best_rated() -> None:
          "agent_steps_begin": 0, "agent_steps_end": None, "hyperparameters": own}
         for policy, own in reversed(values.items())
     ]  # fmt: skip
-    lines = [standing(policy, -100.0 * n) for n, policy in enumerate(values)]
+    lines = [documents.standing(one, "policy", -100.0 * n) for n, one in enumerate(values)]
     document = {"policies": values, "generations": generations, "search_space": {}}
     standings = {"populations": {"player": lines}}
     asked = asked_for("hyperparameters", standings=standings, hyperparameters=document)
@@ -101,7 +102,7 @@ def test_schedules_are_those_of_the_best_rated() -> None:
 
 def test_results_of_a_big_league_are_those_of_the_best() -> None:
     names = [f"player/p{n:03d}" for n in range(MAX_PLAYERS + 8)]
-    lines = [standing(name, -float(n)) for n, name in enumerate(names)]
+    lines = [documents.standing(name, "policy", -float(n)) for n, name in enumerate(names)]
     cells = [
         {"population": "player", "player": one, "opponent_population": "player",
          "opponent": other, "score": 0.5, "matches": 2}
