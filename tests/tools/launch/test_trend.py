@@ -6,6 +6,7 @@ import importlib
 import io
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,16 +68,18 @@ def test_a_change_is_that_of_the_weights_since_the_fit_before_by_the_last_fit() 
 STATUS: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
 
 
-def screen_of(encoding: str = "utf-8") -> Any:
-    """Return a terminal of 80 columns that is written to memory."""
+def screen_of(encoding: str = "utf-8") -> tuple[Any, Callable[[], str]]:
+    """Return a terminal of 80 columns in memory, and a function of what was written on it."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    return screens.Screen(stream, force_terminal=True, width=80, height=60, no_color=True)
 
+    def written() -> str:
+        stream.flush()
+        buffer = stream.buffer
+        assert isinstance(buffer, io.BytesIO)
+        return buffer.getvalue().decode(encoding)
 
-def written_on(screen: Any) -> str:
-    """Return what was written on such a terminal."""
-    screen.file.flush()
-    return str(screen.file.buffer.getvalue().decode(screen.file.encoding))
+    screen = screens.Screen(stream, force_terminal=True, width=80, height=60, no_color=True)
+    return screen, written
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
@@ -84,11 +87,11 @@ def test_the_live_display_fits_80_columns(encoding: str) -> None:
     from rich.live import Live
 
     world: World = make_world(DUEL)
-    screen = screen_of(encoding)
+    screen, written = screen_of(encoding)
     with Live(console=screen, auto_refresh=False) as live:
         display.LiveDisplay(screen, live, world.state, Path()).refresh(STATUS)
     # The cursor goes back to the beginning of a line to draw it anew.
-    drawn = written_on(screen).replace("\r", "\n")
+    drawn = written().replace("\r", "\n")
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn)
     assert max(map(len, text.splitlines())) <= 80
     assert "starting learners, then training" in text
@@ -110,7 +113,7 @@ def test_a_table_is_drawn_anew_only_where_it_changed(monkeypatch: pytest.MonkeyP
     # As if drawing took no time, and on a terminal that draws, whatever other tests have set.
     monkeypatch.setattr(display, "SHARE", math.inf)
     monkeypatch.setenv("TERM", "xterm")
-    screen = screen_of()
+    screen, written = screen_of()
     with Live(console=screen, auto_refresh=False) as live:
         shown = display.LiveDisplay(screen, live, world.state, Path())
         shown.refresh(STATUS)
@@ -121,7 +124,7 @@ def test_a_table_is_drawn_anew_only_where_it_changed(monkeypatch: pytest.MonkeyP
         tables.policies[one.policy] = replace(one, agent_steps=777)
         shown.refresh(STATUS)
         assert drawn == [*first, "player"]
-        assert "777" in written_on(screen)
+        assert "777" in written()
         screen.width = 100
         shown.refresh(STATUS)
         assert drawn == [*first, "player", "player"]
@@ -146,7 +149,7 @@ def test_a_display_that_takes_long_is_drawn_seldom_and_a_new_phase_at_once(
         SimpleNamespace(monotonic=lambda: clock.now_s, thread_time=lambda: clock.spent_s),
     )
     live = Live()
-    shown = display.LiveDisplay(screen_of(), live, world.state, Path())
+    shown = display.LiveDisplay(screen_of()[0], live, world.state, Path())
     for _ in range(30):
         shown.refresh(STATUS)
         clock.now_s += 1.0

@@ -22,7 +22,8 @@ def lines(policies: int, *, points: int = 2) -> list[dict[str, Any]]:
 
 
 def page_of(found: list[dict[str, Any]], *, number: int = 1) -> Any:
-    return list(metrics(asked_for("metrics", number=number, metrics={"metrics": found})))
+    documents: dict[str, Any] = {"metrics": {"metrics": found}, "standings": {"populations": {}}}
+    return list(metrics(asked_for("metrics", number=number, **documents)))
 
 
 def test_a_page_of_a_big_league_is_bounded() -> None:
