@@ -10,14 +10,16 @@ Tests: `tests/arena/test_files.py`.
 from __future__ import annotations
 
 import errno
-import math
+import json
 import os
 import re
 import resource
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BufferedReader, FileIO
 from pathlib import Path
+from typing import IO
 
 from pydantic_core import from_json
 
@@ -55,22 +57,28 @@ def open_regular(path: Path, *, follows_links: bool = True) -> BufferedReader:
     links = 0 if follows_links else os.O_NOFOLLOW
     # O_NONBLOCK: opening a pipe would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | links)
+    return open(_regular(descriptor, path), "rb")
+
+
+def _regular(descriptor: int, path: Path) -> int:
+    """Return the descriptor of a file that was opened; close it if that is no regular one."""
     try:
         # The mode is that of the open file, as the path may be replaced between a look and the
         # opening.
         _require_regular(os.fstat(descriptor).st_mode, path)
-        return open(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
         raise
+    return descriptor
 
 
-def own_file(path: str | Path, flags: int) -> int:
+def own_file(path: str | Path, flags: int, mode: int = 0o666) -> int:
     """Open a file of a run to write to it: the ``opener`` of `open`.
 
     Args:
         path: Path of the file; the last part may be no link.
         flags: Flags of `os.open`.
+        mode: Permissions of a new file.
 
     Raises:
         NotRegular: If a link, or anything else that is no file, is in its place.
@@ -79,17 +87,12 @@ def own_file(path: str | Path, flags: int) -> int:
     # O_NONBLOCK: opening a pipe would wait for its reader.
     more = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        descriptor = os.open(path, flags | more, 0o666)
+        descriptor = os.open(path, flags | more, mode)
     except OSError as error:
         if error.errno == errno.ELOOP:
             _require_regular(stat.S_IFLNK, Path(path))
         raise
-    try:
-        _require_regular(os.fstat(descriptor).st_mode, Path(path))
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
+    return _regular(descriptor, Path(path))
 
 
 def append_own(path: Path) -> FileIO:
@@ -109,6 +112,53 @@ def write_own(path: Path, text: str) -> None:
     """
     with open(path, "w", encoding="utf-8", opener=own_file) as file:
         file.write(text)
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int = 0o666, is_durable: bool = False) -> Iterator[IO[bytes]]:
+    """Write a file of a run beside it, and put it in its place at the end: a reader finds the old
+    one or the new one, whole, and after an error the old one stays.
+
+    Args:
+        path: Path of the file.
+        mode: Permissions of the new one.
+        is_durable: Whether its bytes and its name are on disk on return.
+
+    Yields:
+        The new file.
+
+    Raises:
+        OSError: As `own_file` does, or if the disk refuses.
+    """
+    # It is in the same directory, because a rename is atomic only within a file system, and has the
+    # process id, so that two writers do not share it.
+    new = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
+    try:
+        with open(new, "wb", opener=lambda name, flags: own_file(name, flags, mode)) as file:
+            yield file
+            file.flush()
+            if is_durable:
+                # Before the rename: after a power loss the name must not lead to an empty file.
+                os.fsync(file.fileno())
+        os.replace(new, path)
+    finally:
+        # The file is gone after a rename, and left behind by a full disk.
+        new.unlink(missing_ok=True)
+    if is_durable:
+        sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Bring the names of a directory's entries to the disk: a rename is durable only with them.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def require_regular(path: Path, *, follows_links: bool = True) -> None:
@@ -183,8 +233,8 @@ def read_json_object(path: Path) -> dict[str, object]:
         ValueError: If it is no JSON object of finite numbers.
     """
     document = json_object(read_regular(path, limit_bytes=MAX_DOCUMENT_BYTES))
-    if not _is_finite(document):
-        raise ValueError("a number is not finite")
+    # A number beyond all floats is infinite by now, which its writer refuses.
+    json.dumps(document, allow_nan=False)
     return document
 
 
@@ -213,11 +263,3 @@ def words_of(error: OSError) -> str:
 def without_directories(text: str) -> str:
     """Return a text in which absolute paths are names: whoever reads it is not of this machine."""
     return _DIRECTORIES.sub("", text)
-
-
-def _is_finite(value: object) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    return not isinstance(value, list) or all(map(_is_finite, value))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import os
 import re
 from collections.abc import Hashable, Iterable
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from arena.errors import ConfigError
-from arena.files import own_file
+from arena.files import replacing
 
 MAX_BYTES = 1_000_000
 # Far below Python's limit of recursion.
@@ -170,26 +169,8 @@ def write_document(value: object, path: Path) -> None:
         OSError: If the disk is full or read-only.
     """
     text = yaml.dump(value, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=100)
-    # The file is in the same directory, because a rename is atomic only within a file system, and
-    # has the process id, so that two writers do not share it.
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(unfinished, "w", encoding="utf8", opener=own_file) as file:
-            file.write(text)
-            file.flush()
-            # Sync before the rename: after a power loss the new name must not lead to an empty
-            # file.
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        # The file is gone after a rename, and left behind by a full disk.
-        unfinished.unlink(missing_ok=True)
-    # The rename itself is durable only with its directory.
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    with replacing(path, is_durable=True) as file:
+        file.write(text.encode())
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

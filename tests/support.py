@@ -15,7 +15,9 @@ import pytest
 from msgspec.structs import replace
 
 from arena.wire.in_memory import InMemoryControllerTransport, InMemoryHub
-from populations.config.run_file import RUN_FILE, content_digest
+from populations.audit.tally_checks import refold
+from populations.config.run_file import RUN_FILE, RunFile, content_digest, learner_setup
+from populations.records.aggregates import Row
 from populations.records.rows import TallyRow
 from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
@@ -113,6 +115,30 @@ def tallies_of(run: Path) -> list[TallyRow]:
     """Return the tallies of a run's journal."""
     with JournalReader(run / JOURNAL) as reader:
         return list(reader.tallies())
+
+
+def write_run(run: Path, run_file: RunFile, rows: Sequence[Row], *, is_folded: bool = True) -> Path:
+    """Write the directory of a run as a controller leaves it.
+
+    Args:
+        run: The directory, which may be there.
+        run_file: Its configuration.
+        rows: Rows of its journal.
+        is_folded: Whether the rows have the sums of their tallies.
+    """
+    run.mkdir(parents=True, exist_ok=True)
+    run_file.save(run / RUN_FILE)
+    sums: list[Row] = []
+    if not is_folded:
+        folded = refold(
+            [row for row in rows if isinstance(row, TallyRow)],
+            seats=learner_setup(run_file, root=run).seats,
+            half_life_matches=run_file.config.payoffs.half_life_matches,
+        )
+        sums = [*folded.records.values(), *folded.pairs.values()]
+    Journal.create(run / JOURNAL, [*rows, *sums]).close()
+    record_run_file(run)
+    return run
 
 
 def record_run_file(run: Path) -> None:

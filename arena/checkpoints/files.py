@@ -38,7 +38,7 @@ from arena.errors import (
     DecodeError,
     DiskRefused,
 )
-from arena.files import NotRegular, open_regular, own_file, read_regular, words_of
+from arena.files import NotRegular, open_regular, read_regular, replacing, words_of
 from arena.types import Digest
 
 MAX_KEY_LENGTH = 512
@@ -113,12 +113,8 @@ def make_store_id(root: Path) -> None:
     # An id that cannot be read is not replaced: another one would shut out all who know the store
     # by it. An empty one is of before a power failure.
     if not target.exists() or target.stat().st_size == 0:
-        temporary = root / f"{STORE_ID}.tmp"
-        with open(temporary, "w", opener=own_file) as file:
-            file.write(secrets.token_hex(16))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
+        with replacing(target, is_durable=True) as file:
+            file.write(secrets.token_hex(16).encode())
 
 
 def store_digest(root: Path) -> Digest | None:

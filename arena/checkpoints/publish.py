@@ -44,7 +44,7 @@ from arena.checkpoints.manifest import (
 )
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
 from arena.failpoints import failpoint
-from arena.files import words_of
+from arena.files import sync_directory, words_of
 from arena.types import CheckpointRef
 
 # Errors of a file system that cannot link (or not to this file any more); a copy will do.
@@ -336,12 +336,8 @@ def _link_or_write(source: Path, path: Path, data: bytes) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-        failpoint("publish.directory")
-    finally:
-        os.close(descriptor)
+    sync_directory(directory)
+    failpoint("publish.directory")
 
 
 @contextlib.contextmanager

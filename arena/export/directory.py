@@ -21,6 +21,7 @@ from pathlib import Path
 
 from arena.errors import ConfigError
 from arena.failpoints import failpoint
+from arena.files import sync_directory
 
 CARD = "card.json"
 """File that every export has."""
@@ -218,9 +219,5 @@ def _write_durably(path: Path, data: bytes) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-        failpoint("export.directory")
-    finally:
-        os.close(descriptor)
+    sync_directory(directory)
+    failpoint("export.directory")

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from arena.environment_spec import EnvironmentSpec
 from arena.errors import NotTrusted
+from arena.files import replacing
 from arena.resolve import NO_CODE, OWN, code_directory, given_code
 from arena.types import BOT_PREFIX, Digest, canonical_digest
 from populations.config.overrides import parse_override
@@ -294,12 +295,8 @@ def record_launch(run_file: RunFile) -> str | None:
     path = home / "launched" / _digest(run_file)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Written beside it and renamed: a reader finds it whole.
-        new = path.with_name(f"{path.name}.{os.getpid()}")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-        with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
+        with replacing(path, mode=0o600) as file:
             file.write(os.fsencode(run_file.launch_directory))
-        new.replace(path)
     except OSError as error:
         return f"{path.parent}: {error.strerror}"
     return None

@@ -6,7 +6,6 @@ Pure: events come in as documents, in order of their sequence.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from arena.files import read_json_object, write_own
+from arena.files import read_json_object, replacing
 from populations.config.hooks import Hook
 from populations.records.rows import EventRow, Json
 from populations.storage.database import storage_errors
@@ -236,8 +235,7 @@ def write_place(path: Path, place: Place) -> None:
     Raises:
         OSError: If the disk refuses.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
     document = {"after": place.after, "done": list(place.done), "dropped": place.dropped}
-    write_own(temporary, json.dumps(document))
     # No fsync is needed: after a power failure some calls are made once more.
-    os.replace(temporary, path)
+    with replacing(path) as file:
+        file.write(json.dumps(document).encode())

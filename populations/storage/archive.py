@@ -14,7 +14,6 @@ import contextlib
 import io
 import json
 import logging
-import os
 import sqlite3
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from msgspec.structs import replace
 
 from arena.checkpoints.files import sha256_file
 from arena.failpoints import failpoint
-from arena.files import open_regular
+from arena.files import open_regular, sync_directory
 from populations.errors import StorageError
 from populations.records.columns import Value
 from populations.records.rows import ArchiveRow
@@ -91,11 +90,7 @@ def _make_directory(directory: Path) -> None:
         return
     directory.mkdir()
     # Its name is an entry of the run's directory.
-    descriptor = os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_directory(directory.parent)
 
 
 def _write(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from arena.failpoints import failpoint
-from arena.files import NO_DESCRIPTORS, open_regular, require_regular, words_of
+from arena.files import NO_DESCRIPTORS, open_regular, require_regular, sync_directory, words_of
 from populations.errors import (
     JournalCorrupt,
     JournalForeign,
@@ -233,9 +233,5 @@ def rename_durably(source: Path, target: Path) -> None:
     os.rename(source, target)
     failpoint("rename.renamed")
     # The new name is an entry of the directory, which has an fsync of its own.
-    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-        failpoint("rename.directory")
-    finally:
-        os.close(directory)
+    sync_directory(target.parent)
+    failpoint("rename.directory")

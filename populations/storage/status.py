@@ -7,13 +7,12 @@ journal that has less has lost them (`populations.storage.loss`).
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 from arena.failpoints import failpoint
-from arena.files import read_json_object, write_own
+from arena.files import read_json_object, replacing
 from populations.records.rows import Json
 from populations.records.tables import Tables
 from populations.storage.database import storage_errors
@@ -48,13 +47,12 @@ def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:
     """
     # NaN is no JSON, and other programs read the file.
     text = json.dumps(document, allow_nan=False)
-    temporary = run_dir / f".{STATUS}.tmp"
     with storage_errors(run_dir / STATUS):
         failpoint("status.begin")
-        write_own(temporary, text)
-        failpoint("status.written")
         # No fsync is needed, as the file is outdated after a crash anyway.
-        os.replace(temporary, run_dir / STATUS)
+        with replacing(run_dir / STATUS) as file:
+            file.write(text.encode())
+            failpoint("status.written")
         failpoint("status.replaced")
 
 

@@ -9,11 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from arena.checkpoints.files import DIRECTORY_NAME, list_directories
 from arena.checkpoints.manifest import WEIGHTS

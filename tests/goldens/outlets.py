@@ -1,16 +1,18 @@
-"""What a run gives to other programs: points to sinks, documents to hooks, figures to Prometheus.
+"""What a run gives to other programs and to browsers: points, hooks, figures for Prometheus, pages.
 
     python -m tests.goldens.outlets            # compare with what is stored
     python -m tests.goldens.outlets --make     # store what is given now
 
 A stored conversation is played with a sink of a user's own. Of its run directory hooks are called,
-a function and commands, and ``arena web`` is asked for its metrics.
+a function and commands, and ``arena web`` is asked for its metrics. Pages are those of its export:
+their charts as specifications, and the rest as lines.
 """
 
 from __future__ import annotations
 
 import http
 import json
+import re
 import subprocess
 import sys
 import time
@@ -29,11 +31,12 @@ from tests.goldens.conversations.looks import dump
 from tests.goldens.forms import Document, plain
 from tests.goldens.recorder import CALLS, POINTS
 from tests.goldens.store import main
-from tests.goldens.today import call_hooks
+from tests.goldens.today import call_hooks, pages_of
 
 STORED = Path(__file__).parent / "outlets"
 CONVERSATION = "competition"
 TOKEN = "golden-token"
+CHART = re.compile('<script type="application/json">(.*?)</script>', re.DOTALL)
 ATTEMPTS = 300
 ARENA = Path(sys.executable).with_name("arena")
 FUNCTION = "tests.goldens.recorder:keep"
@@ -60,6 +63,7 @@ def given() -> Mapping[str, str]:
             "metrics.json.xz": dump(list(_lines(run, "metrics.jsonl"))),
             "hooks.json.xz": dump(_hooks(run)),
             "prometheus.json": dump(_samples(_asked(run, "*/*"))),
+            "pages.json.xz": dump({name: _parts(page) for name, page in pages_of(run).items()}),
             "openmetrics.json": dump(_samples(_asked(run, "application/openmetrics-text"))),
         }
 
@@ -104,6 +108,13 @@ def _samples(text: str) -> list[Any]:
     return lines
 
 
+def _parts(page: str) -> Document:
+    """A page's specifications of charts, and its other lines, with six digits of their numbers."""
+    text = re.sub(r"-?\d+\.\d{7,}", lambda found: f"{float(found[0]):.6g}", CHART.sub("", page))
+    charts = [plain(json.loads(one)) for one in CHART.findall(page)]
+    return {"charts": charts, "lines": text.splitlines()}
+
+
 @contextmanager
 def _page(run: Path) -> Iterator[str]:
     command = [str(ARENA), "web", str(run), "--port", "0", "--token", TOKEN]
@@ -123,7 +134,7 @@ def _page(run: Path) -> Iterator[str]:
 
 FILES = (
     *("points.json.xz", "metrics.json.xz", "hooks.json.xz"),
-    *("prometheus.json", "openmetrics.json"),
+    *("prometheus.json", "openmetrics.json", "pages.json.xz"),
 )
 
 

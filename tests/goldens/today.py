@@ -28,6 +28,9 @@ from populations.records.tables import Tables
 from populations.storage.journal import Journal
 from populations.storage.lock import RunLock
 from tests.goldens.forms import Document
+from tools.web.export import files_of
+from tools.web.runs import named_runs
+from tools.web.site import Site
 
 STEP_S = 0.004
 """Seconds that a step of a batch of environments takes."""
@@ -206,3 +209,9 @@ def call_hooks(run: Path, hooks: Mapping[str, Any]) -> None:
 def held(run: Path) -> AbstractContextManager[object]:
     """Hold a run as a controller does that is going on."""
     return RunLock(run)
+
+
+def pages_of(run: Path) -> dict[str, str]:
+    """Return the pages of a run as files have them, by name; games have none."""
+    files = files_of(Site(named_runs([run]), is_static=True))
+    return {name: content.decode() for name, content in files if name.endswith(".html")}

@@ -22,6 +22,7 @@ from arena.wire.messages import Evaluate, Failed, Finished, Train, Trainee
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
+    EventRow,
     GenerationRow,
     GhostRow,
     PolicyRow,
@@ -106,6 +107,13 @@ def make_generation(policy: str = PLAYER, generation: int = 0, **more: Any) -> G
     return GenerationRow(**{**plain, **more})
 
 
+def make_event(
+    kind: str, subject: str = "", *, sequence: int = 1, time: str = "2026-01-01", **data: Any
+) -> EventRow:
+    """Event with its data."""
+    return EventRow(sequence=sequence, time=time, kind=kind, subject=subject, data=data)
+
+
 def make_ratings(**more: Any) -> RatingsRow:
     plain: dict[str, Any] = dict.fromkeys(("entrants", "ratings", "deviations"), ())
     return RatingsRow(
@@ -123,7 +131,8 @@ def make_tally(
     )
     plain: dict[str, Any] = {"entrants": entrants, "pairs": pairs, "length_sum": 0}
     plain |= dict.fromkeys(("return_sum", "return_sum_of_squares"), (0.0,) * len(entrants))
-    return Tally(**{"matches": max(sum(score[2:]) for score in scores), **plain, **more})
+    most = max((sum(score[2:]) for score in scores), default=0)
+    return Tally(**{"matches": most, **plain, **more})
 
 
 def make_tally_row(tally: Tally, sequence: int = 1, **more: Any) -> TallyRow:

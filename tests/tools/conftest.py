@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -26,9 +27,8 @@ from arena.types import (
     PolicyId,
     population_of,
 )
-from populations.audit.tally_checks import refold
 from populations.config.run_config import validate_config
-from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
+from populations.config.run_file import RunFile, new_run_file
 from populations.config.trust import record_launch
 from populations.records.aggregates import Row
 from populations.records.rows import (
@@ -36,7 +36,6 @@ from populations.records.rows import (
     RunRow,
     TallyRow,
 )
-from populations.storage.journal import Journal
 from tests.populations.rows import (
     make_checkpoint,
     make_ghost,
@@ -45,7 +44,7 @@ from tests.populations.rows import (
     make_tally,
     make_tally_row,
 )
-from tests.support import exit_code
+from tests.support import exit_code, write_run
 
 CODE = Path(__file__).parents[2]
 """Directory of the code that a configuration may name: this repository's."""
@@ -70,12 +69,8 @@ class RunBuilder:
         self.run_file: RunFile = new_run_file(
             validate_config(config), spec, name="test", launch_directory=str(code)
         )
-        self.run_file.save(run_dir / "run.yaml")
         record_launch(self.run_file)
-        digest = content_digest(run_dir / "run.yaml")
-        self.rows: list[Row] = [
-            RunRow(run=self.run_file.run, state="stopped", configuration=digest)
-        ]
+        self.rows: list[Row] = [RunRow(run=self.run_file.run, state="stopped")]
 
     def checkpoint(
         self,
@@ -187,14 +182,7 @@ class RunBuilder:
         self.rows.append(make_tally_row(tally, sequence))
 
     def write(self) -> Path:
-        folded = refold(
-            [row for row in self.rows if isinstance(row, TallyRow)],
-            seats=learner_setup(self.run_file, root=self.run_dir).seats,
-            half_life_matches=self.run_file.config.payoffs.half_life_matches,
-        )
-        rows = [*self.rows, *folded.records.values(), *folded.pairs.values()]
-        Journal.create(self.run_dir / "journal.db", rows).close()
-        return self.run_dir
+        return write_run(self.run_dir, self.run_file, self.rows, is_folded=False)
 
 
 def player_run(
@@ -231,6 +219,12 @@ def board_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {first.weights_digest: 200.0, latest.weights_digest: 300.0, other.weights_digest: 100.0},
     )
     return run.write()
+
+
+@pytest.fixture
+def own_run(board_run: Path, tmp_path: Path) -> Path:
+    """A copy of that run, which a test may change."""
+    return Path(shutil.copytree(board_run, tmp_path / "run"))
 
 
 @pytest.fixture(scope="session")

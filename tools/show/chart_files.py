@@ -9,13 +9,13 @@ Tests: `tests/tools/show/test_chart_files.py`.
 from __future__ import annotations
 
 import importlib
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from arena.errors import ConfigError
+from arena.files import replacing
 from populations.views.charts.figures import WIDE, Documents, Figure
 from populations.views.charts.parts import CONFIG, Reader, Spec
 from populations.views.parts import Room, Section
@@ -158,15 +158,11 @@ def write_chart(chart: dict[str, Any] | str, file: Path) -> None:
         content = _sorted(vl_convert.svg_to_pdf(svg))
     else:
         content = svg.encode()
-    # Two commands may write at once, and a reader sees the old file or the new one.
-    temporary = file.with_name(f".{file.name[:100]}.{os.getpid()}.tmp")
     try:
-        temporary.write_bytes(content)
-        os.replace(temporary, file)
+        with replacing(file) as new:
+            new.write(content)
     except OSError as error:
         raise ConfigError(f"--plot {file} cannot be written: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _numbered(svg: str) -> str:

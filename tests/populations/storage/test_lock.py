@@ -119,7 +119,7 @@ def test_it_is_written_through_no_link(tmp_path: Path) -> None:
     # One in its place is replaced; one in that of the new file is refused.
     (tmp_path / STATUS).symlink_to("notes")
     write_status(tmp_path, {"speed": 1.0})
-    (tmp_path / f".{STATUS}.tmp").symlink_to("notes")
+    (tmp_path / f".{STATUS}.{os.getpid()}.tmp").symlink_to("notes")
     with pytest.raises(StorageError, match="a symbolic link"):
         write_status(tmp_path, {"speed": 2.0})
     assert read_status(tmp_path) == {"speed": 1.0}

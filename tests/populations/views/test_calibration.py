@@ -36,18 +36,9 @@ def ratings(*, advantages: tuple[float, ...] = ()) -> dict[str, RatingsRow]:
     }
 
 
-def pair(first: Entrant, second: Entrant, *, wins: int, draws: int, losses: int) -> PairRow:
+def pair(first: Entrant, second: Entrant, **counts: float) -> PairRow:
     return PairRow(
-        kind="evaluate",
-        first=first,
-        second=second,
-        first_seat=0,
-        second_seat=1,
-        wins=wins,
-        draws=draws,
-        losses=losses,
-        first_return_sum=0.0,
-        second_return_sum=0.0,
+        kind="evaluate", first=first, second=second, first_seat=0, second_seat=1, **counts
     )
 
 

@@ -56,38 +56,6 @@ def points(rows: list[dict[str, Any]], *keys: str) -> dict[str, list[tuple[Any, 
     return found
 
 
-def test_ratings_are_lines_with_bands_through_the_points() -> None:
-    panel, strip = draw("ratings")["concat"]
-    lines = points(rows_of(panel, "line"))
-    assert set(lines) == {"p000", "p001", "p002"}
-    assert lines["p002"] == [(0, 0), (1000, 52), (3000, 120)]
-    # By hand: 30 below the ratings, 40 above.
-    bands = points(rows_of(panel, "area"), "x", "low", "high")
-    assert bands["p002"] == [(0, -30, 40), (1000, 22, 92), (3000, 90, 160)]
-    encoding = layers_of(panel, "line")[0]["encoding"]
-    assert (encoding["x"]["title"], encoding["y"]["title"]) == ("agent steps", "rating (Elo)")
-    # From the first point's time on, in minutes; the last champion until the last moment.
-    bars = rows_of(strip, "bar")
-    assert [(bar["x"], bar["x2"], bar["name"]) for bar in bars] == [
-        (1.0, 2.5, "p001@1k"),
-        (2.5, 3.0, "p002"),
-    ]
-    assert [bar["colour"] for bar in bars] == [PALETTE[1], PALETTE[2]]
-    assert layers_of(strip, "bar")[0]["encoding"]["x"]["title"] == "time (minutes)"
-    assert [row["name"] for row in rows_of(strip, "text")] == ["p001@1k", "p002"]
-
-
-def test_copies_and_other_generations_are_marked_in_ratings() -> None:
-    (panel, _) = draw("ratings")["concat"]
-    (layer,) = layers_of(panel, "point")
-    marked: dict[str, list[tuple[int, float]]] = {}
-    for row in layer["data"]["values"]:
-        marked.setdefault(row["mark"], []).append((row["x"], row["y"]))
-    assert sorted(marked["copied"]) == [(3000, 100), (3000, 110), (3000, 120)]
-    assert sorted(marked["other new generation"]) == [(1000, 50), (1000, 51), (1000, 52)]
-    assert layer["encoding"]["shape"]["scale"]["range"] == ["triangle-down", "circle"]
-
-
 def test_of_many_policies_the_best_stand_out_and_have_labels_that_do_not_touch() -> None:
     panel = draw("ratings", ratings=documents.ratings(64))["concat"][0]
     grey, bright = layers_of(panel, "line")
@@ -125,58 +93,13 @@ def test_wide_intervals_do_not_flatten_curves() -> None:
 
 
 def test_intervals_that_are_open_above_are_drawn_past_all_others() -> None:
-    closed: Any = {"rating": 100.0, "rating_low": 50.0, "rating_high": 150.0, "open": False}
     opened: Any = {"rating": 900.0, "rating_low": 700.4, "rating_high": None, "open": True}
-    unrated: Any = {"rating": None, "rating_low": None, "rating_high": None, "open": False}
-    assert chart_parts.upper_ends([closed, opened, unrated]) == [150.0, 985.0, None]
-    assert chart_parts.upper_ends([]) == []
     lines = [{**opened, "player": "player/p000", "kind": "policy"}]
     spec = charts.standings(lines, PAGE)
     assert rows_of(spec, "rule") == rows_of(spec, "point")
     (row,) = rows_of(spec, "point")
     # By hand: a tenth of 199.6 above 900.
     assert (row["low"], row["high"], row["interval"]) == (700.4, 920.0, "open above")
-
-
-def test_standings_are_points_with_whiskers_the_best_on_top() -> None:
-    ghost, policy = "player/p001@000000001200", "player/p001"
-    # With the weights of its policy it is one with it.
-    same = documents.standing(ghost, "ghost", 300.0, same_as=policy)
-    (panel,) = draw("standings", standings=documents.standings(same))["concat"]
-    rows = rows_of(panel, "point")
-    assert [(row["name"], row["value"]) for row in rows] == [
-        ("p001", 300),
-        ("p001@1k", 200),
-        ("p000", 100),
-        ("bot:random", 0),
-    ]
-    # By hand: 30 below, 40 above; bot:random has no interval.
-    whiskers = [(row["name"], row["low"], row["high"]) for row in rows_of(panel, "rule")]
-    assert whiskers == [("p001", 270, 340), ("p001@1k", 170, 240), ("p000", 70, 140)]
-    y = layers_of(panel, "point")[0]["encoding"]["y"]
-    assert y["scale"]["domain"] == [row["name"] for row in rows]
-    assert panel["title"] == ["Standings of player", "left out: 1 of 5 players"]
-
-
-def test_the_payoff_map_has_the_scores_sorted_by_rating() -> None:
-    (panel,) = draw("payoff", payoff=documents.payoff())["concat"]
-    (cells,) = layers_of(panel, "rect")
-    # p001 has 300, p000 has 100, bot:random 0; the ghost and p002 met nobody.
-    order = ["p001", "p000", "bot:random"]
-    assert cells["encoding"]["y"]["scale"]["domain"] == order
-    assert cells["encoding"]["x"]["scale"]["domain"] == order
-    found = {(row["row"], row["column"]): row["score"] for row in cells["data"]["values"]}
-    assert found == {
-        ("p001", "p000"): 0.75,
-        ("p001", "bot:random"): 1.0,
-        ("p000", "p001"): 0.25,
-        ("bot:random", "p001"): 0.0,
-    }
-    # Every other cell has a stroke; each with a score its number.
-    strokes = {(row["row"], row["column"]) for row in rows_of(panel, "point")}
-    assert strokes == {(row, column) for row in order for column in order} - set(found)
-    assert rows_of(panel, "text") == cells["data"]["values"]
-    assert cells["encoding"]["color"]["scale"]["domain"] == [0, 0.25, 0.5, 0.75, 1]
 
 
 def test_a_large_payoff_map_leaves_out_ghosts_and_numbers() -> None:
@@ -224,18 +147,10 @@ def test_each_pair_of_populations_has_a_map_and_they_share_bots() -> None:
     }
 
 
-def test_schedules_are_steps_through_the_generations() -> None:
+def test_schedules_have_the_scales_of_their_search_space() -> None:
     panels = {panel["title"][0][8:]: panel for panel in draw("hyperparameters")["concat"]}
     # clip_coef is the same everywhere, and no one may change it.
     assert set(panels) == {"learning_rate", "gamma", "mode"}
-    line, leader = layers_of(panels["learning_rate"], "line")
-    assert line["mark"]["interpolate"] == leader["mark"]["interpolate"] == "step-after"
-    # The champion's stands out.
-    assert leader["mark"]["strokeWidth"] > line["mark"]["strokeWidth"]
-    assert set(points(leader["data"]["values"])) == {"p001"}
-    rows = points(rows_of(panels["learning_rate"], "line"))
-    assert rows["p001"] == [(0, 3e-3), (1000, 3e-3), (1000, 2e-3), (3500, 2e-3)]
-    assert rows["p000"] == [(0, 1e-3), (2000, 1e-3), (2000, 1e-3), (4000, 1e-3)]
     scales = {
         name: layers_of(panel, "line")[0]["encoding"]["y"]["scale"]
         for name, panel in panels.items()
@@ -249,8 +164,6 @@ def test_schedules_are_steps_through_the_generations() -> None:
         if one["mark"]["align"] == "right"
     ]  # fmt: skip
     assert [row["name"] for row in names] == ["$b $b $b $b $b $b $b $b ...", "a"]
-    copied = [(row["x"], row["y"]) for row in rows_of(panels["gamma"], "point")]
-    assert sorted(copied) == [(2000, 0.005), (2500, 0.01)]
 
 
 def test_values_that_have_no_place_are_left_out() -> None:
@@ -386,17 +299,6 @@ def test_of_many_seats_rows_of_single_policies_are_left_out_first() -> None:
         "Shares: s1, all policies",
         "Shares: s2, all policies",
     ]
-
-
-def test_a_mixture_is_bars_in_its_order() -> None:
-    members = [
-        {"player": "player/p001", "probability": 0.75},
-        {"player": "bot:random", "probability": 0.25},
-    ]
-    spec = charts.mixture(members, PAGE)
-    rows = rows_of(spec, "bar")
-    assert [(row["name"], row["value"]) for row in rows] == [("p001", 0.75), ("bot:random", 0.25)]
-    assert rows[0]["href"] == "player-p001.html"
 
 
 def test_two_runs_are_beside_each_other() -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from msgspec import structs
 
 from arena.errors import ConfigError
 from arena.types import (
@@ -17,31 +16,24 @@ from arena.types import (
     Entrant,
     PolicyId,
 )
-from populations.audit.tally_checks import refold
 from populations.config.resume import compare
 from populations.config.run_config import validate_config
-from populations.config.run_file import RunFile, content_digest, learner_setup, new_run_file
+from populations.config.run_file import RunFile, new_run_file
 from populations.records.aggregates import Row
-from populations.records.rows import (
-    AlertRow,
-    EventRow,
-    GenerationRow,
-    RatingsRow,
-    RunRow,
-    TallyRow,
-)
-from populations.storage.journal import Journal
+from populations.records.rows import AlertRow, RatingsRow, RunRow
 from populations.views.differences import diff_document
 from populations.views.questions.diff import labels_of
 from populations.views.questions.inspection import Inspection
 from tests.populations.rows import (
     make_checkpoint,
+    make_event,
     make_generation,
     make_policy,
     make_ratings,
 )
 from tests.populations.small_run import duel_run_file
 from tests.populations.views.test_ratings import tally
+from tests.support import write_run
 
 BOT = "bot:tests.bots:Strong"
 
@@ -93,32 +85,11 @@ def rated(*ratings: tuple[str, float], optimism: float = 0.0) -> RatingsRow:
     )
 
 
-def generation(number: int, index: int) -> GenerationRow:
-    return make_generation(f"player/p{number:03d}", index)
-
-
-def event(sequence: int, kind: str, subject: str, **data: Any) -> EventRow:
-    return EventRow(
-        sequence=sequence, time="2026-01-01T00:00:00+00:00", kind=kind, subject=subject, data=data
-    )
+ONE = "a" * 63 + "0"
 
 
 def write(run_dir: Path, file: RunFile, *rows: Row) -> Path:
-    run_dir.mkdir(parents=True)
-    file.save(run_dir / "run.yaml")
-    folded = refold(
-        [row for row in rows if isinstance(row, TallyRow)],
-        seats=learner_setup(file, root=run_dir).seats,
-        half_life_matches=file.config.payoffs.half_life_matches,
-    )
-    aggregates: list[Row] = [*folded.records.values(), *folded.pairs.values()]
-    run = next(row for row in rows if isinstance(row, RunRow))
-    recorded = structs.replace(run, configuration=content_digest(run_dir / "run.yaml"))
-    Journal.create(run_dir / "journal.db", [*rows, recorded, *aggregates]).close()
-    return run_dir
-
-
-ONE = "a" * 63 + "0"
+    return write_run(run_dir, file, rows, is_folded=False)
 
 
 def first_run(run_dir: Path, file: RunFile | None = None) -> Path:
@@ -138,7 +109,7 @@ def first_run(run_dir: Path, file: RunFile | None = None) -> Path:
         ),
         *policy(0, 3_000, rate=0.001),
         *policy(1, 2_900, rate=0.002),
-        *(generation(number, index) for number in (0, 1) for index in (0, 1)),
+        *(make_generation(f"player/p00{n}", index) for n in (0, 1) for index in (0, 1)),
         tally(1, ONE, RANDOM_BOT, 10, 0),
         tally(2, ONE, BOT, 9, 1),
         tally(3, "a" * 63 + "1", "bot:tests.bots:Weak", 4, 0),
@@ -146,9 +117,9 @@ def first_run(run_dir: Path, file: RunFile | None = None) -> Path:
             *((RANDOM_BOT, 0.0), (ONE, 300.0), ("a" * 63 + "1", 100.0), (BOT, 150.0)),
             optimism=20.0,
         ),
-        event(1, "exploited", "player/p001"),
-        event(2, "exploited", "player/p000"),
-        event(3, "explored", "player/p001"),
+        make_event("exploited", "player/p001"),
+        make_event("exploited", "player/p000", sequence=2),
+        make_event("explored", "player/p001", sequence=3),
         AlertRow(
             name="kl_high",
             subject="player",
@@ -166,13 +137,13 @@ def second_run(run_dir: Path, file: RunFile | None = None) -> Path:
         file or run_file({"seed": 2, "pbt": {"min_rating_gap": 50.0}}),
         RunRow(run="two", state="stopped", elapsed_s=60.0, agent_steps=9_000, matches=20),
         *policy(0, 9_000, rate=0.003),
-        generation(0, 0),
+        make_generation("player/p000", 0),
         tally(1, ONE, BOT, 5, 5),
         tally(2, RANDOM_BOT, ONE, 0, 10),
         rated((RANDOM_BOT, 0.0), (ONE, 50.0), (BOT, 60.0)),
-        event(1, "quarantined", "player/p000"),
+        make_event("quarantined", "player/p000"),
         # About another population, of which the run has none.
-        event(2, "exploited", "prey/p000"),
+        make_event("exploited", "prey/p000", sequence=2),
     )
 
 

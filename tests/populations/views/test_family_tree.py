@@ -34,21 +34,6 @@ def middle(lane: int) -> int:
     return TOP + LANE * lane + LANE // 2
 
 
-def test_lanes_are_by_rating_with_their_names_before_them() -> None:
-    (section,) = lineage({"lineage": documents.lineage()}, FILE)
-    svg = str(section.chart)
-    texts = [
-        (one.get("y"), one.text) for one in parsed(svg).iter(f"{SVG}text") if one.get("x") == "-62"
-    ]
-    assert texts == [
-        (str(middle(0) + 4), "p002"),
-        (str(middle(1) + 4), "p001"),
-        (str(middle(2) + 4), "p000"),
-    ]
-    ratings = [one.text for one in parsed(svg).iter(f"{SVG}text") if one.get("dx") == "6"]
-    assert ratings == ["120", "110", "100"]
-
-
 def test_a_bar_is_a_generation_from_its_first_step_to_its_last() -> None:
     root = parsed(family_tree([POLICIES], documents.lineage(), FILE))
     first, second = lines_of(root, "p000 generation")
@@ -72,16 +57,6 @@ def test_arrows_lead_from_donors_and_those_of_the_best_are_thick_and_on_top() ->
     # p002 is the best, and goes back to the second copy only.
     assert float(best["stroke-width"]) > float(other["stroke-width"])
     assert best["marker-end"] == "url(#head-best)"
-
-
-def test_a_page_gives_shares_of_its_width_and_links() -> None:
-    page = Reader(["player"], lambda player: f"{player.replace('/', '-')}.html")
-    root = parsed(family_tree([POLICIES], documents.lineage(), page))
-    (first, _) = lines_of(root, "p000 generation")
-    assert (root.get("width"), root.get("viewBox")) == ("100%", None)
-    assert (first["x1"], first["x2"]) == ("0.00%", "50.00%")
-    links = [one.get("href") for one in root.iter(f"{SVG}a")]
-    assert links.count("player-p001.html") == 3
 
 
 def test_a_generation_that_is_its_own_parent_ends_the_search() -> None:

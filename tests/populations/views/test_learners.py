@@ -8,6 +8,7 @@ import pytest
 from populations.records.rows import EventRow
 from populations.views.questions.learners import accounts
 from populations.views.texts import seconds
+from tests.populations.rows import make_event
 
 
 def at(second: int) -> str:
@@ -15,7 +16,7 @@ def at(second: int) -> str:
 
 
 def event(second: int, kind: str, subject: str, **data: Any) -> EventRow:
-    return EventRow(sequence=second, time=at(second), kind=kind, subject=subject, data=data)
+    return make_event(kind, subject, sequence=second, time=at(second), **data)
 
 
 def done(learner: str, kind: str, duration_s: float, steps: int = 0, **other: Any) -> Any:

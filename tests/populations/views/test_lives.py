@@ -10,19 +10,18 @@ from arena.errors import ConfigError
 from arena.types import Entrant, PolicyId
 from populations.league.names import Subject
 from populations.league.ratings import Interval
-from populations.records.rows import EventRow, GenerationRow
+from populations.records.rows import GenerationRow
 from populations.views.players import why_document
 from populations.views.questions.inspection import Document, Inspection
 from populations.views.questions.lives import Gain, begun, entries, gains, life_of
 from populations.views.sentences import event_document
-from tests.populations.rows import make_generation
+from tests.populations.rows import make_event, make_generation
 
 P0 = PolicyId("player/p000")
 
 
 def event(sequence: int, kind: str, subject: str, **data: Any) -> Document:
-    row = EventRow(sequence=sequence, time=f"t{sequence}", kind=kind, subject=subject, data=data)
-    return event_document(row)
+    return event_document(make_event(kind, subject, sequence=sequence, time=f"t{sequence}", **data))
 
 
 def ghost(sequence: int, steps: int, policy: str = "player/p000") -> Document:

@@ -16,12 +16,13 @@ from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Z95, Result
 from populations.ratings.results import over_seats, result_columns
-from populations.records.rows import CheckpointRow, EventRow, PolicyRow, TallyRow
+from populations.records.rows import CheckpointRow, PolicyRow, TallyRow
 from populations.records.tables import Tables
 from populations.views.questions.champions import champions_of
 from populations.views.questions.inspection import CheckpointFit, rating_points
 from tests.populations.rows import (
     make_checkpoint,
+    make_event,
     make_generation,
     make_policy,
     make_tally,
@@ -166,9 +167,9 @@ def test_the_fit_is_that_of_the_results_between_recorded_players() -> None:
 def test_points_are_a_policys_evaluated_checkpoints_in_order() -> None:
     known = tables()
     events = [
-        EventRow(sequence=1, time="noon", kind="train_assigned", subject="3", data={}),
+        make_event("train_assigned", "3", time="noon"),
         # Given out again after a failure.
-        EventRow(sequence=2, time="later", kind="train_assigned", subject="3", data={}),
+        make_event("train_assigned", "3", sequence=2, time="later"),
     ]
     found: Any = rating_points(known, fitted(known).intervals(), assigned=events)
     own, other = (line["points"] for line in found["player"])
@@ -203,9 +204,7 @@ def test_without_evaluation_there_are_no_ratings() -> None:
 def test_a_champion_leads_until_the_next_of_its_population() -> None:
     changes = [("red", "red/p000"), ("blue", "blue/p001"), ("red", "red/p002"), ("red", "red/p000")]
     events = [
-        EventRow(
-            sequence=at, time=f"t{at}", kind="champion", subject=player, data={"population": name}
-        )
+        make_event("champion", player, sequence=at, time=f"t{at}", population=name)
         for at, (name, player) in enumerate(changes)
     ]
     run: Any = SimpleNamespace(reader=SimpleNamespace(events=lambda kinds: events))

@@ -88,23 +88,6 @@ def test_a_piece_whose_numbers_are_unknown_is_left_out() -> None:
             "The run was resumed, by controller 2",
         ),
         (
-            {"kind": "controller_started", "subject": "", "epoch": 1, "resumed": False},
-            "The run began, by controller 1",
-        ),
-        (
-            {"kind": "configuration_changed", "subject": "", "stop.duration_s": [60, None]},
-            "The configuration was changed: stop.duration_s 60 -> none",
-        ),
-        (
-            {
-                "kind": "configuration_changed",
-                "subject": "",
-                "search_space.gamma": [None, {"low": 0.9, "high": 0.99, "log": True}],
-            },
-            "The configuration was changed: search_space.gamma none -> "
-            "{low: 0.9, high: 0.99, log: true}",
-        ),
-        (
             {
                 "kind": "train_assigned",
                 "subject": "7",
@@ -118,52 +101,17 @@ def test_a_piece_whose_numbers_are_unknown_is_left_out() -> None:
             "against b/p001 (assignment 7)",
         ),
         (
-            {
-                "kind": "train_assigned",
-                "subject": "7",
-                "learner": "one",
-                "policies": ["player/p000"],
-                "agent_steps": 20000,
-                "episodes": None,
-                "opponents": [["player/p000", "player/p000"], ["player/p000", "player/p001"]],
-            },
-            "Learner one trains player/p000 for 20,000 agent steps against itself and player/p001 "
-            "(assignment 7)",
+            {"kind": "configuration_changed", "subject": "", "stop.duration_s": [60, None]},
+            "The configuration was changed: stop.duration_s 60 -> none",
         ),
         (
             {
-                "kind": "evaluation_assigned",
-                "subject": "8",
-                "learner": "one",
-                "matches": 1200,
-                "pairings": [["a", "b"], ["b", "a"], ["a", "c"]],
-            },
-            "Learner one plays 1,200 evaluation matches among a, b and c (assignment 8)",
-        ),
-        (
-            {
-                "kind": "ratings_fitted",
+                "kind": "configuration_changed",
                 "subject": "",
-                "tallies": 12,
-                "champions": {"player": {"champion": "player/p003", "rating": 41.6}},
+                "search_space.gamma": [None, {"low": 0.9, "high": 0.99, "log": True}],
             },
-            "Ratings were fitted to the results until tally 12: player/p003 with 42 Elo leads",
-        ),
-        (
-            {"kind": "alert", "subject": "", "name": "no_steps", "what": "nothing was trained"},
-            "Alert no_steps: nothing was trained",
-        ),
-        (
-            {
-                "kind": "champion",
-                "subject": "player/p001",
-                "population": "player",
-                "previous": None,
-                "rating": -0.2,
-                "rating_low": -100.0,
-                "rating_high": 99.6,
-            },
-            "player/p001 is the champion now with 0 Elo [-100, 100] by the fit of then",
+            "The configuration was changed: search_space.gamma none -> "
+            "{low: 0.9, high: 0.99, log: true}",
         ),
         (
             {
@@ -181,7 +129,7 @@ def test_a_piece_whose_numbers_are_unknown_is_left_out() -> None:
         ),
     ],
 )
-def test_events_are_told_plainly(event: dict[str, Any], told: str) -> None:
+def test_events_that_no_conversation_has_are_told_plainly(event: dict[str, Any], told: str) -> None:
     assert sentence(event) == told
 
 

@@ -18,14 +18,12 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import TrialState
 
 from arena.errors import ConfigError
-from populations.config.run_file import RUN_FILE, new_run_file
-from populations.storage.database import JOURNAL
-from populations.storage.journal import Journal
+from populations.config.run_file import new_run_file
 from populations.views.questions.inspection import Inspection
 from populations.views.questions.study import study_name, trials_of, write_studies
 from populations.views.training import lineage_document
 from tests.populations.controller.simulated import DUEL, by_rate, duel_spec, make_world
-from tests.support import record_run_file, wait_until
+from tests.support import wait_until, write_run
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +40,9 @@ def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     world = make_world({**DUEL, "populations": {"player": population}}, joined=1, learning=by_rate)
     world.run()
-    run = tmp_path_factory.mktemp("study") / "run"
-    run.mkdir()
-    run_file = new_run_file(
-        world.state.settings.config, duel_spec(), name="test", launch_directory="."
-    )
-    run_file.save(run / RUN_FILE)
-    Journal.create(run / JOURNAL, world.committed).close()
-    record_run_file(run)
-    return run
+    config = world.state.settings.config
+    run_file = new_run_file(config, duel_spec(), name="test", launch_directory=".")
+    return write_run(tmp_path_factory.mktemp("study") / "run", run_file, world.committed)
 
 
 @pytest.fixture

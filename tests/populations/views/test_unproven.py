@@ -15,18 +15,16 @@ from msgspec.structs import replace
 from arena.matches.pair_scores import wilson
 from arena.types import RANDOM_BOT, Digest, Entrant
 from populations.config.run_config import validate_config
-from populations.config.run_file import RUN_FILE, new_run_file
+from populations.config.run_file import new_run_file
 from populations.league.standings import champion
 from populations.records.rows import TallyRow
-from populations.storage.database import JOURNAL
-from populations.storage.journal import Journal
 from populations.views.league import standings_document
 from populations.views.players import champion_document
 from populations.views.questions.champions import anchor_score, anchor_scores, unproven
 from populations.views.questions.inspection import Inspection
 from populations.views.run import status_document
 from tests.populations.controller.simulated import DUEL, World, duel_spec, make_world
-from tests.support import record_run_file
+from tests.support import write_run
 
 LEAGUE = {**DUEL, "stop": {"agent_steps_per_policy": 2000}}
 
@@ -44,12 +42,10 @@ def league(learning: float) -> World:
 @contextmanager
 def inspected(world: World, directory: Path, *, warm_up: int = 1000) -> Iterator[Inspection]:
     """Give the inspection of a run whose PBT compares nobody before so many agent steps."""
-    directory.mkdir()
     pbt = {**cast("dict[str, object]", DUEL["pbt"]), "warm_up_agent_steps": warm_up}
     config = validate_config({**LEAGUE, "pbt": pbt})
-    new_run_file(config, duel_spec(), name="test", launch_directory=".").save(directory / RUN_FILE)
-    Journal.create(directory / JOURNAL, world.committed).close()
-    record_run_file(directory)
+    run_file = new_run_file(config, duel_spec(), name="test", launch_directory=".")
+    write_run(directory, run_file, world.committed)
     with closing(Inspection.open(directory)) as run:
         yield run
 

@@ -6,10 +6,10 @@ from typing import Any, Literal, cast
 import pytest
 
 from arena.matches.seating import make_seats
-from arena.types import AssignmentId, Entrant, PairScore, Tally
-from populations.records.rows import TallyRow
+from arena.types import Entrant, Tally
 from populations.views.questions.inspection import Inspection
 from populations.views.training import matches_document
+from tests.populations.rows import make_tally, make_tally_row
 
 BOT = Entrant("bot:random")
 TEAM = make_seats(agents=("a", "b"), sides={"all": ("a", "b")}, populations={"player": ("a", "b")})
@@ -19,7 +19,7 @@ DUEL = make_seats(
 
 
 def inspection(seats: Any, kind: Literal["train", "evaluate"], tally: Tally) -> Inspection:
-    row = TallyRow(sequence=1, assignment_id=AssignmentId(1), kind=kind, tally=tally)
+    row = make_tally_row(tally, kind=kind)
     run = SimpleNamespace(
         reader=SimpleNamespace(all_tallies=lambda: [row]),
         tables=SimpleNamespace(run=SimpleNamespace(run="r")),
@@ -41,14 +41,7 @@ def inspection(seats: Any, kind: Literal["train", "evaluate"], tally: Tally) -> 
 def test_the_mean_length_is_that_of_an_episode(
     seats: Any, kind: Literal["train", "evaluate"], num_pairs: int, length_sum: int
 ) -> None:
-    pair = PairScore(first=0, second=1, wins=5, draws=0, losses=5)
-    tally = Tally(
-        entrants=(BOT, BOT),
-        matches=10,
-        pairs=(pair,) * num_pairs,
-        return_sum=(0.0, 0.0),
-        return_sum_of_squares=(0.0, 0.0),
-        length_sum=length_sum,
-    )
+    pairs = [(0, 1, 5, 0, 5)] * num_pairs
+    tally = make_tally((BOT, BOT), *pairs, matches=10, length_sum=length_sum)
     (shown,) = cast(Any, matches_document(inspection(seats, kind, tally), None)["tallies"])
     assert shown["mean_length"] == 25.0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from typing import Any
 
 from populations.config.run_config import validate_config
-from populations.records.rows import EventRow, Json
+from populations.records.rows import Json
+from tests.populations.rows import make_event
 
 display = importlib.import_module("populations.commands.launch.display")
 notices = importlib.import_module("populations.views.notices")
@@ -19,10 +21,6 @@ ALERT: Mapping[str, Json] = {
     "sources": ["player/p003"],
 }
 STORAGE: Mapping[str, Json] = {"name": "storage_full", "what": "no room", "advice": "Make room."}
-
-
-def event(kind: str, subject: str, **data: Json) -> EventRow:
-    return EventRow(sequence=1, time="", kind=kind, subject=subject, data=data)
 
 
 def test_a_wait_at_the_end_has_a_name_and_a_bound() -> None:
@@ -42,12 +40,13 @@ def test_finals_are_told_with_their_longest_time() -> None:
 
 
 def test_an_alert_is_told_with_what_to_do_and_that_it_is_over() -> None:
+    about: dict[str, Any] = {key: one for key, one in ALERT.items() if key != "subject"}
     rows = [
-        event("alert", "player", **{k: v for k, v in ALERT.items() if k != "subject"}),
-        event("alert_cleared", "player", name="kl_high"),
-        event("alert_cleared", "", name="no_steps"),
-        event("kept", "player/p000"),
-        event("retired", "player/p002", reason="it is in the worse half", places=2),
+        make_event("alert", "player", **about),
+        make_event("alert_cleared", "player", name="kl_high"),
+        make_event("alert_cleared", "", name="no_steps"),
+        make_event("kept", "player/p000"),
+        make_event("retired", "player/p002", reason="it is in the worse half", places=2),
     ]
     assert [display.explain(row) for row in display.told(rows)] == [
         "alert: kl_high (player): player/p003: its updates move it by a KL divergence of 0.9. "
@@ -60,9 +59,9 @@ def test_an_alert_is_told_with_what_to_do_and_that_it_is_over() -> None:
 
 def test_events_are_told_in_sentences_of_one_line() -> None:
     rows = [
-        event("training_stopped", "", reason="stop.duration_s: training has taken 12 of 12 s"),
-        event("exploited", "player/p003", donor="player/p001", gap=797.0, changes={}),
-        event("assignment_failed", "7", reason="ValueError: no\n  File 'x.py'"),
+        make_event("training_stopped", "", reason="stop.duration_s: training has taken 12 of 12 s"),
+        make_event("exploited", "player/p003", donor="player/p001", gap=797.0, changes={}),
+        make_event("assignment_failed", "7", reason="ValueError: no\n  File 'x.py'"),
     ]
     assert [display.explain(row, name=lambda name: name[-4:]) for row in rows] == [
         "Training stopped: stop.duration_s: training has taken 12 of 12 s",

@@ -6,6 +6,7 @@ import importlib
 import io
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -64,21 +65,33 @@ def test_a_change_is_that_of_the_weights_since_the_fit_before_by_the_last_fit() 
     assert changes(third, fit(a1=0.0, b2=0.0, c1=9.0, c2=0.0)) == ["= 0", "= 0", "↓ -9", "-"]
 
 
+STATUS: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
+
+
+def screen_of(encoding: str = "utf-8") -> tuple[Any, Callable[[], str]]:
+    """Return a terminal of 80 columns in memory, and a function of what was written on it."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+
+    def written() -> str:
+        stream.flush()
+        buffer = stream.buffer
+        assert isinstance(buffer, io.BytesIO)
+        return buffer.getvalue().decode(encoding)
+
+    screen = screens.Screen(stream, force_terminal=True, width=80, height=60, no_color=True)
+    return screen, written
+
+
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_the_live_display_fits_80_columns(encoding: str) -> None:
     from rich.live import Live
 
     world: World = make_world(DUEL)
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    screen = screens.Screen(stream, force_terminal=True, width=80, height=60, no_color=True)
-    status: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
+    screen, written = screen_of(encoding)
     with Live(console=screen, auto_refresh=False) as live:
-        display.LiveDisplay(screen, live, world.state, Path()).refresh(status)
-    stream.flush()
-    buffer = stream.buffer
-    assert isinstance(buffer, io.BytesIO)
+        display.LiveDisplay(screen, live, world.state, Path()).refresh(STATUS)
     # The cursor goes back to the beginning of a line to draw it anew.
-    drawn = buffer.getvalue().decode(encoding).replace("\r", "\n")
+    drawn = written().replace("\r", "\n")
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn)
     assert max(map(len, text.splitlines())) <= 80
     assert "starting learners, then training" in text
@@ -100,24 +113,20 @@ def test_a_table_is_drawn_anew_only_where_it_changed(monkeypatch: pytest.MonkeyP
     # As if drawing took no time, and on a terminal that draws, whatever other tests have set.
     monkeypatch.setattr(display, "SHARE", math.inf)
     monkeypatch.setenv("TERM", "xterm")
-    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    screen = screens.Screen(stream, force_terminal=True, width=80, height=60, no_color=True)
-    status: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
+    screen, written = screen_of()
     with Live(console=screen, auto_refresh=False) as live:
         shown = display.LiveDisplay(screen, live, world.state, Path())
-        shown.refresh(status)
+        shown.refresh(STATUS)
         first = list(drawn)
-        shown.refresh({**status, "elapsed_s": 1.0})
+        shown.refresh({**STATUS, "elapsed_s": 1.0})
         assert drawn == first == ["player"]
         (one, *_) = tables.policies.values()
         tables.policies[one.policy] = replace(one, agent_steps=777)
-        shown.refresh(status)
+        shown.refresh(STATUS)
         assert drawn == [*first, "player"]
-        stream.flush()
-        assert isinstance(stream.buffer, io.BytesIO)
-        assert "777" in stream.buffer.getvalue().decode()
+        assert "777" in written()
         screen.width = 100
-        shown.refresh(status)
+        shown.refresh(STATUS)
         assert drawn == [*first, "player", "player"]
 
 
@@ -139,15 +148,13 @@ def test_a_display_that_takes_long_is_drawn_seldom_and_a_new_phase_at_once(
         "time",
         SimpleNamespace(monotonic=lambda: clock.now_s, thread_time=lambda: clock.spent_s),
     )
-    screen = screens.Screen(io.StringIO(), force_terminal=True, width=80, height=60)
-    status: dict[str, Any] = {"elapsed_s": 0.0, "agent_steps_per_s": None, "alerts": []}
     live = Live()
-    shown = display.LiveDisplay(screen, live, world.state, Path())
+    shown = display.LiveDisplay(screen_of()[0], live, world.state, Path())
     for _ in range(30):
-        shown.refresh(status)
+        shown.refresh(STATUS)
         clock.now_s += 1.0
     # 30 ms are one hundredth of three seconds.
     assert live.drawn == 10
     world.state.phase.name = "stopping"
-    shown.refresh(status)
+    shown.refresh(STATUS)
     assert live.drawn == 11

@@ -16,7 +16,6 @@ from tools.league.command import league
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"view": "standing"}, "there is no view 'standing'; did you mean 'standings'?"),
         ({"view": "payoff", "kind": ["kept"]}, "--kind belongs to the view events, not to payoff"),
         ({"view": "status", "limit": 3}, "--limit belongs to the views standings, .*not to status"),
         (
@@ -24,13 +23,6 @@ from tools.league.command import league
             "--player belongs to the views payoff, games, events",
         ),
         ({"view": "payoff", "since": "10m"}, "--since belongs to the view events"),
-        ({"view": "events", "since": "soon"}, "--since takes a time"),
-        ({"view": "events", "kind": ["keptt"]}, "no kind of event 'keptt'; nearest: kept"),
-        ({"view": "events", "player": "p009"}, "no policy 'p009'"),
-        ({"view": "why"}, "the view why needs a player"),
-        ({"view": "why", "operand": "p009"}, "no policy 'p009'"),
-        ({"view": "diff"}, "the view diff needs a second run: arena league RUN diff RUN2"),
-        ({"view": "diff", "operand": "no/run"}, "^no/run is no run directory: it has no run.yaml$"),
         ({"operand": "p000"}, "the view standings takes no further argument"),
     ],
 )

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.tools.league.documents import mixture
-from tests.tools.league.test_screens import draw
 from tools.league.documents import view_document
 
 
@@ -37,12 +35,3 @@ def test_a_team_has_no_mixture_and_is_told_why(team_run: Path) -> None:
         "num_players": None,
         "worst_score": None,
     }
-
-
-def test_a_screen_has_the_members_and_what_they_are_worth() -> None:
-    text = draw("mixture", mixture())
-    assert "Nash mixture of 40 players of player" in text
-    assert "expected score against the strongest of them: 0.499" in text
-    assert "cyclicity of player: 0.620" in text
-    assert "cyclicity of rival: -" in text
-    assert "population rival has no mixture" in text

@@ -9,7 +9,7 @@ import pytest
 
 from arena.errors import ConfigError
 from populations.views.views import VIEWS
-from tests.tools.league.documents import event, payoff, standings
+from tests.populations.views import documents
 from tools.league.narrowing import (
     checked_kinds,
     limited,
@@ -17,7 +17,6 @@ from tools.league.narrowing import (
     since_time,
 )
 
-POLICIES = ("player/p000", "player/p003", "red/p003", "red/p010")
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
 
@@ -48,6 +47,11 @@ def test_another_time_is_refused(text: str) -> None:
         since_time(text)
 
 
+def event(minute: int, kind: str, **data: Any) -> dict[str, Any]:
+    time = f"2026-01-01T00:{minute:02d}:00+00:00"
+    return {"sequence": minute, "time": time, "kind": kind, "subject": "player/p001", **data}
+
+
 def test_events_are_selected_by_player_and_time() -> None:
     rows = [
         event(1, "exploited", donor="player/p000"),
@@ -66,14 +70,15 @@ def test_events_are_selected_by_player_and_time() -> None:
 
 
 def test_a_limit_keeps_what_matters_most() -> None:
-    first, hidden = limited(standings(), VIEWS["standings"], 2)
-    assert hidden == 11
+    first, hidden = limited(documents.standings(), VIEWS["standings"], 2)
+    assert hidden == 3
     lines = first["populations"]["player"]
-    assert [line["player"] for line in lines] == ["player/p000", "player/p001"]
-    cells = limited(payoff(), VIEWS["payoff"], 1)[0]["payoff"]
-    assert [(cell["player"], cell["opponent"]) for cell in cells] == [
-        ("player/p000", "player/p001")
-    ]
+    assert [line["player"] for line in lines] == ["player/p001", "player/p001@000000001000"]
+    rated = [{"population": "player", "player": one} for one in ("player/p001", "player/p000")]
+    payoff = {**documents.payoff(), "players": rated}
+    # The best player's worst result.
+    (cell,) = limited(payoff, VIEWS["payoff"], 1)[0]["payoff"]
+    assert cell == documents.cell("player/p001", "player/p000", 0.75)
     last, _ = limited({"events": [event(n, "kept") for n in range(5)]}, VIEWS["events"], 2)
     assert [row["sequence"] for row in last["events"]] == [3, 4]
-    assert limited(standings(), VIEWS["standings"], None)[1] == 0
+    assert limited(documents.standings(), VIEWS["standings"], None)[1] == 0

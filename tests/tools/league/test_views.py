@@ -8,15 +8,6 @@ from populations.views.views import VIEWS
 from tools.league.tables import _csv_cell
 
 
-def test_rows_of_the_status_join_its_alerts() -> None:
-    alerts = [{"name": "kl_high", "what": "kl is 0.2", "advice": "Lower the rate"}]
-    rows = VIEWS["status"].rows({"schema": 1, "state": "running", "alerts": alerts})
-    assert rows == [
-        {"key": "state", "value": "running"},
-        {"key": "alerts", "value": "alert: kl_high: kl is 0.2. Lower the rate"},
-    ]
-
-
 def test_rows_of_a_diff_are_one_for_each_number_of_both_runs() -> None:
     def entry(key: str, first: object, second: object, **labels: str) -> dict[str, object]:
         return {**labels, "key": key, "first": first, "second": second}

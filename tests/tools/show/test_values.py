@@ -25,6 +25,8 @@ def test_their_text_is_the_lower_end_and_a_plus() -> None:
     room = Room(width=80)
     values = [value_of("rating", "interval", line) for line in (CLOSED, OPEN, UNRATED)]
     assert [text(one, "interval", room) for one in values] == ["50..150", "700+", "-"]
+    # A rating just below 0 has no minus.
+    assert (text(-0.3, "elo", room), text((-0.4, 9.0), "interval", room)) == ("0", "0..9")
     card_text = importlib.import_module("arena.export.card_text")
     card = importlib.import_module("arena.export.card")
     assert card_text.rating_text(card.CardRating(**OPEN)).startswith("700+ (nobody")

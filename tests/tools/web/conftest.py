@@ -10,25 +10,17 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import httpx
 import pytest
 import yaml
 
-from arena.types import (
-    RANDOM_BOT,
-    AssignmentId,
-    Entrant,
-    PairScore,
-    PlayerId,
-    PolicyId,
-    SeatOpenings,
-    Tally,
-)
+from arena.types import RANDOM_BOT, Entrant, PlayerId, PolicyId, SeatOpenings
 from populations.records.aggregates import Row
-from populations.records.rows import EventRow, GameRow, GenerationRow, PolicyRow, TallyRow
+from populations.records.rows import GameRow, PolicyRow, TallyRow
 from populations.storage.journal import Journal
+from tests.populations.rows import make_event, make_generation, make_tally, make_tally_row
 from tests.support import record_run_file
 from tools.league.documents import view_document
 from tools.show.html import Block, Cells, Hypertext, Links
@@ -37,9 +29,6 @@ from tools.web.pages.asked import Asked
 from tools.web.runs import Run, named_runs
 from tools.web.security import Access
 from tools.web.site import Site
-
-if TYPE_CHECKING:
-    pass
 
 TOKEN = "a-token-of-tests"
 ACCESS = Access(token=TOKEN, cookie="arena_8517", hosts=frozenset({"127.0.0.1"}))
@@ -119,20 +108,10 @@ def hostile_run(source: Path, target: Path, texts: Sequence[str]) -> Path:
 
 def _openings(entrant: Entrant) -> TallyRow:
     first = SeatOpenings(actions=(3, 1), matches=(3, 1), points=(2.0, 1.0))
-    return TallyRow(
-        sequence=100,
-        assignment_id=AssignmentId(100),
-        kind="evaluate",
-        tally=Tally(
-            entrants=(entrant, Entrant(RANDOM_BOT)),
-            matches=4,
-            pairs=(PairScore(first=0, second=1, wins=3, draws=0, losses=1),),
-            return_sum=(2.0, -2.0),
-            return_sum_of_squares=(4.0, 4.0),
-            length_sum=36,
-            openings=(first, SeatOpenings(actions=(2,), matches=(4,), points=(1.0,))),
-        ),
-    )
+    openings = (first, SeatOpenings(actions=(2,), matches=(4,), points=(1.0,)))
+    sums = {"return_sum": (2.0, -2.0), "return_sum_of_squares": (4.0, 4.0), "length_sum": 36}
+    tally = make_tally((entrant, RANDOM_BOT), (0, 1, 3, 0, 1), openings=openings, **sums)
+    return make_tally_row(tally, 100)
 
 
 def _hostile_rows(texts: Sequence[str]) -> Iterator[Row]:
@@ -166,13 +145,13 @@ def _hostile_rows(texts: Sequence[str]) -> Iterator[Row]:
             policy=policy, population="player", index=index, hyperparameters={text: 0.5}
         )
         for entrant, name in ((policy, policy), (PolicyId("player/p000"), PolicyId("player/p000"))):
-            yield GenerationRow(
-                entrant=Entrant(f"{entrant}#{index}"),
-                policy=name,
+            yield make_generation(
+                name,
+                index,
+                entrant=f"{entrant}#{index}",
                 population="player",
-                generation=index,
                 cause="exploit",
-                parent=Entrant(f"{policy}#0"),
+                parent=f"{policy}#0",
                 hyperparameters={text: 0.5 + index},
                 agent_steps_begin=index,
             )
@@ -183,9 +162,7 @@ def _hostile_rows(texts: Sequence[str]) -> Iterator[Row]:
                     "population": "player",
                     text: text,
                 }
-                yield EventRow(
-                    sequence=next(numbers), time=text, kind=kind, subject=subject, data=data
-                )
+                yield make_event(kind, subject, sequence=next(numbers), time=text, **data)
 
 
 def asked_for(page: str, *, number: int = 1, **documents: Any) -> Asked:
@@ -208,18 +185,6 @@ def text_of(page: str) -> str:
 def said(lines: Sequence[Cells]) -> list[str]:
     """Return lines as text."""
     return ["".join(one.text for one in line) for line in lines]
-
-
-def standing(player: str, rating: float | None) -> dict[str, Any]:
-    """Return what pages that show no standings read of one."""
-    return {
-        "player": player,
-        "kind": "policy",
-        "rating": rating,
-        "agent_steps": 100,
-        "same_as": None,
-        "champion": False,
-    }
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -24,13 +23,6 @@ def test_every_page_answers(client: Client) -> None:
         assert f"<h1>{page.title}</h1>" in answer.text
         # Links lead to pages that are there.
         assert 'aria-current="page"' in answer.text
-
-
-def test_the_first_page_of_one_run_is_its_overview(client: Client) -> None:
-    text = client.get("/").text
-    assert "<h1>Overview</h1>" in text
-    assert 'href="board/player-p000.html"' in text
-    assert 'src="static/page.js' in text
 
 
 def test_several_runs_are_listed(board_run: Path, tag_run: Path) -> None:
@@ -57,21 +49,6 @@ def test_scripts_are_kept_for_ever_by_their_version(client: Client) -> None:
     assert kept == "private, max-age=31536000, immutable"
     other = client.get("/static/vega.min.js?v=other").headers["cache-control"]
     assert other == "private, no-cache"
-
-
-def test_csv_has_every_row(client: Client) -> None:
-    lines = client.get("/board/standings.csv").text.splitlines()
-    assert lines[0].startswith("population,player,kind")
-    # Three policies, two ghosts and the bot.
-    assert len(lines) == 1 + 6
-
-
-def test_a_ghosts_page_has_the_digest_of_its_weights(client: Client, board_run: Path) -> None:
-    lines = json.loads(client.get("/board/standings.json").text)["populations"]["player"]
-    (ghost,) = [line for line in lines if line["player"] == "player/p000@000000060000"]
-    answer = client.get(f"/board/weights-{ghost['weights'][:16]}.html")
-    assert "<h1>player/p000@000000060000</h1>" in answer.text
-    assert ghost["weights"] in answer.text
 
 
 def test_a_number_of_a_part_may_be_anything(client: Client) -> None:

@@ -12,7 +12,7 @@ import yaml
 
 from tests.support import record_run_file
 from tests.tools.web.browsing import chromium
-from tests.tools.web.conftest import Client, text_of
+from tests.tools.web.conftest import Client
 from tools.web.export import write_export
 from tools.web.runs import named_runs
 
@@ -30,23 +30,6 @@ def secretive(board_run: Path, tmp_path: Path) -> Path:
     (run / "run.yaml").write_text(yaml.safe_dump(file))
     record_run_file(run)
     return run
-
-
-def test_the_overview_names_it_and_leads_to_all_of_it(client: Client, board_run: Path) -> None:
-    file = yaml.safe_load((board_run / "run.yaml").read_text())
-    overview = client.get("/board/index.html").text
-    environment, seed = file["spec"]["id"], file["config"]["seed"]
-    said = f"{environment}, seed {seed}, launched as {file['name']}, "
-    assert said in " ".join(text_of(overview).split())
-    assert overview.index('href="configuration.html"><bdi>') < overview.index("<h2>")
-    page = client.get("/board/configuration.html").text
-    shown = dict(re.findall(r"<td><bdi>([^<]*)</bdi></td>\s*<td[^>]*><bdi>([^<]*)</bdi>", page))
-    assert shown["environment"] == environment
-    assert shown["torch"] == file["versions"]["torch"]
-    assert shown["populations.player.algorithm"] == "ppo"
-    document = json.loads(client.get("/board/configuration.json").text)
-    assert document["configuration"]["seed"] == seed
-    assert client.get("/board/configuration.csv").status_code == 404
 
 
 def test_no_page_and_no_file_has_a_secret(secretive: Path, board_run: Path, tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from populations.records.rows import EventRow
 from populations.storage.journal import Journal
-from tests.tools.league.documents import diff as diff_document
+from tests.populations.rows import make_event
+from tests.populations.views.test_diff import differences as document_of
+from tests.populations.views.test_diff import first_run, second_run
 from tests.tools.web.conftest import HOSTILE, Client, hostile_run, said, text_of, words
 from tests.tools.web.test_pages import MAX_BYTES, Elements
 from tools.league.documents import view_document
@@ -20,14 +21,6 @@ from tools.web.pace import LEAST_S
 from tools.web.pages.asked import Asked
 from tools.web.pages.log import differences
 from tools.web.runs import named_runs
-
-
-def blocks_of(document: Any) -> Any:
-    """Return the blocks of the page of a document, by their headings."""
-    links = Links(names={"player/p000": "player-p000"})
-    medium = Hypertext(links=links, page="diff-with-b", second=Links(base="../b/"))
-    found = list(differences(Asked(documents={"diff-with-b": document}, medium=medium)))
-    return {block.heading: block for block in found}
 
 
 def test_the_document_is_that_of_the_command(board_run: Path, tag_run: Path) -> None:
@@ -66,28 +59,27 @@ def test_one_run_has_no_differences(client: Client) -> None:
             assert client.get(f"/board/{name}.{kind}").status_code == 404
 
 
-def test_sections_show_what_differs_and_name_what_does_not() -> None:
-    blocks = blocks_of(diff_document())
-    figures = next(one for name, one in blocks.items() if name.startswith("Differences of"))
+def test_sections_show_what_differs_and_charts_have_both_runs_in_a_row(tmp_path: Path) -> None:
+    document = document_of(first_run(tmp_path / "one"), second_run(tmp_path / "two"))
+    links = Links(names={"player/p000": "player-p000"})
+    medium = Hypertext(links=links, page="diff-with-b", second=Links(base="../b/"))
+    found = list(differences(Asked(documents={"diff-with-b": document}, medium=medium)))
+    blocks = {block.heading: block for block in found}
+    figures = blocks["Differences of one and two"]
     assert figures.is_wrapped
-    assert said(figures.below) == ["the same in both: name connect_four"]
+    assert said(figures.below)[0].startswith("the same in both: name test")
     assert [cell.href for cell, _ in figures.head] == ["", "index.html", "../b/index.html"]
-    assert [row[0] for row in words(figures)] == ["reason", "elapsed", "agent steps", "matches"]
-
-
-def test_charts_have_both_runs_in_a_row() -> None:
-    blocks = blocks_of(diff_document())
-    charts = {name: block.chart for name, block in blocks.items() if block.chart}
+    rows = [row[0] for row in words(figures)]
+    assert {"elapsed", "agent steps", "matches"} <= {*rows}
+    assert "name" not in rows
+    charts: dict[str, Any] = {name: block.chart for name, block in blocks.items() if block.chart}
     assert list(charts) == [
         "Ratings of the best policies of player in both runs",
         "Scores of the champions of player against bots",
     ]
-    ratings: Any = charts["Ratings of the best policies of player in both runs"]
-    runs = [row["run"] for row in ratings["layer"][1]["data"]["values"]]
-    # The only policy of the second run has no rating: its place is empty, not a zero.
-    assert {*runs} == {"old"}
-    scores: Any = charts["Scores of the champions of player against bots"]
-    assert len({row["run"] for row in scores["layer"][1]["data"]["values"]}) == 2
+    for chart in charts.values():
+        runs = {row["run"] for row in chart["layer"][1]["data"]["values"]}
+        assert runs == {"one", "two"}
 
 
 def test_a_change_of_either_run_is_seen(board_run: Path, tag_run: Path, tmp_path: Path) -> None:
@@ -101,12 +93,8 @@ def test_a_change_of_either_run_is_seen(board_run: Path, tag_run: Path, tmp_path
     before = runs["a"].etag(["diff-with-b"])
     for path in (first, second):
         now_s += 1000.0
-        event = EventRow(
-            sequence=1, time="2026-01-01T00:00:00+00:00", kind="kept", subject="player/p000",
-            data={},
-        )  # fmt: skip
         with Journal.open(path / "journal.db") as journal:
-            journal.commit([event])
+            journal.commit([make_event("kept", "player/p000")])
         after = runs["a"].etag(["diff-with-b"])
         assert after != before
         before = after

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import json
-import math
-import shutil
 from pathlib import Path
 from typing import Any
 
-from tests.tools.web.conftest import Client, asked_for, standing, words
+from tests.tools.web.conftest import Client, asked_for, words
 from tools.show.html import MAX_ROWS
 from tools.web.export import files_of
-from tools.web.pages.log import groups_of, metrics, parts_of_metrics
+from tools.web.pages.log import metrics, parts_of_metrics
 from tools.web.runs import named_runs
 from tools.web.site import Site
 
@@ -23,36 +21,9 @@ def lines(policies: int, *, points: int = 2) -> list[dict[str, Any]]:
     ]
 
 
-def page_of(found: list[dict[str, Any]], *, number: int = 1, rated: int = 0) -> Any:
-    """Return the page, with the policy of the highest number as the best rated one."""
-    ranked = [standing(f"player/p{index:03d}", float(index)) for index in reversed(range(rated))]
-    document = {"metrics": found}
-    standings = {"populations": {"player": ranked}}
-    asked = asked_for("metrics", number=number, metrics=document, standings=standings)
-    return list(metrics(asked))
-
-
-def test_groups_are_the_prefixes_with_what_is_telling_before_them() -> None:
-    found = [{"policy": "p", "agent_steps": 1, "time/a_s": 1.0, "policy/kl": 1.0, "loss/total": 2}]
-    assert groups_of(found) == {
-        "training": ["policy/kl"],
-        "loss/": ["loss/total"],
-        "policy/": ["policy/kl"],
-        "time/": ["time/a_s"],
-    }
-    assert groups_of([]) == {}
-
-
-def test_the_table_has_the_last_and_the_extreme_figures() -> None:
-    found = [
-        {"policy": "player/p000", "agent_steps": at, "policy/kl": value}
-        for at, value in ((10, 3.0), (20, 7.0), (30, 5.0), (40, math.nan))
-    ]
-    (block,) = page_of(found, rated=1)
-    assert words(block) == [["p000", "3", "30", "5", "3", "7"]]
-    assert block.rows[0].cells[0][0].href == "player-p000.html"
-    # JSON has no other numbers.
-    json.dumps(block.chart, allow_nan=False)
+def page_of(found: list[dict[str, Any]], *, number: int = 1) -> Any:
+    documents: dict[str, Any] = {"metrics": {"metrics": found}, "standings": {"populations": {}}}
+    return list(metrics(asked_for("metrics", number=number, **documents)))
 
 
 def test_a_page_of_a_big_league_is_bounded() -> None:
@@ -70,16 +41,14 @@ def test_parts_are_the_groups_and_a_number_beyond_them_is_the_last() -> None:
     assert words(block)[0][0] == "run"
 
 
-def test_pages_and_files_have_what_the_view_has(board_run: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(board_run, run)
+def test_pages_and_files_have_what_the_view_has(own_run: Path) -> None:
     text = "".join(f"{json.dumps(line)}\n" for line in lines(2))
-    (run / "metrics.jsonl").write_text(text)
-    client = Client([run])
+    (own_run / "metrics.jsonl").write_text(text)
+    client = Client([own_run])
     document = json.loads(client.get("/run/metrics.json").text)
     assert document["metrics"] == lines(2)
     assert 'href="metrics.html?page=2"' in client.get("/run/metrics.html").text
-    files = dict(files_of(Site(named_runs([run]), is_static=True)))
+    files = dict(files_of(Site(named_runs([own_run]), is_static=True)))
     assert b'href="metrics-2.html"' in files["run/metrics.html"]
     assert b"policy/kl" in files["run/metrics-2.html"]
     assert files["run/metrics.csv"].decode().splitlines()[1] == "player/p000,0,policy/kl,0.0"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
-from datetime import datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from populations.views.charts.figures import MAX_LINES, MAX_PLAYERS
-from populations.views.parts import Column, Line
-from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, said, standing, words
+from tests.populations.views import documents
+from tests.tools.web.conftest import HOSTILE, Client, asked_for, hostile_run, words
 from tools.show.html import short
-from tools.web.pages.league import overview, payoff
+from tools.web.pages.league import payoff
 from tools.web.pages.pages import PAGES, view_page
 
 MAX_BYTES = 300_000
@@ -88,7 +86,7 @@ def test_schedules_are_those_of_the_best_rated() -> None:
          "agent_steps_begin": 0, "agent_steps_end": None, "hyperparameters": own}
         for policy, own in reversed(values.items())
     ]  # fmt: skip
-    lines = [standing(policy, -100.0 * n) for n, policy in enumerate(values)]
+    lines = [documents.standing(one, "policy", -100.0 * n) for n, one in enumerate(values)]
     document = {"policies": values, "generations": generations, "search_space": {}}
     standings = {"populations": {"player": lines}}
     asked = asked_for("hyperparameters", standings=standings, hyperparameters=document)
@@ -102,32 +100,9 @@ def test_schedules_are_those_of_the_best_rated() -> None:
     assert drawn - {f"{MAX_LINES - 5} others"} == best
 
 
-def test_the_advice_of_a_long_alert_is_not_cut_off() -> None:
-    what = "few matches, " * 30
-    alert = {"name": "pbt_undecided", "what": what, "advice": "Raise a key."}
-    (_, block, *_) = overview(asked_for("index", status={"alerts": [alert]}))
-    assert (block.heading, block.is_alert) == ("Alerts", True)
-    assert said(block.below)[0].endswith("Raise a key.")
-
-
-def test_a_number_that_is_shortened_is_there_in_full_and_sorts_rows() -> None:
-    asked = asked_for("x")
-    (shown,) = asked.medium.cells(Column("agent_steps", "count"), {"agent_steps": 19_831_733})
-    assert shown == ("19.8M", "", "19,831,733", "", 19_831_733.0)
-
-
-def test_times_have_their_day_and_players_their_page() -> None:
-    asked = asked_for("x")
-    row = {"time": "2026-01-31T12:00:05.123+00:00", "player": "player/p001"}
-    line = asked.medium.line(Line("{time:time} {player:player} came", row))
-    assert [one.text for one in line] == ["2026-01-31 12:00:05", " ", "p001", " came"]
-    assert datetime.fromisoformat(line[0].time) == datetime.fromisoformat(row["time"])
-    assert (line[2].href, line[2].title) == ("player-p001.html", "player/p001")
-
-
 def test_results_of_a_big_league_are_those_of_the_best() -> None:
     names = [f"player/p{n:03d}" for n in range(MAX_PLAYERS + 8)]
-    lines = [standing(name, -float(n)) for n, name in enumerate(names)]
+    lines = [documents.standing(name, "policy", -float(n)) for n, name in enumerate(names)]
     cells = [
         {"population": "player", "player": one, "opponent_population": "player",
          "opponent": other, "score": 0.5, "matches": 2}
@@ -141,31 +116,3 @@ def test_results_of_a_big_league_are_those_of_the_best() -> None:
     assert listed.total == MAX_PLAYERS * (MAX_PLAYERS - 1)
     last = f"p{MAX_PLAYERS + 7:03d}"
     assert last not in {row[0] for row in words(listed)}
-
-
-def colours_on(page: str) -> dict[str, str]:
-    """Return the colours of the lines of a page's charts, by their names."""
-    found: dict[str, str] = {}
-    for text in re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL):
-        for layer in json.loads(text).get("layer", []):
-            if layer["mark"]["type"] == "line" and "scale" in layer["encoding"].get("color", {}):
-                scale = layer["encoding"]["color"]["scale"]
-                for name, colour in zip(scale["domain"], scale["range"], strict=True):
-                    assert found.setdefault(name, colour["expr"]) == colour["expr"], name
-    return found
-
-
-def test_a_policy_has_one_colour_on_all_pages(board_run: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(board_run, run)
-    # Of one policy alone, and of the run.
-    lines = [{"policy": one, "agent_steps": 1, "loss/value": 1.0} for one in ("run", "player/p001")]
-    (run / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    client = Client([run])
-    shown = [
-        colours_on(client.get(f"/run/{name}.html").text) for name in ("index", "ratings", "metrics")
-    ]
-    rated = {"p000": "colours.blue", "p001": "colours.orange"}
-    assert shown[:2] == [rated, rated]
-    # Green is p002's, which has no rating.
-    assert shown[2] == {"p001": "colours.orange", "run": "colours.purple"}

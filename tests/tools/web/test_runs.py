@@ -13,8 +13,8 @@ import pytest
 
 from arena.errors import ConfigError
 from populations.errors import StorageError
-from populations.records.rows import EventRow
 from populations.storage.journal import Journal
+from tests.populations.rows import make_event
 from tools.web import runs
 from tools.web.making import FITTED, Made, pack
 from tools.web.pace import LEAST_S, Pace
@@ -29,30 +29,23 @@ class Clock:
         return self.now_s
 
 
-def test_a_document_is_made_again_when_the_run_has_changed(board_run: Path, tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    shutil.copytree(board_run, path)
+def test_a_document_is_made_again_when_the_run_has_changed(own_run: Path) -> None:
     clock = Clock()
-    run = Run(path, "run", pace=Pace(clock))
+    run = Run(own_run, "run", pace=Pace(clock))
     first = run.etag(["events"])
     clock.now_s = 1000.0
     assert run.etag(["events"]) == first
-    event = EventRow(
-        sequence=1, time="2026-01-01T00:00:00+00:00", kind="kept", subject="player/p000", data={}
-    )
-    with Journal.open(path / "journal.db") as journal:
-        journal.commit([event])
+    with Journal.open(own_run / "journal.db") as journal:
+        journal.commit([make_event("kept", "player/p000")])
     assert run.etag(["events"]) != first
     assert [line["sequence"] for line in run.documents(["events"])["events"]["events"]] == [1]
 
 
-def test_readers_of_a_busy_run_share_a_document(board_run: Path, tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    shutil.copytree(board_run, path)
+def test_readers_of_a_busy_run_share_a_document(own_run: Path) -> None:
     clock = Clock()
-    run = Run(path, "run", pace=Pace(clock))
+    run = Run(own_run, "run", pace=Pace(clock))
     first = run.etag(["standings"])
-    (path / "status.json").write_text("{}")
+    (own_run / "status.json").write_text("{}")
     clock.now_s = LEAST_S / 2
     assert run.etag(["standings"]) == first
     # However long it took to make, its share of a core is used up by then.
@@ -60,12 +53,10 @@ def test_readers_of_a_busy_run_share_a_document(board_run: Path, tmp_path: Path)
     assert run.etag(["standings"]) != first
 
 
-def test_no_read_keeps_the_journal_open(board_run: Path, tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    shutil.copytree(board_run, path)
-    Run(path, "run").documents(["standings", "events"])
+def test_no_read_keeps_the_journal_open(own_run: Path) -> None:
+    Run(own_run, "run").documents(["standings", "events"])
     opened = [os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd")]
-    assert not [name for name in opened if name.startswith(str(path))]
+    assert not [name for name in opened if name.startswith(str(own_run))]
 
 
 class Blocked:
@@ -125,13 +116,11 @@ def test_what_will_be_asked_for_is_begun_and_first_readers_of_small_runs_wait_lo
     assert make.asked == [("events",)]
 
 
-def test_documents_of_a_page_are_of_one_moment(board_run: Path, tmp_path: Path) -> None:
+def test_documents_of_a_page_are_of_one_moment(own_run: Path) -> None:
     """Another page's are newer meanwhile: a player has one rating on each page all the same."""
-    path = tmp_path / "run"
-    shutil.copytree(board_run, path)
     make, clock = Blocked(), Clock()
     make.free.set()
-    run = Run(path, "run", pace=Pace(clock), make=make)
+    run = Run(own_run, "run", pace=Pace(clock), make=make)
     page, other = ["standings", "lineage"], ["standings", "events"]
 
     def moments(names: Sequence[str]) -> set[object]:
@@ -140,7 +129,7 @@ def test_documents_of_a_page_are_of_one_moment(board_run: Path, tmp_path: Path) 
     assert moments(page) == {1}
     # Too early for the first page to be made again.
     clock.now_s = 0.5 * LEAST_S
-    (path / "status.json").write_text("{}")
+    (own_run / "status.json").write_text("{}")
     assert moments(other) == {2}
     assert moments(page) == {1}
     # What has never been made is waited for, or taken from another page.
@@ -151,17 +140,15 @@ def test_documents_of_a_page_are_of_one_moment(board_run: Path, tmp_path: Path) 
     is_done(run)
 
 
-def test_the_old_document_is_shown_while_a_new_one_is_made(board_run: Path, tmp_path: Path) -> None:
-    path = tmp_path / "run"
-    shutil.copytree(board_run, path)
+def test_the_old_document_is_shown_while_a_new_one_is_made(own_run: Path) -> None:
     make, clock = Blocked(), Clock()
     make.free.set()
-    run = Run(path, "run", pace=Pace(clock), make=make)
+    run = Run(own_run, "run", pace=Pace(clock), make=make)
     assert run.documents(["events"])["events"]["made"] == 1
     make.free.clear()
     run.wait_s = 0.0
     clock.now_s = LEAST_S
-    (path / "status.json").write_text("{}")
+    (own_run / "status.json").write_text("{}")
     assert run.documents(["events"])["events"]["made"] == 1
     make.free.set()
     is_done(run)

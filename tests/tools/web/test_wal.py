@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -15,8 +14,8 @@ import numpy as np
 import pytest
 import uvicorn
 
-from populations.records.rows import EventRow, Json
 from populations.storage.journal import Journal, JournalReader
+from tests.populations.rows import make_event
 from tests.tools.web.conftest import TOKEN
 from tools.web import pace
 from tools.web.app import make_app
@@ -73,35 +72,23 @@ def poll(address: str, ended: threading.Event, wrong: list[str]) -> None:
 def commit(journal: Journal, number: int) -> None:
     """Commit one of ten events again, in about six pages."""
     # Random: rows are compressed.
-    data: dict[str, Json] = {"text": np.random.default_rng(number).bytes(20_000).hex()}
-    journal.commit(
-        [
-            EventRow(
-                sequence=1 + number % 10,
-                time="2026-01-01T00:00:00+00:00",
-                kind="kept",
-                subject="player/p000",
-                data=data,
-            )
-        ]
-    )
+    data = {"text": np.random.default_rng(number).bytes(20_000).hex()}
+    journal.commit([make_event("kept", "player/p000", sequence=1 + number % 10, **data)])
 
 
 @pytest.mark.slow
 @pytest.mark.integration
 def test_the_wal_stays_bounded_while_pages_are_read(
-    board_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each page reads the journal anew: the most that readers can do.
     monkeypatch.setattr(pace, "LEAST_S", 0.0)
     monkeypatch.setattr(pace, "SHARE", math.inf)
-    path = tmp_path / "run"
-    shutil.copytree(board_run, path)
-    wal = path / "journal.db-wal"
+    wal = own_run / "journal.db-wal"
     made: list[tuple[str, ...]] = []
     wrong: list[str] = []
     ended = threading.Event()
-    with Journal.open(path / "journal.db") as journal, served(path, made) as address:
+    with Journal.open(own_run / "journal.db") as journal, served(own_run, made) as address:
         clients = [
             threading.Thread(target=poll, args=(address, ended, wrong)) for _ in range(NUM_CLIENTS)
         ]
@@ -120,7 +107,7 @@ def test_the_wal_stays_bounded_while_pages_are_read(
         assert not wrong
         assert largest < BOUND_BYTES
         # A reader who holds a moment would have been seen.
-        with JournalReader(path / "journal.db") as reader, reader.snapshot():
+        with JournalReader(own_run / "journal.db") as reader, reader.snapshot():
             reader.events(limit=1)
             for number in range(NUM_COMMITS * 3 // 4):
                 commit(journal, number)
