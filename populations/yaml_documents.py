@@ -6,11 +6,10 @@ The reader accepts a safe subset: no anchors, aliases or tags, no duplicate keys
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from pathlib import Path
 
 import yaml
@@ -190,10 +189,3 @@ def write_document(value: object, path: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the known name most similar to ``name``, or nothing."""
-    # There is no cutoff: the nearest of few names helps, even if it is far.
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
-    return f"; did you mean {matches[0]!r}?" if matches else ""
