@@ -522,7 +522,8 @@ class Actions:
             # u = mean + std * z with z ~ N(0, 1)
             numbers = numbers + std * rng.standard_normal(numbers.shape)
         columns = np.stack(choices, axis=1) if choices else nothing.astype(np.int64)
-        return self._in_units(columns, self._layout.within_bounds(numbers), is_one=is_one)
+        parts = self._layout.in_units(columns, self._layout.within_bounds(numbers))
+        return self._given(parts, is_one=is_one)
 
     def probabilities(
         self, parameters: Mapping[str, npt.NDArray[np.float32]]
@@ -545,32 +546,8 @@ class Actions:
     def uniform(
         self, masks: npt.NDArray[np.bool_], *, rng: np.random.Generator, is_one: bool
     ) -> Any:  # noqa: ANN401
-        """Draw legal choices uniformly, and numbers uniformly within their bounds.
-
-        The distance of a number from its only bound is that of a standard normal one from 0.
-
-        Args:
-            masks: Legal choices. bool [N, n].
-            rng: Generator to draw from.
-            is_one: As for `chosen`.
-        """
-        choices = [
-            [int(rng.choice(np.flatnonzero(row))) for row in part]
-            for part in self._layout.by_branch(masks)
-        ]
-        layout = self._layout
-        numbers = rng.standard_normal((len(masks), layout.num_continuous))
-        for at, (low, high) in enumerate(zip(layout.low, layout.high, strict=True)):
-            if math.isfinite(low) and math.isfinite(high):
-                # Not low + share * (high - low): the difference of the bounds may exceed a float.
-                share = rng.random(len(masks))
-                numbers[:, at] = (1 - share) * low + share * high
-            elif math.isfinite(low):
-                numbers[:, at] = low + abs(numbers[:, at])
-            elif math.isfinite(high):
-                numbers[:, at] = high - abs(numbers[:, at])
-        rows = np.array(choices, dtype=np.int64).T.reshape(len(masks), -1)
-        return self._in_units(rows, numbers, is_one=is_one)
+        """Draw as `ActionLayout.uniform` does; arguments beside its own are as for `chosen`."""
+        return self._given(self._layout.uniform(masks, rng), is_one=is_one)
 
     def flat_masks(self, mask: object, *, num_rows: int | None) -> npt.NDArray[np.bool_]:
         """Return the masks of a batch, those of all categories side by side. bool [N, n].
@@ -606,10 +583,7 @@ class Actions:
         """Mask that allows all choices. bool [n]."""
         return np.ones(self._layout.num_logits, dtype=np.bool_)
 
-    def _in_units(
-        self, choices: npt.NDArray[np.int64], numbers: npt.NDArray[np.float64], *, is_one: bool
-    ) -> Any:  # noqa: ANN401
-        parts = self._layout.in_units(choices, numbers)
+    def _given(self, parts: list[npt.NDArray[Any]], *, is_one: bool) -> Any:  # noqa: ANN401
         return self._layout.one_by_one(parts)[0] if is_one else nested(self._layout.nest, parts)
 
 
