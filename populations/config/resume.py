@@ -183,6 +183,7 @@ def why_not(key: str, *, moves_players: bool = False) -> str | None:
     """
     if moves_players and any(is_under(key, f"{one}.bots") for one in ("matchmaking", "evaluation")):
         return _KEPT
+    rules: tuple[Mapping[str, str | None], ...]
     rules = (_BELOW, dict.fromkeys(MAY_CHANGE), _NOT_ANY_MORE)
     found = (why for rule in rules for pattern, why in rule.items() if is_under(key, pattern))
     return next(found, "it was fixed when the run was made")
