@@ -81,14 +81,17 @@ def _maker(subject: Subject, given: object, launch_directory: str) -> Callable[[
     return lambda: subject.made(make, rule, **named.arguments)
 
 
+@torch.no_grad()
 def _play(subject: Subject, bot: object, game: SampleGame) -> Transcript:
     """Play some episodes at once: all seats by the bot in the first half of the games, one of them
     in the others, where it meets what it would never do itself.
     """
     watched = _Watched(bot)
     with subject.obeying("its methods must take the arguments of arena.bots.asking.Bot"):
-        bots = {name: _Heard(subject, watched, game, population=name) for name in game.populations}
-    others = {name: RandomActor(actions) for name, actions in game.actions.items()}
+        bots: dict[str, Actor] = {
+            name: _Heard(subject, watched, game, population=name) for name in game.populations
+        }
+    others: dict[str, Actor] = {k: RandomActor(actions) for k, actions in game.actions.items()}
     transcript = watched.transcript
     with closing(game.make(num_envs=NUM_GAMES)) as env:
         seats = [
