@@ -195,7 +195,7 @@ def _steps_one_by_one(
         is_over = False
         while not is_over:
             buffers.write()
-            actions = {
+            actions: dict[str, list[Any]] = {
                 name: [
                     None if index == NO_DECISION else acting.draw(spec.agents[index], legal)
                     for index, legal in zip(asked.agent_index[0], asked.action_mask[0], strict=True)
