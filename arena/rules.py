@@ -6,7 +6,9 @@ Tests: `tests/arena/learning/test_algorithms.py`,
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from arena.errors import BrokenRules
@@ -127,3 +129,10 @@ def _suggestion(begin: str, value: object) -> str:
     if begin in ("int_", "float_") and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         return f" without quotes, for example {value}"
     return ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean 'x'?`` for the known name most similar to ``name``, or nothing."""
+    # There is no cutoff: the nearest of few names helps, even if it is far.
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
+    return f"; did you mean {matches[0]!r}?" if matches else ""

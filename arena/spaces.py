@@ -481,6 +481,36 @@ class ActionLayout:
         apart = [_one_by_one(*pair) for pair in zip(self.leaves, parts, strict=True)]
         return [nested(self.nest, values) for values in zip(*apart, strict=True)]
 
+    def uniform(
+        self, masks: npt.NDArray[np.bool_], rng: np.random.Generator
+    ) -> list[npt.NDArray[Any]]:
+        """Draw legal choices uniformly, and numbers uniformly within their bounds.
+
+        The distance of a number from its only bound is that of a standard normal one from 0; a
+        number without bounds is standard normal.
+
+        Args:
+            masks: Legal choices. bool [N, n].
+            rng: Generator to draw from.
+
+        Returns:
+            Actions of each leaf, [N, ...].
+        """
+        choices = [
+            [int(rng.choice(np.flatnonzero(row))) for row in part] for part in self.by_branch(masks)
+        ]
+        low, high, _ = self._limits
+        shape = (len(masks), self.num_continuous)
+        share, normal = rng.random(shape), rng.standard_normal(shape)
+        # Infinite bounds have no share between them, and are not chosen.
+        with np.errstate(invalid="ignore"):
+            # Not low + share * (high - low): the difference of the bounds may exceed a float.
+            within = (1.0 - share) * low + share * high
+        below, above = np.isfinite(low), np.isfinite(high)
+        beside = [within, low + np.abs(normal), high - np.abs(normal)]
+        numbers = np.select([below & above, below, above], beside, normal)
+        return self.in_units(np.array(choices, dtype=np.int64).T.reshape(len(masks), -1), numbers)
+
     def within_bounds(self, drawn: Floats) -> Floats:
         """Bring drawn numbers [N, C] within their bounds; ``drawn`` is overwritten."""
         low, high, squashed = self._limits
@@ -507,23 +537,16 @@ class ActionLayout:
         parts = [_flat_part(leaf, actions) for leaf in self.leaves]
         if len({len(part) for part in parts}) > 1:
             raise ValueError(f"all parts need as many rows, got {[len(part) for part in parts]}")
-        if self.is_discrete:
-            discrete: npt.NDArray[Any] = (parts[0][:, 0] - self.leaves[0].starts[0]).astype(
-                np.int64
-            )
-            return discrete
-        rows = np.zeros((len(parts[0]), *self.row_shape), dtype=np.float64)
+        # In float64, as atanh below loses digits near the bounds.
+        rows = np.zeros((len(parts[0]), len(self.branches) + self.num_continuous))
         for leaf, part in zip(self.leaves, parts, strict=True):
-            # In float64, as atanh below loses digits near the bounds.
             rows[:, leaf.place] = part - (0 if leaf.is_box else np.array(leaf.starts))
         # A view, changed in place
         self._undo_bounds(rows[:, len(self.branches) :])
-        return rows.astype(np.float32)
+        return rows.astype(self.row_dtype).reshape(len(rows), *self.row_shape)
 
     def _undo_bounds(self, numbers: Floats) -> None:
         lowest, highest, squashed = self._limits
-        if not squashed.any():
-            return
         low, high = lowest[squashed], highest[squashed]
         # An empty range has no inverse; its number is always the bound.
         half = high / 2 - low / 2

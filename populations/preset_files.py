@@ -11,7 +11,8 @@ from pathlib import Path
 
 from arena.errors import ConfigError
 from arena.resolve import in_file
-from populations.yaml_documents import MAX_BYTES, nearest
+from arena.rules import nearest
+from populations.yaml_documents import MAX_BYTES
 
 # A package, so that presets are found in a wheel, too.
 PRESETS = "populations.presets"

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from arena.errors import ConfigError
+from arena.rules import nearest
 from arena.types import Hyperparameters, Value
 from populations.choices import Choices as Choices
 from populations.choices import number_of, parse_categories
 from populations.core import SearchSpace
-from populations.yaml_documents import nearest
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -6,10 +6,9 @@ The reader accepts a safe subset: no anchors, aliases or tags, no duplicate keys
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from pathlib import Path
 
 import yaml
@@ -171,10 +170,3 @@ def write_document(value: object, path: Path) -> None:
     text = yaml.dump(value, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=100)
     with replacing(path, is_durable=True) as file:
         file.write(text.encode())
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the known name most similar to ``name``, or nothing."""
-    # There is no cutoff: the nearest of few names helps, even if it is far.
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
-    return f"; did you mean {matches[0]!r}?" if matches else ""

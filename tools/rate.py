@@ -187,8 +187,8 @@ def _score(cells: list[str], *, path: Path, line: int) -> Score:
 
 def _rate(table: MatchTable, *, model: Model, settings: Settings) -> RatedTable:
     from arena.errors import ConfigError
+    from arena.rules import nearest
     from populations.ratings.table import rate_table
-    from populations.yaml_documents import nearest
 
     anchor = settings.anchor
     # The anchor is checked before minutes of fitting.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from itertools import islice
 from typing import Any, cast
 
 import torch
@@ -15,13 +14,11 @@ from arena.bots.asking import Bot
 from arena.bots.ids import parse_bot
 from arena.contracts.contract import Subject, name_of
 from arena.contracts.sample import MAX_CALLS, SampleGame, sample_game
-from arena.core import ActorInput, Games
-from arena.envs.base import Group
+from arena.core import Actor, ActorInput, ActorOutput
 from arena.envs.checks.native_watch import are_equal
-from arena.envs.pettingzoo.pending_decisions import NO_DECISION
-from arena.envs.random_play import random_turns
-from arena.matches.actors import BotActor
-from arena.matches.recurrent_state import new_episodes
+from arena.matches.actors import BotActor, RandomActor
+from arena.matches.play import Play
+from arena.matches.seated import SeatedPlayers
 from arena.resolve import resolve
 from arena.types import BOT_PREFIX, Seat
 
@@ -84,73 +81,78 @@ def _maker(subject: Subject, given: object, launch_directory: str) -> Callable[[
     return lambda: subject.made(make, rule, **named.arguments)
 
 
+@torch.no_grad()
 def _play(subject: Subject, bot: object, game: SampleGame) -> Transcript:
     """Play some episodes at once: all seats by the bot in the first half of the games, one of them
     in the others, where it meets what it would never do itself.
     """
-    transcript: Transcript = []
     watched = _Watched(bot)
     with subject.obeying("its methods must take the arguments of arena.bots.asking.Bot"):
-        actors = {
-            name: BotActor(
-                cast("Bot", watched),
-                name=subject.name,
-                facts=game.facts(name),
-                actions=game.actions[name],
-            )
-            for name in game.populations
+        bots: dict[str, Actor] = {
+            name: _Heard(subject, watched, game, population=name) for name in game.populations
         }
-    episodes = new_episodes(NUM_GAMES)
-    generator, chance = (torch.Generator().manual_seed(seed) for seed in (1, 2))
-    num_over = 0
+    others: dict[str, Actor] = {k: RandomActor(actions) for k, actions in game.actions.items()}
+    transcript = watched.transcript
     with closing(game.make(num_envs=NUM_GAMES)) as env:
-        own = torch.arange(NUM_GAMES)[:, None] % len(env.agents)
-        plays_all = torch.arange(NUM_GAMES)[:, None] < NUM_GAMES // 2
-        turns = random_turns(env, seeds=range(NUM_GAMES), actions=game.actions, generator=chance)
-        for turn, actions in islice(turns, MAX_CALLS):
-            # Of the step before.
-            over = turn.episode_over
-            num_over += int(over.sum())
-            episodes = torch.where(over, new_episodes(NUM_GAMES), episodes)
+        seats = [
+            Seat(name=agent, side=agent, population=game.population_of(agent), agents=(agent,))
+            for agent in env.agents
+        ]
+        own = [
+            range(len(seats)) if number < NUM_GAMES // 2 else [number % len(seats)]
+            for number in range(NUM_GAMES)
+        ]
+        play = Play[Actor](
+            env,
+            seeds=range(NUM_GAMES),
+            generator=torch.Generator().manual_seed(1),
+            seated=SeatedPlayers(
+                [
+                    [(bots if at in mine else others)[s.population] for at, s in enumerate(seats)]
+                    for mine in own
+                ],
+                block_of_env=torch.arange(NUM_GAMES),
+                seats=seats,
+                agents=env.agents,
+            ),
+        )
+        num_over = 0
+        for _ in range(MAX_CALLS):
+            play.step()
+            num_over += int(play.turn.episode_over.sum())
             if num_over >= NUM_EPISODES:
                 break
-            for name, group in turn.groups.items():
-                is_own = plays_all | (group.agent_index == own)
-                asked = _asked(group, is_own=is_own, agents=env.agents, episodes=episodes)
-                for agent, rows, inputs in asked:
-                    with subject.answering(LEGAL, draws="act must draw from rng alone"):
-                        output = actors[name].act(inputs, agent=agent, generator=generator)
-                    actions[name][rows] = output.action
-                    transcript.append((agent, output.action.tolist()))
-            rule = "act must not change its observations and action masks"
-            subject.must(rule, not watched.has_changed_its_arguments)
     return transcript
 
 
-def _asked(
-    group: Group, *, is_own: torch.Tensor, agents: Sequence[str], episodes: torch.Tensor
-) -> Iterator[tuple[str, torch.Tensor, ActorInput]]:
-    """Yield each agent whose decisions are the bot's: its name, where they are, and they."""
-    for index in sorted({*group.agent_index.flatten().tolist()} - {NO_DECISION}):
-        agent = agents[index]
-        asked = (group.agent_index == index) & is_own
-        if not asked.any():
-            continue
-        games = asked.nonzero()[:, 0]
-        seat = Seat(name=agent, side=agent, population="", agents=(agent,))
-        mask = None if group.action_mask is None else group.action_mask[asked].clone()
-        inputs = ActorInput(
-            observation=group.observation[asked].clone(),
-            action_mask=mask,
-            games=Games(seat=seat, index=games, episode=episodes[games]),
+class _Heard(BotActor):
+    """A bot whose answers are noted and checked."""
+
+    def __init__(
+        self, subject: Subject, watched: _Watched, game: SampleGame, *, population: str
+    ) -> None:
+        super().__init__(
+            cast("Bot", watched),
+            name=subject.name,
+            facts=game.facts(population),
+            actions=game.actions[population],
         )
-        yield agent, asked, inputs
+        self._subject, self._watched = subject, watched
+
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        with self._subject.answering(LEGAL, draws="act must draw from rng alone"):
+            output = super().act(inputs, agent=agent, generator=generator)
+        rule = "act must not change its observations and action masks"
+        self._subject.must(rule, not self._watched.has_changed_its_arguments)
+        self._watched.transcript.append((agent, output.action.tolist()))
+        return output
 
 
 class _Watched:
-    """A bot whose arguments are looked at after each call."""
+    """A bot whose arguments are looked at after each call; who asks it adds its answers."""
 
     def __init__(self, bot: Any) -> None:  # noqa: ANN401
+        self.transcript: Transcript = []
         self.has_changed_its_arguments = False
         act = self.act = getattr(bot, "act", None)
         if callable(act):

@@ -128,11 +128,6 @@ MENDS: tuple[tuple[str, str], ...] = (
         "training goes on from what it saw last",
     ),
     (
-        "was truncated and must",
-        "in the step in which an agent is truncated its observation must still be returned: "
-        "training goes on from what it saw last",
-    ),
-    (
         # This stands after "after reset an agent must", whose messages say "in reset" as well.
         " in reset",
         "reset(seed=..., options=...) must work again and again, with every seed",

@@ -11,7 +11,6 @@ Torch-free. A side's return is the mean of its agents' undiscounted returns.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
@@ -23,6 +22,7 @@ from arena.config import InfoOutcome, MarginOutcome, Outcome, ThresholdOutcome
 from arena.errors import ConfigError, EnvironmentFault
 from arena.processes.settings import SETTINGS
 from arena.resolve import resolve
+from arena.rules import nearest
 from arena.users_code import users_code
 
 Returns = Mapping[str, float]
@@ -62,7 +62,34 @@ def make_outcome(
         ConfigError: If the outcome or a side names an unknown agent or side.
     """
     _check_agents(sides, agents=agents)
+    check_outcome(outcome, sides=sides)
     return _make_score(outcome, sides=sides, launch_directory=launch_directory)
+
+
+def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> None:
+    """Check that an outcome names a side or a key, and can score so many sides.
+
+    Raises:
+        ConfigError: If it does not.
+    """
+    if isinstance(outcome, ThresholdOutcome):
+        if outcome.side not in sides:
+            raise ConfigError(
+                f"environment.outcome.side: there is no side {outcome.side!r}"
+                f"{nearest(outcome.side, sides)}; sides: {', '.join(sides)}"
+            )
+        if len(sides) != 2:
+            raise ConfigError(
+                "environment.outcome: a threshold decides between two sides, got "
+                f"{len(sides)}: {', '.join(sides)}"
+            )
+    elif isinstance(outcome, InfoOutcome) and not outcome.info:
+        raise ConfigError(f"environment.outcome.info must name a key, got {outcome.info!r}")
+    elif isinstance(outcome, MarginOutcome) and len(sides) == 1:
+        raise ConfigError(
+            "environment.outcome: a margin is between sides, and there is one: "
+            f"{', '.join(sides)} (plays are compared by their returns anyway)"
+        )
 
 
 def needs_infos(outcome: Outcome) -> bool:
@@ -124,8 +151,7 @@ def _check_agents(sides: Sides, *, agents: tuple[str, ...]) -> None:
         for agent in members:
             if agent not in agents:
                 raise ConfigError(
-                    f"environment.sides.{side}: there is no agent {agent!r}"
-                    f"{_nearest(agent, agents)}"
+                    f"environment.sides.{side}: there is no agent {agent!r}{nearest(agent, agents)}"
                 )
 
 
@@ -154,12 +180,6 @@ def _make_score(outcome: Outcome, *, sides: Sides, launch_directory: str) -> Sco
 
 
 def _margin(scale: float, *, sides: Sides) -> Score:
-    if len(sides) == 1:
-        raise ConfigError(
-            "environment.outcome: a margin is between sides, and there is one: "
-            f"{', '.join(sides)} (plays are compared by their returns anyway)"
-        )
-
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
         values = [side_return(returns, members) for members in sides.values()]
         mean = sum(values) / len(values)
@@ -171,16 +191,6 @@ def _margin(scale: float, *, sides: Sides) -> Score:
 
 
 def _threshold(outcome: ThresholdOutcome, *, sides: Sides) -> Score:
-    if outcome.side not in sides:
-        raise ConfigError(
-            f"environment.outcome.side: there is no side {outcome.side!r}"
-            f"{_nearest(outcome.side, sides)}; sides: {', '.join(sides)}"
-        )
-    if len(sides) != 2:
-        raise ConfigError(
-            "environment.outcome: a threshold decides between two sides, got "
-            f"{len(sides)}: {', '.join(sides)}"
-        )
     members = sides[outcome.side]
 
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
@@ -192,8 +202,6 @@ def _threshold(outcome: ThresholdOutcome, *, sides: Sides) -> Score:
 
 
 def _info(key: str, *, sides: Sides) -> Score:
-    if not key:
-        raise ConfigError("environment.outcome.info must name a key, got ''")
     side_of = {agent: side for side, members in sides.items() for agent in members}
     # A side's own name takes precedence over an agent's.
     side_of.update((side, side) for side in sides)
@@ -273,8 +281,3 @@ def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Sc
 def _unscored(returns: Returns, infos: Infos) -> tuple[float, ...]:
     """Leave cooperation by returns unscored: a play is compared later, with another play."""
     return (math.nan,)
-
-
-def _nearest(name: str, known: Sequence[str] | Sides) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; nearest: {near[0]}" if near else ""

@@ -60,19 +60,24 @@ class Inputs:
     """Check of all that a player is given: observations, masks, agents.
 
     Args:
-        facts: As for `GraphPlayer`.
+        facts: As for `GraphPlayer`. The place of the mask is ``observation`` (the environment gives
+            a dictionary of both), ``beside`` (among the keys of the observation), ``info``, or
+            None.
         has_agent_id: Whether the policy must know which agent decides.
 
     Attributes:
         agents: Agents that the player can play.
-        observations: Converter of observations.
+        layout: Layout of observations, without the mask.
+        actions: Converter of actions.
     """
 
     def __init__(self, facts: Mapping[str, Any], *, has_agent_id: bool = False) -> None:
+        space = facts["observation"]["space"]
         self.agents: list[str] = list(facts["agents"])
-        self.observations = Observations(facts["observation"]["space"], facts["mask"])
-        self._actions = Actions(facts["action"]["space"], continuous=continuous_of(facts))
-        self._has_mask = facts["mask"] is not None
+        self.layout = ObservationLayout.from_json(space)
+        self.actions = Actions(facts["action"]["space"], continuous=continuous_of(facts))
+        self._is_dict = space["kind"] == "Dict"
+        self._mask: str | None = facts["mask"]
         self._has_agent_id = has_agent_id
 
     def checked(
@@ -96,19 +101,19 @@ class Inputs:
         """
         if agent is not None and agent not in self.agents:
             raise ValueError(f"agent must be one of {self.agents}, got {agent!r}")
-        observation, found = self.observations.unwrapped(observation)
+        observation, found = self._unwrapped(observation)
         mask = found if action_mask is None else action_mask
-        if mask is not None and not self._has_mask:
+        if mask is not None and self._mask is None:
             raise ValueError("this policy's environment has no action masks")
-        inputs, is_one = self.observations.inputs(observation)
+        inputs, is_one = self._parts(observation)
         num_rows = len(next(iter(inputs.values())))
-        if self._has_mask and not needs_mask:
-            inputs["action_mask"] = np.tile(self._actions.everything, (num_rows, 1))
-        elif self._has_mask:
+        if self._mask is not None and not needs_mask:
+            inputs["action_mask"] = np.tile(self.actions.everything, (num_rows, 1))
+        elif self._mask is not None:
             if mask is None:
                 raise ValueError("action_mask is needed: this policy's environment has masks")
             rows = None if is_one else num_rows
-            inputs["action_mask"] = self._actions.flat_masks(mask, num_rows=rows)
+            inputs["action_mask"] = self.actions.flat_masks(mask, num_rows=rows)
         if self._has_agent_id:
             inputs["agent_id"] = np.full(num_rows, self._place(agent), dtype=np.int64)
         return inputs, is_one
@@ -119,6 +124,40 @@ class Inputs:
                 f"agent is needed: the policy must know which of {self.agents} decides"
             )
         return 0 if agent is None else self.agents.index(agent)
+
+    def _unwrapped(self, observation: Any) -> tuple[Any, object]:  # noqa: ANN401
+        """Return the observation proper, and the mask that came with it."""
+        if not isinstance(observation, Mapping):
+            return observation, None
+        if self._mask == "beside":
+            return observation, observation.get("action_mask")
+        # An observation may itself be a dictionary with a key of this name, and no mask beside it.
+        is_pair = self._mask == "observation" and "action_mask" in observation
+        if "observation" in observation and (is_pair or not self._is_dict):
+            return observation["observation"], observation.get("action_mask")
+        return observation, None
+
+    def _parts(self, observation: Any) -> tuple[dict[str, npt.NDArray[Any]], bool]:  # noqa: ANN401
+        """Return one float32 array [N, ...] for each part, and whether it is one observation.
+
+        Raises:
+            ValueError: If a part is missing, or its shape or its values are not the space's.
+        """
+        parts = {
+            leaf.name_in("observation"): _part(leaf, observation) for leaf in self.layout.leaves
+        }
+        is_one = {
+            part.ndim == len(leaf.shape)
+            for part, leaf in zip(parts.values(), self.layout.leaves, strict=True)
+        }
+        inputs = {
+            name: part.reshape(-1, *leaf.shape)
+            for (name, part), leaf in zip(parts.items(), self.layout.leaves, strict=True)
+        }
+        if len(is_one) > 1 or len({len(rows) for rows in inputs.values()}) > 1:
+            shapes = {name: part.shape for name, part in parts.items()}
+            raise ValueError(f"all parts of a batch must have as many rows, got {shapes}")
+        return inputs, is_one.pop()
 
 
 class GraphPlayer:
@@ -168,7 +207,7 @@ class GraphPlayer:
         masses = np.array(probabilities)
         # numpy wants a sum closer to 1 than a card must have.
         self._shares = masses / masses.sum()
-        self._actions = Actions(facts["action"]["space"], continuous=continuous_of(facts))
+        self._actions = self._inputs.actions
         # Overwritten by `reset` if there is a seed; that also draws the first member.
         self._rng = np.random.default_rng()
         self.member = 0
@@ -210,11 +249,7 @@ class GraphPlayer:
         inputs, is_one = self._inputs.checked(observation, action_mask, agent=agent)
         if seed is not None:
             self._rng = np.random.default_rng(seed)
-        values = self._run(inputs, agent=agent)
-        if self._state_size:
-            self._states[agent] = values["state_out"]
-        samples = sample or self._temperature is not None
-        return self._actions.chosen(values, rng=self._rng if samples else None, is_one=is_one)
+        return self._decide(inputs, agent=agent, sample=sample, is_one=is_one)
 
     def probabilities(
         self, observation: object, action_mask: object = None, *, agent: str | None = None
@@ -279,6 +314,21 @@ class GraphPlayer:
     def clear(self) -> None:
         """Clear recurrent states; the member of a mixture stays."""
         self._states.clear()
+
+    def _decide(
+        self,
+        inputs: dict[str, npt.NDArray[Any]],
+        *,
+        agent: str | None,
+        sample: bool,
+        is_one: bool,
+    ) -> Any:  # noqa: ANN401
+        """Return the action of the only row, or those of a batch."""
+        values = self._run(inputs, agent=agent)
+        if self._state_size:
+            self._states[agent] = values["state_out"]
+        samples = sample or self._temperature is not None
+        return self._actions.chosen(values, rng=self._rng if samples else None, is_one=is_one)
 
     def _run(
         self,
@@ -404,53 +454,6 @@ def continuous_of(card: Mapping[str, Any]) -> Literal["squashed", "clipped"]:
     return "squashed" if how == "squashed" else "clipped"
 
 
-class Observations:
-    """Converter from the environment's observations to the graph's inputs.
-
-    Args:
-        space: Space as the card describes it, without the mask.
-        mask: Place of the mask: ``observation`` (the environment gives a dictionary of both),
-            ``beside`` (among the keys of the observation), ``info``, or None.
-    """
-
-    def __init__(self, space: Mapping[str, Any], mask: str | None) -> None:
-        self._is_dict = space["kind"] == "Dict"
-        self._mask = mask
-        self._leaves = ObservationLayout.from_json(space).leaves
-
-    def unwrapped(self, observation: Any) -> tuple[Any, object]:  # noqa: ANN401
-        """Return the observation proper, and the mask that came with it."""
-        if not isinstance(observation, Mapping):
-            return observation, None
-        if self._mask == "beside":
-            return observation, observation.get("action_mask")
-        # An observation may itself be a dictionary with a key of this name, and no mask beside it.
-        is_pair = self._mask == "observation" and "action_mask" in observation
-        if "observation" in observation and (is_pair or not self._is_dict):
-            return observation["observation"], observation.get("action_mask")
-        return observation, None
-
-    def inputs(self, observation: Any) -> tuple[dict[str, npt.NDArray[Any]], bool]:  # noqa: ANN401
-        """Return one float32 array [N, ...] for each part, and whether it is one observation.
-
-        Raises:
-            ValueError: If a part is missing, or its shape or its values are not the space's.
-        """
-        parts = {leaf.name_in("observation"): _part(leaf, observation) for leaf in self._leaves}
-        is_one = {
-            part.ndim == len(leaf.shape)
-            for part, leaf in zip(parts.values(), self._leaves, strict=True)
-        }
-        inputs = {
-            name: part.reshape(-1, *leaf.shape)
-            for (name, part), leaf in zip(parts.items(), self._leaves, strict=True)
-        }
-        if len(is_one) > 1 or len({len(rows) for rows in inputs.values()}) > 1:
-            shapes = {name: part.shape for name, part in parts.items()}
-            raise ValueError(f"all parts of a batch must have as many rows, got {shapes}")
-        return inputs, is_one.pop()
-
-
 def _part(leaf: Leaf, value: Any) -> npt.NDArray[np.float32]:  # noqa: ANN401
     """Return a part of one observation, or of a batch with a leading axis."""
     name = leaf.name_in("observation")
@@ -487,12 +490,15 @@ class Actions:
         space: Space as the card describes it.
         continuous: Way of bringing numbers within their bounds: ``squashed`` by tanh, or
             ``clipped``.
+
+    Attributes:
+        layout: Layout of actions in rows.
     """
 
     def __init__(
         self, space: Mapping[str, Any], *, continuous: Literal["squashed", "clipped"]
     ) -> None:
-        self._layout = ActionLayout.from_json(space, continuous=continuous)
+        self.layout = ActionLayout.from_json(space, continuous=continuous)
 
     def chosen(
         self,
@@ -513,7 +519,7 @@ class Actions:
         nothing = np.zeros((num_rows, 0), dtype=np.float32)
         choices = [
             _drawn(part, rng) if rng is not None else part.argmax(axis=1)
-            for part in self._layout.by_branch(parameters.get("logits", nothing))
+            for part in self.layout.by_branch(parameters.get("logits", nothing))
         ]
         # float64, because a bound of a float64 space may have no neighbour in float32.
         numbers = parameters.get("mean", nothing).astype(np.float64)
@@ -522,7 +528,8 @@ class Actions:
             # u = mean + std * z with z ~ N(0, 1)
             numbers = numbers + std * rng.standard_normal(numbers.shape)
         columns = np.stack(choices, axis=1) if choices else nothing.astype(np.int64)
-        return self._in_units(columns, self._layout.within_bounds(numbers), is_one=is_one)
+        parts = self.layout.in_units(columns, self.layout.within_bounds(numbers))
+        return self._given(parts, is_one=is_one)
 
     def probabilities(
         self, parameters: Mapping[str, npt.NDArray[np.float32]]
@@ -539,38 +546,14 @@ class Actions:
                 "the actions must have choices: these are numbers, which have no probabilities"
             )
         return np.concatenate(
-            [_probabilities(part) for part in self._layout.by_branch(parameters["logits"])], axis=1
+            [_probabilities(part) for part in self.layout.by_branch(parameters["logits"])], axis=1
         )
 
     def uniform(
         self, masks: npt.NDArray[np.bool_], *, rng: np.random.Generator, is_one: bool
     ) -> Any:  # noqa: ANN401
-        """Draw legal choices uniformly, and numbers uniformly within their bounds.
-
-        The distance of a number from its only bound is that of a standard normal one from 0.
-
-        Args:
-            masks: Legal choices. bool [N, n].
-            rng: Generator to draw from.
-            is_one: As for `chosen`.
-        """
-        choices = [
-            [int(rng.choice(np.flatnonzero(row))) for row in part]
-            for part in self._layout.by_branch(masks)
-        ]
-        layout = self._layout
-        numbers = rng.standard_normal((len(masks), layout.num_continuous))
-        for at, (low, high) in enumerate(zip(layout.low, layout.high, strict=True)):
-            if math.isfinite(low) and math.isfinite(high):
-                # Not low + share * (high - low): the difference of the bounds may exceed a float.
-                share = rng.random(len(masks))
-                numbers[:, at] = (1 - share) * low + share * high
-            elif math.isfinite(low):
-                numbers[:, at] = low + abs(numbers[:, at])
-            elif math.isfinite(high):
-                numbers[:, at] = high - abs(numbers[:, at])
-        rows = np.array(choices, dtype=np.int64).T.reshape(len(masks), -1)
-        return self._in_units(rows, numbers, is_one=is_one)
+        """Draw as `ActionLayout.uniform` does; arguments beside its own are as for `chosen`."""
+        return self._given(self.layout.uniform(masks, rng), is_one=is_one)
 
     def flat_masks(self, mask: object, *, num_rows: int | None) -> npt.NDArray[np.bool_]:
         """Return the masks of a batch, those of all categories side by side. bool [N, n].
@@ -582,35 +565,32 @@ class Actions:
         Raises:
             ValueError: If its shape is not the space's, or a category has no legal choice.
         """
-        size = self._layout.num_logits
+        size = self.layout.num_logits
         rows, shape = (1, (size,)) if num_rows is None else (num_rows, (num_rows, size))
         try:
             flat = np.asarray(mask).astype(np.bool_)
         except ValueError:  # masks of different lengths
             flat = np.zeros(0, dtype=np.bool_)
         # Nested as in the environment, or with masks of different lengths.
-        if flat.shape != shape and not self._layout.is_discrete:
+        if flat.shape != shape and not self.layout.is_discrete:
             parts = [
-                _leaf_masks(leaf, mask, rows=rows) for leaf in self._layout.leaves if leaf.choices
+                _leaf_masks(leaf, mask, rows=rows) for leaf in self.layout.leaves if leaf.choices
             ]
             flat = np.concatenate([np.zeros((rows, 0), dtype=np.bool_), *parts], axis=1)
         elif flat.shape != shape:
             raise ValueError(f"action_mask must have shape {shape}, got {flat.shape}")
         flat = flat.reshape(rows, size)
-        if not all(part.any(axis=1).all() for part in self._layout.by_branch(flat)):
+        if not all(part.any(axis=1).all() for part in self.layout.by_branch(flat)):
             raise ValueError("action_mask must have a legal action")
         return flat
 
     @property
     def everything(self) -> npt.NDArray[np.bool_]:
         """Mask that allows all choices. bool [n]."""
-        return np.ones(self._layout.num_logits, dtype=np.bool_)
+        return np.ones(self.layout.num_logits, dtype=np.bool_)
 
-    def _in_units(
-        self, choices: npt.NDArray[np.int64], numbers: npt.NDArray[np.float64], *, is_one: bool
-    ) -> Any:  # noqa: ANN401
-        parts = self._layout.in_units(choices, numbers)
-        return self._layout.one_by_one(parts)[0] if is_one else nested(self._layout.nest, parts)
+    def _given(self, parts: list[npt.NDArray[Any]], *, is_one: bool) -> Any:  # noqa: ANN401
+        return self.layout.one_by_one(parts)[0] if is_one else nested(self.layout.nest, parts)
 
 
 def _probabilities(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

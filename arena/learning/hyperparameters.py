@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
@@ -11,7 +10,7 @@ from pydantic import Field, ValidationError, create_model
 from arena.config import MAX_REWARD_WEIGHT, Model
 from arena.errors import ConfigError, ConfigFaults
 from arena.resolve import resolve
-from arena.rules import broken_rules
+from arena.rules import broken_rules, nearest
 from arena.types import Hyperparameters, Value
 
 REWARD_WEIGHT = "reward_weights."
@@ -272,7 +271,5 @@ def _rounded(value: Value) -> Value:
 
 
 def _unknown(model: type[Model], name: str) -> str:
-    # cutoff 0: the nearest name, however far.
-    nearest = difflib.get_close_matches(name, model.model_fields, n=1, cutoff=0.0)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return f"hyperparameters.{name}: no such hyperparameter of {model.__name__}{hint}"
+    near = nearest(name, model.model_fields)
+    return f"hyperparameters.{name}: no such hyperparameter of {model.__name__}{near}"

@@ -5,7 +5,6 @@ Torch-free: the controller chooses seatings, the learner carries them out.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -40,8 +39,8 @@ def make_seats(
         ConfigError: If an agent is on no side or on two, likewise for populations; if a side or
             population has an agent that the environment lacks.
     """
-    _check_partition("environment.sides", groups=sides, agents=agents)
-    _check_partition("populations", groups=populations, agents=agents)
+    check_partition(sides, agents=agents, key="environment.sides")
+    check_partition(populations, agents=agents, key="populations")
     if len(sides) == 1:
         return _cooperation_seats(side=next(iter(sides)), agents=agents, populations=populations)
     seats = []
@@ -105,20 +104,28 @@ def num_episodes(tally: Tally, *, seats: tuple[Seat, ...]) -> int:
     return tally.matches * (len(plays_of(seats)) if tally.pairs else 1)
 
 
-def _check_partition(
-    key: str, *, groups: Mapping[str, tuple[str, ...]], agents: tuple[str, ...]
+def check_partition(
+    groups: Mapping[str, Sequence[str]], *, agents: tuple[str, ...], key: str
 ) -> None:
-    # Agents are counted: a set would hide one that is listed twice.
-    counts = Counter(agent for members in groups.values() for agent in members)
-    known = set(agents)
-    for agent in counts:
-        if agent not in known:
-            raise ConfigError(f"{key}: there is no agent {agent!r}; agents: {', '.join(agents)}")
-    for agent in agents:
-        if counts[agent] != 1:
-            raise ConfigError(
-                f"{key}: every agent must be in exactly one, {agent!r} is in {counts[agent]}"
-            )
+    """Check that every agent is in exactly one group, and no group is empty.
+
+    Raises:
+        ConfigError: Names the agent or the group.
+    """
+    owners: dict[str, list[str]] = {agent: [] for agent in agents}
+    for name, members in groups.items():
+        if not members:
+            raise ConfigError(f"{key}.{name}: must have at least one agent, got none")
+        for agent in members:
+            if agent not in owners:
+                raise ConfigError(
+                    f"{key}: there is no agent {agent!r}; agents: {', '.join(agents)}"
+                )
+            owners[agent].append(name)
+    for agent, names in owners.items():
+        if len(names) != 1:
+            where = " and ".join(map(repr, names)) or "none"
+            raise ConfigError(f"{key}: {agent!r} must be in exactly one of them, is in {where}")
 
 
 def seats_in_turn(

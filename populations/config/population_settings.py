@@ -17,6 +17,7 @@ from arena.learning.hyperparameters import (
     make_settings,
     with_reward_weights,
 )
+from arena.rules import nearest
 from arena.types import Hyperparameters, Value
 from populations.choices import Categories, number_of
 from populations.config.sections import PopulationConfig, ScheduleEntry
@@ -31,7 +32,6 @@ from populations.hyperparameter_schedules import (
 from populations.pbt.kinds import ORDERED_ONLY
 from populations.pbt.settings import PbtConfig
 from populations.search_space import Dimension, validate_search_space
-from populations.yaml_documents import nearest
 
 ModelT = TypeVar("ModelT", bound=Model)
 

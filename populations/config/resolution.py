@@ -11,24 +11,19 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
-from arena.config import (
-    CONVOLUTIONAL,
-    InfoOutcome,
-    MarginOutcome,
-    NetworkConfig,
-    Outcome,
-    ThresholdOutcome,
-)
+from arena.config import CONVOLUTIONAL, MarginOutcome, NetworkConfig, Outcome
 from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.envs.outcome import check_outcome
 from arena.envs.probe.pace import Pace
 from arena.envs.spaces.critic_input import critic_input
 from arena.errors import ConfigError
+from arena.matches.seating import check_partition
 from arena.networks.planes import convolved_parts
+from arena.rules import nearest
 from arena.spaces import ObservationLayout
 from arena.types import canonical_digest
 from populations.config.run_config import RunConfig
 from populations.fields import POPULATION_NAME
-from populations.yaml_documents import nearest
 
 ONLY_NAME, FALLBACK_NAME = "player", "population"
 """Names where agents share no beginning: of the only population, and of several."""
@@ -77,24 +72,6 @@ def resolve_sides(
     return resolved
 
 
-def check_partition(
-    groups: Mapping[str, Sequence[str]], *, agents: tuple[str, ...], key: str
-) -> None:
-    """Check that every agent is in exactly one group, and no group is empty.
-
-    Raises:
-        ConfigError: Names the agent or the group.
-    """
-    for name, members in groups.items():
-        if not members:
-            raise ConfigError(f"{key}.{name}: must have at least one agent, got none")
-    for agent in agents:
-        owners = [name for name, members in groups.items() if agent in members]
-        if len(owners) != 1:
-            where = " and ".join(repr(name) for name in owners) or "none"
-            raise ConfigError(f"{key}: {agent!r} must be in exactly one of them, is in {where}")
-
-
 def resolve_outcome(
     outcome: Outcome, *, sides: Mapping[str, Sequence[str]], pace: Pace | None
 ) -> Outcome:
@@ -109,33 +86,15 @@ def resolve_outcome(
         ConfigError: If it names a side that there is none, or cannot score so many sides; if no
             match of random play was won or lost.
     """
-    if isinstance(outcome, ThresholdOutcome):
-        if outcome.side not in sides:
+    check_outcome(outcome, sides=sides)
+    if isinstance(outcome, MarginOutcome) and outcome.margin == "auto" and pace is not None:
+        # There is no unit for a match that is won outright without a difference.
+        if pace.largest_margin <= 0.0:
             raise ConfigError(
-                f"environment.outcome.side: there is no side {outcome.side!r}"
-                f"{nearest(outcome.side, sides)}; sides: {', '.join(sides)}"
+                "environment.outcome.margin must be a number: in random play no agent's return "
+                "was ever above another's, got 'auto'"
             )
-        if len(sides) != 2:
-            raise ConfigError(
-                "environment.outcome: a threshold decides between two sides, got "
-                f"{len(sides)}: {', '.join(sides)}"
-            )
-    elif isinstance(outcome, InfoOutcome) and not outcome.info:
-        raise ConfigError(f"environment.outcome.info must name a key, got {outcome.info!r}")
-    elif isinstance(outcome, MarginOutcome):
-        if len(sides) == 1:
-            raise ConfigError(
-                "environment.outcome: a margin is between sides, and there is one: "
-                f"{', '.join(sides)} (plays are compared by their returns anyway)"
-            )
-        if outcome.margin == "auto" and pace is not None:
-            # There is no unit for a match that is won outright without a difference.
-            if pace.largest_margin <= 0.0:
-                raise ConfigError(
-                    "environment.outcome.margin must be a number: in random play no agent's "
-                    "return was ever above another's, got 'auto'"
-                )
-            return MarginOutcome(margin=pace.largest_margin)
+        return MarginOutcome(margin=pace.largest_margin)
     return outcome
 
 

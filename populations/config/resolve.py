@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.errors import ConfigError
+from arena.matches.seating import check_partition
+from arena.rules import nearest
 from populations.config.population_settings import resolve_population
 from populations.config.resolution import (
     check_critics,
     check_encoder,
     check_equal_spaces,
-    check_partition,
     check_rival_envs,
     check_rivals,
     check_teammates,
@@ -36,7 +37,6 @@ from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
 from populations.thinning.make import make_thinning
-from populations.yaml_documents import nearest
 
 
 def resolve_config(

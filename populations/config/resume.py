@@ -131,24 +131,38 @@ MAY_CHANGE = (
 )
 """Keys, with all below them, that a resumed run may have otherwise; * is a population's name."""
 
-_COPIED = "the weights of its players were copied when the run was made"
 _KEPT = (
     "weights of players of other runs were copied when the run was made, by their places in "
     "matchmaking.bots and then evaluation.bots, so bots may only follow"
 )
-_WITH_BOTS = ("matchmaking", "evaluation")
+_MEMBERS = "the members of a population were made with the run"
+_RESULTS = "all results and weights are about the environment that they were made in"
+_OPEN = "assignments that are open were made with it"
+_COPIED = "the weights of its players were copied when the run was made"
+_BELOW = {
+    "pbt.initial": _MEMBERS,
+    "populations.*.pbt.initial": _MEMBERS,
+    "pbt.immigration.from": _COPIED,
+    "populations.*.pbt.immigration.from": _COPIED,
+    "matchmaking.teammates": _OPEN,
+    "evaluation.kwargs": _RESULTS,
+    "evaluation.greedy": "results of sampled and of greedy play are never in one fit",
+    "evaluation.random_openings": ("results with and without random openings are never in one fit"),
+}
+"""Reasons for keys that may not change, below keys that may."""
+
 _NOT_ANY_MORE = {
-    "environment": "all results and weights are about the environment that they were made in",
+    "environment": _RESULTS,
     "populations.*.network": "weights fit one architecture",
     "populations.*.algorithm": "checkpoints belong to one algorithm",
     "populations.*.algorithm_settings": "policies of one run are compared under equal settings",
     "populations.*.schedule": "what is replayed was chosen at launch",
-    "populations": "the members of a population were made with the run",
+    "populations": _MEMBERS,
     "seed": "draws go on from it",
     "deterministic": "the run's order of work began with it",
     "payoffs": "results were folded with it",
     "roles": "policies were dealt their roles when the run was made",
-    "assignment": "assignments that are open were made with it",
+    "assignment": _OPEN,
     "precision": "learners of one run compute alike",
 }
 
@@ -167,31 +181,12 @@ def why_not(key: str, *, moves_players: bool = False) -> str | None:
         key: Dotted path of the value that would be other.
         moves_players: Whether other players of other runs would be named, or in other places.
     """
-    if any(is_under(key, f"{section}.initial") for section in ("pbt", "populations.*.pbt")):
-        return _NOT_ANY_MORE["populations"]
-    is_immigrant = any(
-        is_under(key, f"{section}.immigration.from") for section in ("pbt", "populations.*.pbt")
-    )
-    if is_immigrant:
-        return _COPIED
-    if moves_players and any(is_under(key, f"{section}.bots") for section in _WITH_BOTS):
+    if moves_players and any(is_under(key, f"{one}.bots") for one in ("matchmaking", "evaluation")):
         return _KEPT
-    # This key is below `matchmaking`, which may change.
-    if is_under(key, "matchmaking.teammates"):
-        return _NOT_ANY_MORE["assignment"]
-    # This key is below `evaluation`, which may change.
-    if is_under(key, "evaluation.kwargs"):
-        return _NOT_ANY_MORE["environment"]
-    if is_under(key, "evaluation.greedy"):
-        return "results of sampled and of greedy play are never in one fit"
-    if is_under(key, "evaluation.random_openings"):
-        return "results with and without random openings are never in one fit"
-    if any(is_under(key, pattern) for pattern in MAY_CHANGE):
-        return None
-    return next(
-        (reason for pattern, reason in _NOT_ANY_MORE.items() if is_under(key, pattern)),
-        "it was fixed when the run was made",
-    )
+    rules: tuple[Mapping[str, str | None], ...]
+    rules = (_BELOW, dict.fromkeys(MAY_CHANGE), _NOT_ANY_MORE)
+    found = (why for rule in rules for pattern, why in rule.items() if is_under(key, pattern))
+    return next(found, "it was fixed when the run was made")
 
 
 HIDDEN = "(not shown)"

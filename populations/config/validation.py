@@ -17,9 +17,8 @@ from pydantic_core import ErrorDetails
 
 from arena.errors import BrokenRules, ConfigError, ConfigFaults, faults_of
 from arena.learning.hyperparameters import PpoHyperparameters
-from arena.rules import NUMBER, WHOLE, broken_rule, shown, told, with_value
+from arena.rules import NUMBER, WHOLE, broken_rule, nearest, shown, told, with_value
 from populations.config.overrides import ALIASES
-from populations.yaml_documents import nearest
 
 Hints = Mapping[str, str]
 """Forms that a key takes, by its dotted path, where there are several."""

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from arena.errors import ConfigError
+from arena.rules import nearest
 from arena.types import Digest, Entrant, PolicyId, Value, policy_of_trainee, trainee_entrant
 from populations.config.sections import ScheduleEntry
 from populations.hyperparameter_schedules import ScheduledValues
@@ -17,7 +18,6 @@ from populations.league.payoff import Payoff
 from populations.league.removed_rows import removed_checkpoints, removed_generations
 from populations.records.rows import CheckpointRow, EventRow, GenerationRow
 from populations.records.tables import Table, Tables
-from populations.yaml_documents import nearest
 
 Stretch = tuple[GenerationRow, int, int]
 """Part of one generation's training that is in some weights: the generation whose hyperparameters

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import ConfigError
-from populations.yaml_documents import MAX_BYTES, nearest, read_document, write_document
+from arena.rules import nearest
+from populations.yaml_documents import MAX_BYTES, read_document, write_document
 
 
 def read(text: str) -> object:

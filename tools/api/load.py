@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from ..players.game import Game
     from ..players.weights import MixtureWeights, PolicyWeights
-    from .player import Part
+
+_CENTRALIZED = "its critic is centralized and reads more than an observation"
 
 
 def load(
@@ -83,7 +84,7 @@ def _bot(name: str, *, environment: str, seed: int | None) -> Player:
 
     canonical = canonical_bot(name)
     game = Game.of_environment(environment)
-    parts: dict[str, Part] = {}
+    parts: dict[str, GraphPlayer] = {}
     for population, agents in game.populations.items():
         facts = game.spec.agent_specs[agents[0]]
         actions = ActionLayout.from_json(
@@ -97,14 +98,13 @@ def _bot(name: str, *, environment: str, seed: int | None) -> Player:
             bot=None
             if made is None
             else AskedBot(made, name=canonical, mask_place=facts.mask, actions=actions),
-            actions=actions,
             seed=seed,
         )
 
     def no_module(population: str) -> torch.nn.Module:
         raise ConfigError(f"{canonical} must be a policy to have a module: it is a bot")
 
-    return Player(canonical, parts, why_no_value={}, modules=no_module)
+    return Player(canonical, parts, why_no_value="it is a bot", modules=no_module)
 
 
 def _facts(game: Game, agents: tuple[str, ...]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _exported(
         weights = _member(resolved.policies[population], champions[population].member)
         return weights.make_policy(resolved.game).network
 
-    return Player(name, champions, why_no_value=_why_no_value(name, champions), modules=module)
+    return Player(name, champions, why_no_value=_CENTRALIZED, modules=module)
 
 
 def _champion(directory: Path, options: Mapping[str, Any]) -> Champion:
@@ -171,17 +171,10 @@ def _of_run(name: str, *, seed: int | None, trust: bool) -> Player:
     return Player(
         name,
         parts,
-        why_no_value=_why_no_value(name, parts),
+        why_no_value=_CENTRALIZED,
         # A copy: to change it changes nothing in the player.
         modules=lambda population: deepcopy(networks[population]),
     )
-
-
-def _why_no_value(name: str, parts: Mapping[str, GraphPlayer]) -> dict[str, str]:
-    """Return a sentence on each population whose player has no value."""
-    why = "its critic is centralized and reads more than an observation"
-    without = [population for population, part in parts.items() if not part.has_value]
-    return dict.fromkeys(without, f"{name} has no value function: {why}")
 
 
 def _torch_player(

@@ -17,11 +17,6 @@ if TYPE_CHECKING:
 
     from arena.export.champion import GraphPlayer
 
-    from .bots import BotPlayer
-
-    Part = BotPlayer | GraphPlayer
-    """Player of one population."""
-
 
 class Player:
     """Player of any origin: a policy, a ghost, a champion, an export, a mixture or a bot.
@@ -38,9 +33,9 @@ class Player:
     def __init__(
         self,
         name: str,
-        parts: Mapping[str, Part],
+        parts: Mapping[str, GraphPlayer],
         *,
-        why_no_value: Mapping[str, str],
+        why_no_value: str,
         modules: Callable[[str], torch.nn.Module],
     ) -> None:
         """Take over the parts; see `load`.
@@ -48,7 +43,7 @@ class Player:
         Args:
             name: PLAYER that it was loaded by.
             parts: Player of each population.
-            why_no_value: Sentence on each population whose player has no value.
+            why_no_value: Reason for which a player of a population has no value, if one has none.
             modules: Function that makes the torch module of a population's player.
         """
         self.name = name
@@ -142,9 +137,9 @@ class Player:
                 critic.
             ValueError: If an argument does not fit the environment.
         """
-        population, part = self._part(agent)
-        if population in self._why_no_value:
-            raise NoValue(self._why_no_value[population])
+        _, part = self._part(agent)
+        if not part.has_value:
+            raise NoValue(f"{self.name} has no value function: {self._why_no_value}")
         return part.value(observation, agent=agent)
 
     def reset(self, *, seed: int | None = None) -> None:
@@ -173,7 +168,7 @@ class Player:
         population, _ = self._part(agent)
         return self._modules(population)
 
-    def _part(self, agent: str | None) -> tuple[str, Part]:
+    def _part(self, agent: str | None) -> tuple[str, GraphPlayer]:
         """Return the population and the player of an agent; None: of the only population."""
         if agent is None:
             if len(self._parts) > 1:

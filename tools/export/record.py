@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from arena.core import Actor
     from arena.export.card import RecordLine
     from arena.matches.tournament import Contender
-    from arena.types import Tally
+    from arena.types import PolicyId, Tally, WeightsRef
     from populations.league.standings import Standing
     from populations.views.questions.inspection import Inspection
 
@@ -88,6 +88,11 @@ class Export:
     settings: ExportSettings
     progress: PlayProgress
     measure: Exploitability | None
+
+    def actor(self, player: str, reference: WeightsRef) -> Actor:
+        """Return an actor of the run's weights that samples."""
+        _, policy = load_policy(self.inspection, player, reference, word=self.game.word)
+        return policy.make_actor(self.game, greedy=False)
 
     def measured(self, player: PolicyWeights | MixtureWeights) -> float | None:
         """Return a player's exploitability; None: left out, or unknown."""
@@ -206,13 +211,10 @@ def _teammates(
         return {}
     bots = game.make_bots("bot:random")
     mates = _mates(export, policy) if isinstance(policy, PolicyWeights) else {}
-    return {
-        name: mates[name].make_actor(game, greedy=False) if name in mates else bots[name]
-        for name in others
-    }
+    return {name: export.actor(*mates[name]) if name in mates else bots[name] for name in others}
 
 
-def _mates(export: Export, policy: PolicyWeights) -> dict[str, PolicyWeights]:
+def _mates(export: Export, policy: PolicyWeights) -> dict[str, tuple[PolicyId, WeightsRef]]:
     """Return the policies trained together with these weights, by population, if kept."""
     from arena.types import population_of
 
@@ -231,10 +233,7 @@ def _mates(export: Export, policy: PolicyWeights) -> dict[str, PolicyWeights]:
     ghosts = (ghost for ghost in tables.ghosts.values() if ghost.is_present)
     # Ghosts after checkpoints: their directories are never removed.
     kept.update((ghost.policy, ghost.weights) for ghost in ghosts if ghost.checkpoint in made)
-    return {
-        population_of(name): load_policy(inspection, name, weights, word=export.game.word)[1]
-        for name, weights in kept.items()
-    }
+    return {population_of(name): (name, weights) for name, weights in kept.items()}
 
 
 def _bots(export: Export, population: str) -> Iterator[tuple[str, Contender]]:
@@ -254,15 +253,13 @@ def _imported(export: Export, player: str) -> dict[str, Actor]:
     from populations.controller.server.run_directory import imported_players_weights
     from populations.matchmaking.external_players import external_player_key
 
-    inspection, game = export.inspection, export.game
+    inspection = export.inspection
     config = inspection.run_file.config
     weights = imported_players_weights(inspection.run_dir, config, {})
     index = config.external_players.index(player)
     found = {name: weights.get(external_player_key(index, name)) for name in config.populations}
     return {
-        name: load_policy(inspection, f"{name}/{player}", reference, word=game.word)[1].make_actor(
-            game, greedy=False
-        )
+        name: export.actor(f"{name}/{player}", reference)
         for name, reference in found.items()
         if reference is not None
     }
@@ -297,10 +294,5 @@ def _ghosts(
     for rank in range(min([NUM_GHOSTS, *(len(lines) for lines in ranked.values())])):
         team = {name: lines[rank] for name, lines in ranked.items()}
         name = " + ".join(line.player for line in team.values())
-        yield name, {name: _load(inspection, line, game) for name, line in team.items()}
-
-
-def _load(inspection: Inspection, line: Standing, game: Game) -> Actor:
-    assert line.reference is not None, "a ghost has weights"
-    _, policy = load_policy(inspection, line.player, line.reference, word=game.word)
-    return policy.make_actor(game, greedy=False)
+        kept = {name: line.reference for name, line in team.items() if line.reference is not None}
+        yield name, {k: export.actor(team[k].player, weights) for k, weights in kept.items()}

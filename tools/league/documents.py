@@ -64,8 +64,8 @@ def view_named(name: str) -> View:
     Raises:
         ConfigError: If there is none.
     """
+    from arena.rules import nearest
     from populations.views.views import VIEWS
-    from populations.yaml_documents import nearest
 
     if name not in VIEWS:
         raise ConfigError(

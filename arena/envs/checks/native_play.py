@@ -13,10 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from arena.environment_spec import AgentSpec, EnvironmentSpec
-from arena.envs.checks.native_watch import SEED, EpisodeBroken, Look, Watch
+from arena.envs.checks.native_watch import SEED, EpisodeBroken, Look, Watch, are_equal
 from arena.envs.probe.play import RandomActing
 from arena.envs.value_rules import (
     Broken,
@@ -90,7 +88,7 @@ def first_difference(
     # Parts are compared at once: the environment may overwrite them in its next step.
     for call, (one, other) in enumerate(zip(*runs, strict=False)):
         for what, part in one.items():
-            if _frozen(part) != _frozen(other.get(what)):
+            if not are_equal(part, other.get(what)):
                 return f"{what}, {'after reset' if call == 0 else f'in call {call}'}"
         if call >= num_calls or time.monotonic() > until_s:
             break
@@ -396,15 +394,3 @@ def _check_all_dead(env: Any, *, last: str, watch: Watch) -> None:  # noqa: ANN4
     if not all(_is_dead(env, agent) for agent in env.agents):
         text = f"only dead agents are on turn, the last is {last!r}, but some of {env.agents} live"
         raise watch.stop("only dead", text)
-
-
-def _frozen(value: object) -> object:
-    """Return a comparable form of a value, equal to itself even where it is NaN."""
-    if isinstance(value, np.ndarray | np.generic):
-        # Bytes are equal where both are NaN.
-        return value.dtype.str, value.shape, value.tobytes()
-    if isinstance(value, Mapping):
-        return tuple((repr(key), _frozen(part)) for key, part in value.items())
-    if isinstance(value, list | tuple):
-        return tuple(map(_frozen, value))
-    return repr(value)

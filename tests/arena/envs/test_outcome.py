@@ -256,7 +256,11 @@ def test_the_side_with_the_higher_mean_number_in_its_infos_wins() -> None:
 @pytest.mark.parametrize(
     ("outcome", "sides", "text"),
     [
-        (ThresholdOutcome(threshold=1.0, side="pray"), TEAMS, "no side 'pray'; nearest: prey"),
+        (
+            ThresholdOutcome(threshold=1.0, side="pray"),
+            TEAMS,
+            "no side 'pray'; did you mean 'prey'",
+        ),
         (ThresholdOutcome(threshold=1.0, side="a"), THREE, "between two sides, got 3"),
         (InfoOutcome(info=""), TEAMS, "must name a key"),
         ("returns", TEAMS, "got 'returns'"),
@@ -272,7 +276,7 @@ def test_wrong_outcomes_are_refused_when_made(
 
 
 def test_sides_must_have_agents_that_there_are() -> None:
-    with pytest.raises(ConfigError, match="no agent 'predator_O'; nearest: predator_0"):
+    with pytest.raises(ConfigError, match="no agent 'predator_O'; did you mean 'predator_0'"):
         make_outcome(
             "return",
             sides={"x": ("predator_O",), "y": ("prey",)},

@@ -140,8 +140,8 @@ def test_two_teams_play_one_after_the_other() -> None:
 @pytest.mark.parametrize(
     ("sides", "text"),
     [
-        ({"a": ("a",)}, "'b' is in 0"),
-        ({"a": ("a", "b"), "b": ("b",)}, "'b' is in 2"),
+        ({"a": ("a",)}, "'b' must be in exactly one of them, is in none"),
+        ({"a": ("a", "b"), "b": ("b",)}, "'b' must be in exactly one of them, is in 'a' and 'b'"),
         ({"a": ("a",), "b": ("b", "c")}, "no agent 'c'"),
     ],
 )

@@ -18,7 +18,7 @@ from arena.envs.findings import MENDS, SEE_README, Finding, finding_of
 from arena.envs.inspect import inspect_environment
 from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import describe
-from arena.errors import ConfigError, EnvironmentFault
+from arena.errors import EnvironmentFault
 
 
 def check(environment_id: str, assets: str, **kwargs: object) -> EnvironmentReport:
@@ -84,23 +84,6 @@ def test_who_saw_the_same_once_is_told_apart_by_anything_else() -> None:
     assert len(seen.same_views) == 0
 
 
-@pytest.mark.parametrize("environment_id", ["classic/tictactoe-v3", "mpe2/simple_spread_v3"])
-def test_real_environments_work(environment_id: str, assets: str) -> None:
-    report = check(environment_id, assets)
-    measured = report.measured
-    assert report.problems == []
-    assert report.deterministic
-    assert report.aliased is None
-    assert report.never_asked == ()
-    assert len(report.contract) == 2
-    assert all(report.contract.values())
-    assert measured.episodes > 0
-    assert measured.mean_length is not None
-    assert measured.mean_length > 4.0
-    assert measured.env_steps_per_s > 100.0
-    assert measured.agent_steps_per_s >= measured.env_steps_per_s
-
-
 def test_tictactoe_in_numbers(assets: str) -> None:
     report = check("classic/tictactoe-v3", assets)
     measured = report.measured
@@ -110,96 +93,6 @@ def test_tictactoe_in_numbers(assets: str) -> None:
     assert measured.same_rewards == (("player_1",), ("player_2",))
     # From 9 free cells down to what is left at the end.
     assert 4.5 < measured.legal_mean["player_1"] < 6.5
-
-
-@pytest.mark.parametrize(
-    ("environment_id", "kwargs", "problem", "mend"),
-    [
-        ("environments:UnseededTurns", {}, "runs with one seed", "np_random"),
-        (
-            "environments:FaultyTurns",
-            {"fault": "nan_reward"},
-            "agent 'b': a reward must be finite and at most 1e12 in size, got nan",
-            "divisions by zero",
-        ),
-        (
-            "environments:FaultyTurns",
-            {"fault": "array_reward"},
-            "agent 'b': a reward must be one number, not an array of shape (1,), got array([1.])",
-            "float(reward)",
-        ),
-        (
-            "environments:FaultyTurns",
-            {"fault": "wrong_shape"},
-            "agent 'a': an observation must have shape (3,), got (2,)",
-            "observation_space(agent).shape",
-        ),
-        (
-            "environments:FaultyTurns",
-            {"fault": "nan_observation"},
-            "an observation must be finite and at most 1e9 in size, got nan at position 1",
-            "clip or rescale",
-        ),
-        (
-            "environments:FaultyTurns",
-            {"fault": "strange_agent"},
-            "agent 'c' has a reward but is no possible agent",
-            "possible_agents",
-        ),
-        (
-            "environments:FaultyTurns",
-            {"fault": "only_dead_on_turn"},
-            "only dead agents are on turn",
-            "_was_dead_step",
-        ),
-        (
-            "environments:MaskedTurns",
-            {"where": "info", "empty_at": 3},
-            "decision 4 of the episode of reset(seed=7): agent 'b': an action mask must allow",
-            "add one that passes",
-        ),
-        (
-            "environments:MaskedTurns",
-            {"where": "observation", "empty_at": 3},
-            "agent 'b': an action mask must allow an action",
-            "add one that passes",
-        ),
-        (
-            "environments:ScriptedParallel",
-            {"fault": "no_final_observation"},
-            "agent 'b' was truncated and must have a last observation",
-            "must still be returned",
-        ),
-        ("environments:NeverRemovesTheDead", {}, "PettingZoo's api_test", "import api_test"),
-        (
-            "broken:RefusesTheLastAction",
-            {},
-            "step(2) raised IndexError: tuple index out of range",
-            "declare a smaller space, or mask",
-        ),
-        (
-            "broken:ForgetsAnAgent",
-            {},
-            "step returned no rewards of agent 'b', who had acted",
-            "an entry for every agent",
-        ),
-    ],
-)
-def test_problems_say_what_is_wrong_where_and_how_it_is_mended(
-    environment_id: str, kwargs: dict[str, object], problem: str, mend: str, assets: str
-) -> None:
-    report = check(environment_id, assets, **kwargs)
-    assert any(problem in found.problem and mend in found.mend for found in report.problems), (
-        report.problems
-    )
-
-
-def test_an_agent_that_comes_back_is_noted(assets: str) -> None:
-    script = [{"terminate": ["b"]}, {"join": ["b"]}, {}, {}]
-    report = check("environments:ScriptedParallel", assets, script=script, fault="revives")
-    assert report.problems == []
-    assert report.contract["parallel_api_test"]
-    assert any("revived once dead" in note and "are played" in note for note in report.notes)
 
 
 def test_a_seed_test_that_cannot_be_run_is_noted(assets: str) -> None:
@@ -222,56 +115,11 @@ def test_arrays_that_are_written_again_are_noted(assets: str) -> None:
     assert report.measured.mean_length == 12.0
 
 
-@pytest.mark.slow
-def test_what_never_ends_and_never_pays_does_not_work(assets: str) -> None:
-    report = check("broken:NeverEnds", assets)
-    assert report.measured.episodes == 0
-    assert report.measured.mean_length is None
-    (problem,) = report.problems
-    assert "no episode ended" in problem.problem
-    assert "nobody received any reward but 0" in problem.problem
-    assert "terminations" in problem.mend
-    assert "rewards" in problem.mend
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kwargs", "said"),
-    [({"pays": True}, "no episode ended"), ({"ends": True}, "nobody received any reward but 0")],
-)
-def test_what_only_never_ends_or_only_never_pays_is_noted(
-    kwargs: dict[str, object], said: str, assets: str
-) -> None:
-    report = check("broken:NeverEnds", assets, **kwargs)
-    assert report.problems == []
-    noted = [note for note in report.notes if "no episode" in note or "nobody" in note]
-    assert len(noted) == 1
-    assert noted[0].startswith(said)
-
-
 def test_rewards_are_counted_by_steps_of_a_game(assets: str) -> None:
     """Tic-tac-toe pays in the last of its 5 to 9 steps alone, and not in a draw."""
     measured = check("classic/tictactoe-v3", assets).measured
     assert measured.mean_length is not None
     assert 0.75 / measured.mean_length < measured.rewarded_share < 1.05 / measured.mean_length
-
-
-def test_an_agent_that_is_on_turn_and_was_taken_out_of_agents_is_told(assets: str) -> None:
-    (found,) = looked_at("broken:TakesOutTheLoser", assets).problems
-    assert "is on turn and must be in agents, which has ['" in found.problem
-    assert "until their own turn" in found.mend
-
-
-def test_a_mask_of_another_name_is_told(assets: str) -> None:
-    report = check("broken:RenamesTheMask", assets, in_space=False)
-    (found,) = report.problems
-    assert "the part 'action_mask' must be there, it is not: there are 'observation', 'legal'" in (
-        found.problem
-    )
-    assert "another name" in found.mend
-    report = check("broken:RenamesTheMask", assets, in_space=True)
-    (note,) = (note for note in report.notes if "action_mask" in note)
-    assert note.startswith("the part 'legal' of observations of 'a', 'b' has a 0 or 1 for each")
 
 
 @pytest.mark.parametrize(
@@ -290,40 +138,11 @@ def test_a_part_that_looks_like_a_mask(part: spaces.Space[Any], is_alike: bool) 
     assert mask_like(describe(part), describe(spaces.Discrete(4))) is None
 
 
-def test_a_space_that_is_not_there_is_told_with_a_mend(assets: str) -> None:
-    rule = r"agent 'a' must have an observation space .* its entry in observation_spaces\)"
-    with pytest.raises(ConfigError, match=rule):
-        check("broken:HasNoSpaces", assets)
-
-
-def test_who_receives_the_same_is_found(assets: str) -> None:
-    measured = check("broken:AsymmetricTeams", assets).measured
-    assert measured.same_rewards == (("hunter_0", "hunter_1"), ("prey_0",))
-    assert (measured.reward_low, measured.reward_high) == (-1.0, 1.0)
-
-
 def test_every_mend_is_found_by_its_own_words() -> None:
     for fragment, mend in MENDS:
         assert finding_of(EnvironmentFault(f"agent 'a' {fragment} x")).mend == mend
     assert finding_of(EnvironmentFault("hm")).mend == SEE_README
     assert finding_of(EnvironmentFault("hm"), where="there").problem == "there: hm"
-
-
-def test_pictures_that_never_change_are_noted(assets: str) -> None:
-    report = check("broken:NeverDrawn", assets)
-    assert report.problems == []
-    noted = [note for note in report.notes if "the same at each of its decisions" in note]
-    assert noted == [
-        "agent 'a' (and 2 more) saw the same at each of its decisions, uint8(8, 8, 3) in [0, 0]: "
-        "there is nothing to learn from, unless the game is so; some environments draw their "
-        "pictures only with environment.kwargs.render_mode=rgb_array"
-    ]
-
-
-@pytest.mark.parametrize("environment_id", ["classic/rps-v2", "mpe2/simple_speaker_listener_v4"])
-def test_observations_that_change_are_not_noted(environment_id: str, assets: str) -> None:
-    report = check(environment_id, assets)
-    assert not any("the same at each of its decisions" in note for note in report.notes)
 
 
 def told(problems: list[Finding]) -> list[str]:
@@ -372,49 +191,6 @@ def test_six_mistakes_are_listed_in_one_call_each_once(assets: str) -> None:
     assert any("at most 10 in size, these go from -12 to 12" in note for note in report.notes)
 
 
-@pytest.mark.parametrize(
-    ("mistake", "expected"),
-    [
-        ("no_infos", [NO_INFOS]),
-        ("shape", [SHAPE]),
-        ("unseeded", []),
-        ("forgets", [FORGETS]),
-        ("nan", [NAN]),
-        (
-            "mask",
-            [
-                "agent 'a_0': an action mask must be integers or bool of shape (3,), got int8 (2,) "
-                "(likewise 'a_1', 'b_0')"
-            ],
-        ),
-        (
-            "four",
-            [
-                "step must return (observations, rewards, terminations, truncations, infos), got a "
-                "tuple of 4: dict, dict, dict, dict"
-            ],
-        ),
-        (
-            "no_flags",
-            ["agent 'a_0': terminations must be True or False, got None (likewise 'a_1', 'b_0')"],
-        ),
-        ("stranger", ["agent 'c_9' has a reward but is no possible agent"]),
-    ],
-)
-def test_one_mistake_is_listed_once_without_its_consequences(
-    mistake: str, expected: list[str], assets: str
-) -> None:
-    problems = looked_at("mistakes:AtOnce", assets, mistakes=[mistake]).problems
-    assert told(problems) == expected
-    assert all(found.mend != SEE_README for found in problems)
-
-
-def test_without_mistakes_there_is_nothing_to_list(assets: str) -> None:
-    report = check("mistakes:AtOnce", assets)
-    assert report.problems == []
-    assert not any("in size" in note for note in report.notes)
-
-
 def test_mistakes_in_turns_are_listed_at_once(assets: str) -> None:
     found = told(check("mistakes:InTurns", assets).problems)
     assert found[:3] == [
@@ -427,14 +203,6 @@ def test_mistakes_in_turns_are_listed_at_once(assets: str) -> None:
         "two runs with one seed and the same actions differ: the observation of 'a', after reset"
     )
     assert len(found) == 5
-
-
-def test_large_rewards_are_flagged_with_the_rule_and_the_values(assets: str) -> None:
-    report = check("mistakes:AtOnce", assets, mistakes=["large"])
-    assert report.problems == []
-    (note,) = (note for note in report.notes if "rewards are best" in note)
-    assert note.startswith("rewards are best at most 10 in size, these go from -12 to 12: ")
-    assert note.endswith("divide rewards by 2 or so")
 
 
 @pytest.mark.parametrize(("fault", "is_noted"), [("slow", True), ("", False)])
@@ -465,11 +233,6 @@ def test_a_launch_explains_a_reset_without_infos(assets: str) -> None:
                 "mistakes:AtOnce", kwargs={"mistakes": ["no_infos"]}, launch_directory=assets
             )
         )
-
-
-def test_every_space_that_cannot_be_trained_is_told_in_one_message(assets: str) -> None:
-    with pytest.raises(ConfigError, match=r"agent 'a': .*Text\(.* \(likewise 'b'\)"):
-        check("environments:PictureTurns", assets)
 
 
 @pytest.mark.slow
