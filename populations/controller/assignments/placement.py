@@ -4,7 +4,7 @@
 an assignment that was lost, failed or left; else an evaluation, if that is short of its share; else
 the team that has trained least. A job that another learner does better is left to that one.
 
-Tests: `tests/populations/controller/assignments/test_placement.py` and those of `test_next_team.py`,
+Tests: `tests/populations/controller/assignments/test_placement.py`, and `test_next_team.py`,
 `test_prices.py` and `test_carried_episodes.py` beside it.
 """
 
