@@ -1,8 +1,8 @@
 """Random play of one environment to measure its pace. Runs in the child of `arena.envs.inspect`.
 
-The environment is stepped as a learner steps it, and a breach of contract ends the measurement;
-`arena envs check` says more about it. Torch-free except for a user's own batched game: importing
-torch takes longer than most plays.
+The environment is stepped as a learner steps it, which goes on after a breach of contract; `arena
+envs check` says more about it. Torch-free except for a user's own batched game: importing torch
+takes longer than most plays.
 
 Tests: `tests/arena/envs/probe/test_play.py`, `tests/arena/envs/checks/test_time_limit.py`.
 """
@@ -13,7 +13,7 @@ import contextlib
 import gc
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import Any
 
@@ -56,6 +56,9 @@ ENOUGH_STEPS = 1000
 Everything but the seconds of a step is then equal on every machine. 2,000 steps of 5 ms are 10 s;
 episodes longer than that lead to the same number of environments.
 """
+
+MAX_FAULTS = 8
+"""Episodes in a row that may break before the measurement ends."""
 
 MAX_OBJECTS = 8
 MAX_OBJECTS_S = 1.0
@@ -107,7 +110,7 @@ def find_pace(
         deterministic: Whether the number of steps limits the play, not the clock.
 
     Raises:
-        EnvironmentFault: If it breaks before an episode has ended.
+        EnvironmentFault: If it breaks again and again before an episode has ended.
     """
     is_own_game = names_code(spec.id) and (
         find_game(spec.id, launch_directory=launch_directory) is not None
@@ -179,32 +182,48 @@ def _steps_one_by_one(
         return tuple(returns.values())
 
     populations = populations_of(spec)
-    buffers = Buffers(spec, populations=populations, num_envs=1, num_sides=len(spec.agents))
-    row = EpisodeRow(buffers, b=0, score=score, keeps_infos=False)
-    stepper: Stepper
-    if is_openspiel(spec.id):
-        stepper = OpenSpielStepper(load_game(spec.id, spec.kwargs), row=row)
-    else:
+
+    def make() -> tuple[Stepper, Buffers]:
+        buffers = Buffers(spec, populations=populations, num_envs=1, num_sides=len(spec.agents))
+        row = EpisodeRow(buffers, b=0, score=score, keeps_infos=False)
+        if is_openspiel(spec.id):
+            return OpenSpielStepper(load_game(spec.id, spec.kwargs), row=row), buffers
         env = make_environment(
             spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
         )
-        stepper = make_bare_stepper(env, row, spec=spec)
-    acting = RandomActing(spec, seed=SEED)
+        return make_bare_stepper(env, row, spec=spec), buffers
+
+    (stepper, buffers), acting, num_faults = make(), RandomActing(spec, seed=SEED), 0
     for episode in count():
-        stepper.start(chance.episode_seed(SEED, episode=episode))
-        is_over = False
-        while not is_over:
-            buffers.write()
-            actions: dict[str, list[Any]] = {
-                name: [
-                    None if index == NO_DECISION else acting.draw(spec.agents[index], legal)
-                    for index, legal in zip(asked.agent_index[0], asked.action_mask[0], strict=True)
-                ]
-                for name, asked in buffers.populations.items()
-            }
-            buffers.clear()
-            is_over = stepper.step(actions)
-            yield is_over
+        try:
+            stepper.start(chance.episode_seed(SEED, episode=episode))
+            yield from _episode(stepper, buffers, acting, agents=spec.agents)
+            num_faults = 0
+        except EnvironmentFault:
+            num_faults += 1
+            # Learners go on with a new environment after one that broke.
+            if num_faults == MAX_FAULTS:
+                raise
+            stepper, buffers = make()
+
+
+def _episode(
+    stepper: Stepper, buffers: Buffers, acting: RandomActing, *, agents: Sequence[str]
+) -> Iterator[bool]:
+    """Play an episode that has started; after each step, yield whether it is over."""
+    is_over = False
+    while not is_over:
+        buffers.write()
+        actions: dict[str, list[Any]] = {
+            name: [
+                None if index == NO_DECISION else acting.draw(agents[index], legal)
+                for index, legal in zip(asked.agent_index[0], asked.action_mask[0], strict=True)
+            ]
+            for name, asked in buffers.populations.items()
+        }
+        buffers.clear()
+        is_over = stepper.step(actions)
+        yield is_over
 
 
 def _steps_of_game(
