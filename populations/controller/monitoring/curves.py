@@ -19,7 +19,7 @@ from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring.champions import leading_entrant
 from populations.controller.state.commands import WriteMetrics
 from populations.controller.state.fits import Fits
-from populations.controller.state.measured import Held
+from populations.controller.state.measured import HeldPoints
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
@@ -82,7 +82,7 @@ def _write_training(
                 _write_held(held, tx, trainee.policy)
 
 
-def _write_held(held: Held, tx: Transaction, policy: PolicyId) -> None:
+def _write_held(held: HeldPoints, tx: Transaction, policy: PolicyId) -> None:
     steps, metrics = held.pop(policy)
     tx.commands.append(WriteMetrics(policy=policy, agent_steps=steps, metrics=metrics))
 

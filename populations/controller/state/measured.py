@@ -14,7 +14,7 @@ from populations.controller.state.settings import Settings
 from populations.records.rows import AssignmentRow, PolicyRow
 from populations.records.tables import Tables
 
-Held = dict[PolicyId, tuple[int, Mapping[str, float]]]
+HeldPoints = dict[PolicyId, tuple[int, Mapping[str, float]]]
 """Training points by policy: agent steps, and metrics."""
 
 
@@ -37,7 +37,7 @@ class Curves(Struct):
     """
 
     fitted: dict[str, int] = {}
-    held: Held = {}
+    held: HeldPoints = {}
     written: dict[PolicyId, tuple[Digest, int, Mapping[str, float]]] = {}
     rated_at: dict[PolicyId, int] = {}
     run_at_s: float = float("-inf")
