@@ -15,8 +15,6 @@ from tests.populations.rows import make_event, make_generation
 from tests.support import run_process
 from tests.tools.web.conftest import Client
 from tools.league.documents import view_document
-from tools.web.runs import named_runs
-from tools.web.site import Address, Site
 
 GHOST = "player/p000@000000060000"
 
@@ -88,19 +86,6 @@ def test_a_players_document_has_what_its_page_shows(own_run: Path) -> None:
     assert 'href="player-p000.json"' in page
     for name in ("player-p009.json", "weights-0000.json", "player-p000.csv"):
         assert client.get(f"/run/{name}").status_code == 404
-
-
-def test_each_result_of_two_players_is_a_line_to_copy(
-    board_client: Client, board_run: Path
-) -> None:
-    line = "player/p000 against bot:random: 1 won, 0 drawn, 0 lost of 1, score 1.000"
-    assert f'data-line="{line}"' in board_client.get("/board/player-p000.html").text
-    # A cell of the map leads to the line where games cannot be chosen.
-    site = Site(named_runs([board_run]), is_static=True)
-    payoff = site.page("board", Address(name="payoff"))
-    assert payoff
-    assert '"href": "player-p000.html#vs-bot-random"' in payoff
-    assert 'id="vs-bot-random"' in board_client.get("/board/player-p000.html").text
 
 
 @pytest.mark.slow
