@@ -316,10 +316,12 @@ def test_a_run_finds_the_weights_of_other_runs_by_what_it_has_recorded(run_dir: 
         OpenRun(run_dir)
 
 
-@pytest.mark.parametrize("name", ["learner.json", f".{STORE_ID}.{os.getpid()}.tmp"])
-def test_a_run_writes_through_no_link(run_dir: Path, name: str) -> None:
+@pytest.mark.parametrize("form", ["learner.json", f".{STORE_ID}.{{}}.tmp"])
+def test_a_run_writes_through_no_link(run_dir: Path, form: str) -> None:
     """Of a directory from elsewhere it could lead to any file of the user."""
     create(run_dir)
+    # Each process writes beside a file under a name of its own.
+    name = form.format(os.getpid())
     (run_dir / STORE_ID).unlink(missing_ok=True)
     notes = run_dir.parent / "notes"
     notes.write_text("of the user")
