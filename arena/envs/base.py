@@ -187,7 +187,7 @@ class BatchedEnv(Protocol):
 
 
 @runtime_checkable
-class Told(Protocol):
+class TakesPhases(Protocol):
     """`BatchedEnv` that passes phases on to its environments."""
 
     def tell(self, phases: Sequence[Phase]) -> None:
@@ -231,8 +231,8 @@ class TurnWrapper(ABC):
         self._env.resume(environments)
 
     def tell(self, phases: Sequence[Phase]) -> None:
-        """Tell as `Told.tell` does, if the environment is told at all."""
-        if isinstance(self._env, Told):
+        """Tell as `TakesPhases.tell` does, if the environment is told at all."""
+        if isinstance(self._env, TakesPhases):
             self._env.tell(phases)
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ from arena.processes.machine_memory import machine_bytes
 from arena.transfer.service import StoreService
 from arena.transfer.terms import NotGranted, Terms
 from arena.wire.keys import holder_of, make_keys
-from arena.wire.store_sockets import Asked, StoreListener
+from arena.wire.store_sockets import ReceivedRequest, StoreListener
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +81,9 @@ def serve(listener: StoreListener, service: StoreService, *, told: IO[bytes]) ->
     Raises:
         AuthenticatorDead: If nobody can be admitted any more.
     """
-    waiting: deque[tuple[Asked, int]] = deque()
+    waiting: deque[tuple[ReceivedRequest, int]] = deque()
 
-    def answer(asked: Asked, *, lines_left: int) -> None:
+    def answer(asked: ReceivedRequest, *, lines_left: int) -> None:
         holder = holder_of(asked.learner)
         try:
             answered = service.answer(asked.request, asked.data, holder=holder)

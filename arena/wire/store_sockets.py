@@ -41,7 +41,7 @@ MAX_PORTION_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ReceivedRequest:
     """Request that has arrived at a store.
 
     Attributes:
@@ -102,7 +102,9 @@ class StoreListener:
         """
         self._authenticator.admit_only(learners)
 
-    def receive(self, timeout_s: float, *, beside: IO[bytes] | None = None) -> list[Asked]:
+    def receive(
+        self, timeout_s: float, *, beside: IO[bytes] | None = None
+    ) -> list[ReceivedRequest]:
         """Return requests that have arrived; wait for the first one, and not for more.
 
         Args:
@@ -114,7 +116,7 @@ class StoreListener:
         """
         if not self._authenticator.is_alive():
             raise AuthenticatorDead("the thread that checks learners' keys has ended")
-        received: list[Asked] = []
+        received: list[ReceivedRequest] = []
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         if beside is not None:
@@ -125,7 +127,7 @@ class StoreListener:
         while parts := receive_parts(self._socket, limit=NUM_FRAMES + 2):
             self._authenticator.unproven.prove(parts[-1])
             opened = self._opened(parts)
-            if isinstance(opened, Asked):
+            if isinstance(opened, ReceivedRequest):
                 received.append(opened)
             else:
                 self._num_bad[opened] += 1
@@ -133,7 +135,7 @@ class StoreListener:
                 break
         return received
 
-    def _opened(self, parts: list[zmq.Frame]) -> Asked | BadKind:
+    def _opened(self, parts: list[zmq.Frame]) -> ReceivedRequest | BadKind:
         # ROUTER puts the sender's identity before its frames.
         identity, *frames, data = (part.bytes for part in parts)
         try:
@@ -151,9 +153,11 @@ class StoreListener:
             return "replaced"
         if header.run != self._run:
             return "run"
-        return Asked(learner=header.learner, number=header.sequence, request=request, data=data)
+        return ReceivedRequest(
+            learner=header.learner, number=header.sequence, request=request, data=data
+        )
 
-    def answer(self, asked: Asked, answer: StoreAnswer, data: bytes = b"") -> bool:
+    def answer(self, asked: ReceivedRequest, answer: StoreAnswer, data: bytes = b"") -> bool:
         """Answer a request; False if the learner is gone or does not read."""
         header = Header(run=self._run, epoch=0, learner=asked.learner, sequence=asked.number)
         return send_to(self._socket, asked.learner.encode(), [*encode(header, answer), data])

@@ -20,7 +20,7 @@ from arena.types import Entrant, PlayerId, PolicyId, Tally
 from arena.wire.messages import Train
 from populations.candidates import Candidates, FloatArray, IntArray
 from populations.controller.indexes.opponent_pool import OpponentPools, Pool
-from populations.controller.indexes.opponents_met import Met
+from populations.controller.indexes.opponents_met import OpponentColumns
 from populations.controller.state.fits import Fits
 from populations.controller.state.indexes import Indexes
 from populations.controller.state.settings import Settings
@@ -111,13 +111,13 @@ class OpponentStatistics(Struct, dict=True):
         )
 
     @cached_property
-    def _met(self) -> Met:
+    def _met(self) -> OpponentColumns:
         """Return all whom the trainee has met since its weights were last replaced."""
         line = line_of(self._tables.generations, self._league.payoff, self.policy.trainee)
         met = self.pool.met.get(self.policy.policy)
         # The trainee begins anew when its weights have been replaced.
         if met is None or not met.follows(line):
-            met = self.pool.met[self.policy.policy] = Met()
+            met = self.pool.met[self.policy.policy] = OpponentColumns()
         met.update(
             line,
             self._league.payoff,

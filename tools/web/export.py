@@ -15,7 +15,7 @@ from pathlib import Path
 from populations.views.views import VIEWS
 
 from ..show.html import game_page
-from .pages.asked import names_of
+from .pages.page_request import names_of
 from .pages.pages import PAGES
 from .pages.player import VIEWS_OF_PLAYER, player_document
 from .render import static_files

@@ -14,9 +14,9 @@ from populations.views.log import game
 from populations.views.parts import SIDES, Column, Document, Line, Row, Section, Table
 
 from ..show.html import Block, Cell, Hypertext, Links, failed, guarded, page_name, short, slug
-from .pages.asked import Asked, colours_of, names_of
 from .pages.league import OTHERS
 from .pages.log import FIELDS, differences, filters, parts_of_metrics
+from .pages.page_request import PageRequest, colours_of, names_of
 from .pages.pages import PAGES
 from .pages.player import VIEWS_OF_PLAYER, find_player, player_document, player_page
 from .render import Content, Frame, render
@@ -173,7 +173,7 @@ class Site:
             first, second = (_policies(documents[address.name], side) for side in SIDES)
             links = Links(base=f"{base}../{other.slug}/", names=second)
             medium = replace(medium, links=replace(medium.links, names=first), second=links)
-            asked = Asked(documents=documents, medium=medium, others=others)
+            asked = PageRequest(documents=documents, medium=medium, others=others)
             title = f"{DIFFERENCES} of {run.name} and {other.name}"
             return Content(
                 title=short(title),
@@ -196,7 +196,7 @@ class Site:
         links = replace(medium.links, names=self.linked(names))
         populations = tuple(standings["populations"])
         medium = replace(medium, links=links, populations=populations)
-        asked = Asked(
+        asked = PageRequest(
             documents=documents, medium=medium, others=others, colours=colours_of(standings)
         )
         if run.view_of(address.name) == "game":
@@ -216,7 +216,7 @@ class Site:
             title=short(player), blocks=guarded(player, lambda: player_page(asked, player))
         )
 
-    def _divided(self, asked: Asked) -> dict[str, Any]:
+    def _divided(self, asked: PageRequest) -> dict[str, Any]:
         """Return the parts of a page that is divided by a subject, and the fields of its form."""
         links, name = asked.medium.links, asked.medium.page
         if name in FIELDS:

@@ -29,7 +29,13 @@ from populations.controller.evaluation.pairings import draw_pairings, is_worth_i
 from populations.controller.evolution.exploration import are_open
 from populations.controller.indexes.teams import Team, held_up, team_of
 from populations.controller.lineups import Requests, knowledge
-from populations.controller.state.leases import QUEUED_PER_LEARNER, Crew, Held, Learner, Pause
+from populations.controller.state.leases import (
+    QUEUED_PER_LEARNER,
+    Crew,
+    HeldAssignment,
+    Learner,
+    Pause,
+)
 from populations.controller.state.ledger import Ledger
 from populations.controller.state.pauses import may_give
 from populations.controller.state.settings import Settings
@@ -200,7 +206,9 @@ def _give(
     message = replace(message, attempt=attempt)
     tx.put(replace(row, attempt=attempt, message=message))
     learner.held.append(
-        Held(assignment_id=row.assignment_id, attempt=attempt, given_s=now_s, sent_s=now_s)
+        HeldAssignment(
+            assignment_id=row.assignment_id, attempt=attempt, given_s=now_s, sent_s=now_s
+        )
     )
     state.crew.holders[row.assignment_id] = learner_id
     if state.blame.pause is not None:

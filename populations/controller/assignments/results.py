@@ -15,7 +15,7 @@ from populations.controller.assignments.failures import fail_row, finish_row
 from populations.controller.assignments.validation import (
     LENGTH,
     SPEED,
-    Asked,
+    GivenAssignment,
     find_inconsistency,
     published_by,
     trained_steps,
@@ -32,7 +32,7 @@ from populations.controller.state import pauses
 from populations.controller.state.commands import RemoveCheckpoints
 from populations.controller.state.events import AssignmentFailed, AssignmentFinished
 from populations.controller.state.indexes import Indexes
-from populations.controller.state.leases import Crew, Held, Learner
+from populations.controller.state.leases import Crew, HeldAssignment, Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
@@ -52,7 +52,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         return
     row, held = opened
     learner = state.crew.learners[event.learner]
-    asked = Asked(
+    asked = GivenAssignment(
         message=row.message,
         setup=state.settings.setup,
         waited_s=tx.now.monotonic_s - held.sent_s,
@@ -164,7 +164,7 @@ def _take_tallies(
 
 def _open_row(
     crew: Crew, tx: Transaction, learner: LearnerId, ended: Finished | Failed
-) -> tuple[AssignmentRow, Held] | None:
+) -> tuple[AssignmentRow, HeldAssignment] | None:
     """Return the open assignment that a learner ends; None for a duplicate or an older attempt."""
     assignment_id, attempt = ended.assignment_id, ended.attempt
     # A result is acknowledged in any case, after the commit: a learner repeats it until then.

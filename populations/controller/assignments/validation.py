@@ -57,7 +57,7 @@ MAX_ROLLOUT_LENGTH = 65536
 SPEED, LENGTH = "throughput/agent_steps_per_s", "episode/length_mean"
 
 
-class Asked(Struct, frozen=True, kw_only=True, dict=True):
+class GivenAssignment(Struct, frozen=True, kw_only=True, dict=True):
     """An assignment as a learner had it, and the time that it had for it.
 
     Attributes:
@@ -101,7 +101,7 @@ class Asked(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def find_inconsistency(
-    asked: Asked, finished: Finished, *, manifests: Mapping[str, Manifest]
+    asked: GivenAssignment, finished: Finished, *, manifests: Mapping[str, Manifest]
 ) -> str | None:
     """Say why a result does not fit its assignment; None if it does.
 
@@ -114,7 +114,9 @@ def find_inconsistency(
     return next(_problems(asked, finished, manifests), None)
 
 
-def _problems(asked: Asked, finished: Finished, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+def _problems(
+    asked: GivenAssignment, finished: Finished, manifests: Mapping[str, Manifest]
+) -> Iterator[str]:
     yield from _problems_of_checkpoints(asked, finished, manifests)
     yield from _problems_of_tallies(asked, finished)
     yield from _problems_of_figures(asked, finished)
@@ -123,7 +125,7 @@ def _problems(asked: Asked, finished: Finished, manifests: Mapping[str, Manifest
 
 
 def _problems_of_checkpoints(
-    asked: Asked, finished: Finished, manifests: Mapping[str, Manifest]
+    asked: GivenAssignment, finished: Finished, manifests: Mapping[str, Manifest]
 ) -> Iterator[str]:
     message = asked.message
     trainees = message.trainees if isinstance(message, Train) else ()
@@ -157,7 +159,7 @@ def trained_steps(
     )
 
 
-def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
+def _problems_of_tallies(asked: GivenAssignment, finished: Finished) -> Iterator[str]:
     message, setup = asked.message, asked.setup
     seats = setup.training_seats if isinstance(message, Train) else setup.seats
     entrants = asked.entrants
@@ -207,7 +209,7 @@ def _problems_of_matches(message: Evaluate, finished: Finished) -> Iterator[str]
             yield f"{played.get(names, 0)} matches of {names} were played instead of {number}"
 
 
-def _problems_of_figures(asked: Asked, finished: Finished) -> Iterator[str]:
+def _problems_of_figures(asked: GivenAssignment, finished: Finished) -> Iterator[str]:
     if finished.duration_s > asked.waited_s + SLACK_S:
         yield f"it took {finished.duration_s:g} s, but it was sent {asked.waited_s:.0f} s ago"
     for name, value in finished.metrics.items():
@@ -223,7 +225,7 @@ def _problems_of_figures(asked: Asked, finished: Finished) -> Iterator[str]:
                 yield f"{name} is {own[name]:g}, but can be {most:g} at most"
 
 
-def _problems_of_episodes_in_flight(asked: Asked, finished: Finished) -> Iterator[str]:
+def _problems_of_episodes_in_flight(asked: GivenAssignment, finished: Finished) -> Iterator[str]:
     entrants = asked.entrants
     for held in finished.in_flight:
         if held.entrants not in entrants or held.num_envs < 1:
@@ -235,7 +237,7 @@ def _problems_of_episodes_in_flight(asked: Asked, finished: Finished) -> Iterato
         yield f"{number} episodes are in flight in {asked.setup.num_envs} environments"
 
 
-def _problems_of_games(asked: Asked, finished: Finished) -> Iterator[str]:
+def _problems_of_games(asked: GivenAssignment, finished: Finished) -> Iterator[str]:
     message = asked.message
     most = message.games if isinstance(message, Evaluate) else 0
     if len(finished.games) > most:
@@ -333,7 +335,7 @@ def open_grants(
     for name, assignment_id, _ in open_leases(learners):
         row = tables.assignments.get(assignment_id)
         if row is not None and isinstance(row.message, Train):
-            asked = Asked(message=row.message, setup=setup, waited_s=0.0, up_s=0.0)
+            asked = GivenAssignment(message=row.message, setup=setup, waited_s=0.0, up_s=0.0)
             own = grants_of(row.message, max_agent_steps=asked.max_agent_steps)
             grants[holder_of(name)] = grants.get(holder_of(name), ()) + own
     return grants

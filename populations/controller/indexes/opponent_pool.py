@@ -20,7 +20,7 @@ from populations.candidates import (
     FloatArray,
     IntArray,
 )
-from populations.controller.indexes.opponents_met import Met
+from populations.controller.indexes.opponents_met import OpponentColumns
 from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, RatingsRow
 from populations.records.tables import Tables
 
@@ -47,7 +47,7 @@ class Pool(Struct):
     policy_positions: dict[PolicyId, int] = {}
     is_active: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     scores: dict[ScoresKey, FloatArray] = {}
-    met: dict[PolicyId, Met] = {}
+    met: dict[PolicyId, OpponentColumns] = {}
     _leaving: set[PlayerId] = set()
     _rated: RatingsRow | None = None
     _ratings: FloatArray = field(default_factory=lambda: np.zeros(0))

@@ -25,10 +25,10 @@ was the latest.
 """
 
 ROOMY = 1024
-"""Met entrants of which none are dropped."""
+"""OpponentColumns entrants of which none are dropped."""
 
 
-class Met(Struct):
+class OpponentColumns(Struct):
     """Columns of all whom a trainee has met, in order of first meeting.
 
     Attributes:

@@ -55,7 +55,7 @@ class Sums(NamedTuple):
         return Sums(*(one + more for one, more in zip(self, other, strict=True)))
 
 
-class Met(Struct):
+class GenerationMatches(Struct):
     """Matches of one generation against the player.
 
     Attributes:
@@ -104,7 +104,7 @@ class StopGoals(Struct):
     player: str | None = None
     repeats_games: bool = False
     unreported: dict[str, float] = {}
-    _met: dict[PolicyId, Met] = {}
+    _met: dict[PolicyId, GenerationMatches] = {}
     _successes: NewestEpisodes = field(default_factory=partial(NewestEpisodes, SUCCESS))
     _returns: NewestEpisodes = field(default_factory=partial(NewestEpisodes, RETURN))
     _reported: set[str] = set()
@@ -146,7 +146,7 @@ class StopGoals(Struct):
             if origin is not None:
                 met = self._met.get(origin.policy)
                 if met is None or origin.generation > met.generation:
-                    met = self._met[origin.policy] = Met(origin.generation)
+                    met = self._met[origin.policy] = GenerationMatches(origin.generation)
                 if origin.generation == met.generation:
                     new = _sums(row.tally, entrant=entrant, other=self.player)
                     met.add(Digest(entrant), Sums(*(share * value for value in new)))
@@ -180,7 +180,7 @@ class StopGoals(Struct):
         elif episodes and population not in self._reported:
             self.unreported[population] = self.unreported.get(population, 0.0) + episodes
 
-    def met(self, policy: PolicyRow) -> Met | None:
+    def met(self, policy: PolicyRow) -> GenerationMatches | None:
         """Return the matches of a policy's generation against the player; None: there are none."""
         met = self._met.get(policy.policy)
         return met if met is not None and met.generation == policy.generation else None

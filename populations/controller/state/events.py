@@ -26,11 +26,11 @@ class Now(Struct, frozen=True, kw_only=True):
     utc: str
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class BaseEvent(Struct, frozen=True, kw_only=True):
     """Event that the server tells of."""
 
 
-class LearnerEvent(Told, frozen=True, kw_only=True):
+class LearnerEvent(BaseEvent, frozen=True, kw_only=True):
     """Event that follows from a message of a learner, but for a heartbeat, or from one to it.
 
     Attributes:
@@ -40,7 +40,7 @@ class LearnerEvent(Told, frozen=True, kw_only=True):
     learner: LearnerId
 
 
-class ControllerStarted(Told, frozen=True, kw_only=True):
+class ControllerStarted(BaseEvent, frozen=True, kw_only=True):
     """The journal is loaded, recovery is done, the socket is bound. First event of an epoch."""
 
 
@@ -57,7 +57,7 @@ class LearnerJoined(LearnerEvent, frozen=True, kw_only=True):
     slot: int | None
 
 
-class HeartbeatReceived(Told, frozen=True, kw_only=True):
+class HeartbeatReceived(BaseEvent, frozen=True, kw_only=True):
     """A learner is alive."""
 
     learner: LearnerId
@@ -100,7 +100,7 @@ class LearnerUnreachable(LearnerEvent, frozen=True, kw_only=True):
     """An assignment could not be sent to a learner."""
 
 
-class LearnerExited(Told, frozen=True, kw_only=True):
+class LearnerExited(BaseEvent, frozen=True, kw_only=True):
     """A process that the launcher started has ended.
 
     Attributes:
@@ -116,7 +116,7 @@ class StrangerSpoke(LearnerEvent, frozen=True, kw_only=True):
     """A message came from a learner that is not (or no longer) part of this epoch."""
 
 
-class RatingsFitted(Told, frozen=True, kw_only=True):
+class RatingsFitted(BaseEvent, frozen=True, kw_only=True):
     """The worker thread has fitted ratings.
 
     Attributes:
@@ -127,7 +127,7 @@ class RatingsFitted(Told, frozen=True, kw_only=True):
     ratings: Mapping[str, Ratings]
 
 
-class HyperparametersExplored(Told, frozen=True, kw_only=True):
+class HyperparametersExplored(BaseEvent, frozen=True, kw_only=True):
     """The worker thread has explored for a policy that waits.
 
     Attributes:
@@ -141,7 +141,7 @@ class HyperparametersExplored(Told, frozen=True, kw_only=True):
     problem: str | None = None
 
 
-class GhostsLinked(Told, frozen=True, kw_only=True):
+class GhostsLinked(BaseEvent, frozen=True, kw_only=True):
     """It was tried to make the directories of ghosts.
 
     Attributes:
@@ -155,19 +155,19 @@ class GhostsLinked(Told, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class CheckpointsRemoved(Told, frozen=True, kw_only=True):
+class CheckpointsRemoved(BaseEvent, frozen=True, kw_only=True):
     """The directories of doomed checkpoints and ghosts are gone."""
 
     keys: tuple[str, ...]
 
 
-class StopRequested(Told, frozen=True, kw_only=True):
+class StopRequested(BaseEvent, frozen=True, kw_only=True):
     """Somebody wants the run to stop with everything saved."""
 
     reason: str
 
 
-class Ticked(Told, frozen=True, kw_only=True):
+class Ticked(BaseEvent, frozen=True, kw_only=True):
     """Time has passed.
 
     Attributes:
@@ -180,5 +180,5 @@ class Ticked(Told, frozen=True, kw_only=True):
     waiting: frozenset[int] = frozenset()
 
 
-Event = Told | Finding
+Event = BaseEvent | Finding
 """A `Finding` comes where a sink, a hook or an export failed, or works again."""

@@ -12,7 +12,7 @@ from populations.controller.indexes.stop_goals import (
     MIN_RETURNS,
     MIN_WINDOW,
     WINDOW_PARTS,
-    Met,
+    GenerationMatches,
     StopGoals,
     return_bound,
     score_bound,
@@ -88,7 +88,9 @@ def evaluation_bound(
     return met.bound
 
 
-def _bound(config: RunConfig, tables: Tables, met: Met, goal: StopEvaluation) -> float | None:
+def _bound(
+    config: RunConfig, tables: Tables, met: GenerationMatches, goal: StopEvaluation
+) -> float | None:
     is_any = config.stop.members == "any"
     chances = len(WINDOW_PARTS) * (len(tables.policies) if is_any else 1)
     z_squared = squared_width_of_windows(met.matches / MIN_RETURNS, chances=chances)

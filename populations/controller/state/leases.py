@@ -91,7 +91,7 @@ class Patience(Struct, frozen=True, kw_only=True):
         return max(self.heartbeat_s, longer_s)
 
 
-class Held(Struct):
+class HeldAssignment(Struct):
     """An assignment that a learner has: the first of its list runs, the second is queued.
 
     Attributes:
@@ -177,7 +177,7 @@ class Learner(Struct, kw_only=True):
     slot: int | None
     place: str = ""
     last_heard_s: float
-    held: list[Held] = []
+    held: list[HeldAssignment] = []
     progress: int = 0
     progress_at_s: float = 0.0
     agent_steps: int = 0
@@ -234,7 +234,9 @@ class Learner(Struct, kw_only=True):
         """Return whether it was given that attempt and has not ended it."""
         return any(held.lease == (assignment_id, attempt) for held in self.held)
 
-    def release(self, assignment_id: AssignmentId, *, attempt: int, now_s: float) -> Held | None:
+    def release(
+        self, assignment_id: AssignmentId, *, attempt: int, now_s: float
+    ) -> HeldAssignment | None:
         """Forget an assignment that ended; None if it does not have that attempt of it."""
         # A result is a sign of life as well.
         self.last_heard_s = now_s

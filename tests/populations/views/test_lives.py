@@ -132,7 +132,7 @@ class PlantedFit:
 def test_a_generation_gains_from_the_weights_it_began_with_to_its_newest() -> None:
     def made(policy: str, number: int, steps: int, weights: str) -> Any:
         return SimpleNamespace(
-            policy=policy, generation=number, agent_steps=steps, weights_digest=weights
+            trainee=f"{policy}#{number}", policy=policy, agent_steps=steps, weights_digest=weights
         )
 
     checkpoints = [
@@ -186,7 +186,10 @@ def test_a_generation_gains_from_the_weights_it_began_with_to_its_newest() -> No
 def test_steps_of_a_gain_go_back_over_generations_of_which_nothing_is_rated() -> None:
     def made(number: int, steps: int, weights: str) -> Any:
         return SimpleNamespace(
-            policy="player/p000", generation=number, agent_steps=steps, weights_digest=weights
+            trainee=f"player/p000#{number}",
+            policy="player/p000",
+            agent_steps=steps,
+            weights_digest=weights,
         )
 
     tables = SimpleNamespace(

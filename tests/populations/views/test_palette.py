@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from populations.views.charts.parts import AREAS, COLOURS, PALETTE, Reader
-from tools.web.pages.asked import colours_of
+from tools.web.pages.page_request import colours_of
 
 LOOKS = ("light", "dark")
 

@@ -25,7 +25,7 @@ from tests.support import record_run_file
 from tools.league.documents import view_document
 from tools.show.html import Block, Cells, Hypertext, Links
 from tools.web.app import make_app
-from tools.web.pages.asked import Asked
+from tools.web.pages.page_request import PageRequest
 from tools.web.runs import Run, named_runs
 from tools.web.security import Access
 from tools.web.site import Site
@@ -165,11 +165,11 @@ def _hostile_rows(texts: Sequence[str]) -> Iterator[Row]:
                 yield make_event(kind, subject, sequence=next(numbers), time=text, **data)
 
 
-def asked_for(page: str, *, number: int = 1, **documents: Any) -> Asked:
+def asked_for(page: str, *, number: int = 1, **documents: Any) -> PageRequest:
     """Return the request for a page of documents that a test has made."""
     names = {"player/p000": "player-p000", "player/p001": "player-p001"}
     medium = Hypertext(links=Links(names=names), page=page, number=number, populations=("player",))
-    return Asked(documents=documents, medium=medium)
+    return PageRequest(documents=documents, medium=medium)
 
 
 def words(block: Block) -> list[list[str]]:

@@ -18,8 +18,8 @@ from tests.tools.web.test_pages import MAX_BYTES, Elements
 from tools.league.documents import view_document
 from tools.show.html import Hypertext, Links, short
 from tools.web.pace import LEAST_S
-from tools.web.pages.asked import Asked
 from tools.web.pages.log import differences
+from tools.web.pages.page_request import PageRequest
 from tools.web.runs import named_runs
 
 
@@ -63,7 +63,7 @@ def test_sections_show_what_differs_and_charts_have_both_runs_in_a_row(tmp_path:
     document = document_of(first_run(tmp_path / "one"), second_run(tmp_path / "two"))
     links = Links(names={"player/p000": "player-p000"})
     medium = Hypertext(links=links, page="diff-with-b", second=Links(base="../b/"))
-    found = list(differences(Asked(documents={"diff-with-b": document}, medium=medium)))
+    found = list(differences(PageRequest(documents={"diff-with-b": document}, medium=medium)))
     blocks = {block.heading: block for block in found}
     figures = blocks["Differences of one and two"]
     assert figures.is_wrapped

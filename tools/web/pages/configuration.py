@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from populations.views.parts import Column, Line, Pairs, Section, Table
 
 from ...show.html import Block, Cell
-from .asked import Asked
+from .page_request import PageRequest
 
 if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
@@ -40,7 +40,7 @@ def configuration_document(run: Inspection) -> dict[str, object]:
     }
 
 
-def made_of(asked: Asked) -> Iterator[Block]:
+def made_of(asked: PageRequest) -> Iterator[Block]:
     """Yield the line about what the run is made of, which leads to all of it."""
     line = Line(LINE, asked.documents["configuration"])
     for block in asked.medium.blocks([Section(above=[line])]):
@@ -48,7 +48,7 @@ def made_of(asked: Asked) -> Iterator[Block]:
         yield replace(block, above=[[*block.above[0], Cell("configuration", href=href)]])
 
 
-def configuration(asked: Asked) -> Iterator[Block]:
+def configuration(asked: PageRequest) -> Iterator[Block]:
     """Yield what the run is made of, and each key of its configuration."""
 
     def make() -> Iterator[Section]:

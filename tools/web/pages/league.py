@@ -14,8 +14,8 @@ from populations.views.league import PAYOFF
 from populations.views.parts import Column, Line, Row, Section, Table, player
 
 from ...show.html import Block, BlockRow, Cell, guarded, short
-from .asked import Asked
 from .configuration import made_of
+from .page_request import PageRequest
 
 MAX_CHAMPIONS = 100
 OTHERS = "Other runs"
@@ -27,7 +27,7 @@ RANKS = (
 )
 
 
-def overview(asked: Asked) -> Iterator[Block]:
+def overview(asked: PageRequest) -> Iterator[Block]:
     """Yield what is played, champions, their ratings, the best players, state and learners."""
     yield from guarded("Configuration", lambda: made_of(asked))
     state, *alerts = reversed(asked.sections("status"))
@@ -52,7 +52,7 @@ def overview(asked: Asked) -> Iterator[Block]:
         yield Block(heading=OTHERS, rows=rows, total=len(rows))
 
 
-def standings(asked: Asked) -> Iterator[Block]:
+def standings(asked: PageRequest) -> Iterator[Block]:
     """Yield all players of each population with their records."""
 
     def make() -> Iterator[Section]:
@@ -70,7 +70,7 @@ def standings(asked: Asked) -> Iterator[Block]:
     yield from asked.part("Standings", make, csv="standings")
 
 
-def champions(asked: Asked) -> Iterator[Block]:
+def champions(asked: PageRequest) -> Iterator[Block]:
     """Yield all that have led their population."""
     found = asked.rows("ratings", "champions")[::-1][:MAX_CHAMPIONS]
     columns = (
@@ -104,13 +104,13 @@ def results(rows: list[Row]) -> Table:
     return Table(columns, shown, copied=RESULT, anchor="vs {opponent:player}")
 
 
-def payoff(asked: Asked) -> Iterator[Block]:
+def payoff(asked: PageRequest) -> Iterator[Block]:
     """Yield a map for each pair of populations, in the order of the standings, and its results."""
     yield from asked.part("Results", lambda: asked.charts("payoff"), csv="payoff")
     yield from asked.part("Results", lambda: _best_results(asked), csv="payoff")
 
 
-def _best_results(asked: Asked) -> list[Section]:
+def _best_results(asked: PageRequest) -> list[Section]:
     """Return results between the best players; a big league has hundreds of thousands more."""
     document = asked.documents["payoff"]
     best = {
@@ -126,7 +126,7 @@ def _best_results(asked: Asked) -> list[Section]:
     return asked.sections("payoff", {**document, "payoff": cells})
 
 
-def mixture(asked: Asked) -> Iterator[Block]:
+def mixture(asked: PageRequest) -> Iterator[Block]:
     """Yield the members of each mixture with their probabilities."""
 
     def make() -> Iterator[Section]:

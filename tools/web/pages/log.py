@@ -20,7 +20,7 @@ from populations.views.texts import moment
 
 from ...league.narrowing import QUIET, select_rows
 from ...show.html import Block, short
-from .asked import Asked
+from .page_request import PageRequest
 
 MAX_WHISKERS = 10
 """Places of a chart of two runs."""
@@ -50,7 +50,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 """Names of the fields that choose rows, by page."""
 
 
-def filters(asked: Asked) -> list[Filter]:
+def filters(asked: PageRequest) -> list[Filter]:
     """Return the fields of the form of a page."""
     if asked.medium.page == "games":
         return [Filter(name, name.capitalize()) for name in FIELDS["games"]]
@@ -62,7 +62,7 @@ def filters(asked: Asked) -> list[Filter]:
     ]
 
 
-def games(asked: Asked) -> Iterator[Block]:
+def games(asked: PageRequest) -> Iterator[Block]:
     """Yield the games that are kept, of players that the filters name."""
     every = asked.rows("games", "games")
     chosen = every
@@ -85,7 +85,7 @@ def event_table(rows: Sequence[Row]) -> Table:
     return Table(columns, rows, anchor="event {sequence}")
 
 
-def events(asked: Asked) -> Iterator[Block]:
+def events(asked: PageRequest) -> Iterator[Block]:
     """Yield the events that the filters leave, the newest first."""
     every = asked.rows("events", "events")
     kind, name, since, event = (asked.medium.query.get(key, "") for key in FIELDS["events"])
@@ -116,13 +116,13 @@ def groups_of(lines: Sequence[Row]) -> dict[str, list[str]]:
     return groups
 
 
-def parts_of_metrics(asked: Asked) -> dict[str, int]:
+def parts_of_metrics(asked: PageRequest) -> dict[str, int]:
     """Return the numbers of the parts by their titles."""
     groups = groups_of(asked.rows("metrics", "metrics"))
     return {short(title): number for number, title in enumerate(groups, 1)}
 
 
-def metrics(asked: Asked) -> Iterator[Block]:
+def metrics(asked: PageRequest) -> Iterator[Block]:
     """Yield the charts of a group of metrics; each policy's last and extreme figures below."""
     lines = asked.rows("metrics", "metrics")
     if num_bad := asked.documents["metrics"].get("left_out"):
@@ -139,7 +139,7 @@ def metrics(asked: Asked) -> Iterator[Block]:
     yield from asked.part("Metrics", lambda: asked.charts("metrics", metrics=chosen), csv="metrics")
 
 
-def learners(asked: Asked) -> Iterator[Block]:
+def learners(asked: PageRequest) -> Iterator[Block]:
     """Yield all learners that have taken part, what they do, and their faults."""
     yield from asked.part("Learners", lambda: asked.sections("learners"), csv="learners")
     faults = [
@@ -151,7 +151,7 @@ def learners(asked: Asked) -> Iterator[Block]:
         yield from asked.part("Faults", lambda: [Section(title=Line("Faults"), below=faults)])
 
 
-def differences(asked: Asked) -> Iterator[Block]:
+def differences(asked: PageRequest) -> Iterator[Block]:
     """Yield what differs between two runs; the first ones of ratings and scores have a chart."""
     (name,) = asked.documents
 
@@ -164,7 +164,7 @@ def differences(asked: Asked) -> Iterator[Block]:
         yield replace(block, csv=f"{asked.medium.links.base}{name}.csv")
 
 
-def _charts(asked: Asked, document: Document) -> Iterator[Section]:
+def _charts(asked: PageRequest, document: Document) -> Iterator[Section]:
     """Yield ratings of the best policies, and scores against bots, of both runs."""
     runs = document["runs"]
     labels = [short(runs[side]["label"], 20) for side in SIDES]
@@ -187,7 +187,7 @@ def _charts(asked: Asked, document: Document) -> Iterator[Section]:
             )
 
 
-def _point(asked: Asked, line: Row | None, key: str) -> Row:
+def _point(asked: PageRequest, line: Row | None, key: str) -> Row:
     """Return a value of a run with its interval as a chart has it."""
     if line is None:
         return {"player": "", "value": None, "low": None, "high": None}

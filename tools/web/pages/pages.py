@@ -13,7 +13,7 @@ from populations.views.views import VIEWS
 
 from ...show.html import Block
 from . import configuration, league, log
-from .asked import Asked
+from .page_request import PageRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +28,10 @@ class Page:
 
     title: str
     views: tuple[str, ...]
-    make: Callable[[Asked], Iterator[Block]]
+    make: Callable[[PageRequest], Iterator[Block]]
 
 
-def view_page(asked: Asked) -> Iterator[Block]:
+def view_page(asked: PageRequest) -> Iterator[Block]:
     """Yield the charts of the view that a page is named after, and its sections."""
     name = asked.medium.page
     # Long tables go on in other parts.
@@ -40,7 +40,7 @@ def view_page(asked: Asked) -> Iterator[Block]:
     yield from asked.part(name.capitalize(), lambda: asked.sections(name), csv=name)
 
 
-MAKES: Mapping[str, Callable[[Asked], Iterator[Block]]] = {
+MAKES: Mapping[str, Callable[[PageRequest], Iterator[Block]]] = {
     "standings": league.standings,
     "payoff": league.payoff,
     "mixture": league.mixture,

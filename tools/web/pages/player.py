@@ -27,9 +27,9 @@ from populations.views.questions.lives import life_of
 
 from ...league.narrowing import concerns
 from ...show.html import Block, Cell, failed
-from .asked import Asked
 from .league import RESULT, results
 from .log import event_table
+from .page_request import PageRequest
 
 EMPTY: Mapping[str, Document] = {
     "payoff": {"payoff": []},
@@ -132,7 +132,7 @@ def _endings(game: Row, name: str, standing: Row) -> list[tuple[float, float, in
     ]
 
 
-def player_page(asked: Asked, name: str) -> Iterator[Block]:
+def player_page(asked: PageRequest, name: str) -> Iterator[Block]:
     """Yield all that is known about one player."""
     documents = dict(asked.documents)
     for view, empty in EMPTY.items():

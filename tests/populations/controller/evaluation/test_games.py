@@ -17,7 +17,7 @@ from arena.types import (
     PolicyId,
 )
 from arena.wire.messages import Evaluate, Finished
-from populations.controller.assignments.validation import Asked, find_inconsistency
+from populations.controller.assignments.validation import GivenAssignment, find_inconsistency
 from populations.controller.evaluation import games
 from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.state.events import Now
@@ -152,14 +152,16 @@ def test_evaluations_ask_for_no_game_where_none_are_kept() -> None:
 
 
 @pytest.fixture(scope="module")
-def asked(world: World) -> tuple[Asked, Finished]:
+def asked(world: World) -> tuple[GivenAssignment, Finished]:
     row = next(
         row
         for row in world.committed
         if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate)
     )
     finished, _ = world.learner.carry_out(row.message)
-    question = Asked(message=row.message, setup=world.state.settings.setup, waited_s=9e9, up_s=9e9)
+    question = GivenAssignment(
+        message=row.message, setup=world.state.settings.setup, waited_s=9e9, up_s=9e9
+    )
     assert find_inconsistency(question, finished, manifests={}) is None
     assert finished.games
     return question, finished
@@ -184,7 +186,7 @@ def changed(game: Game, **fields: object) -> Game:
     ],
 )
 def test_a_game_that_cannot_be_is_refused(
-    asked: tuple[Asked, Finished], fields: dict[str, object], says: str
+    asked: tuple[GivenAssignment, Finished], fields: dict[str, object], says: str
 ) -> None:
     question, finished = asked
     forged = replace(finished, games=(changed(finished.games[0], **fields),))
@@ -193,7 +195,7 @@ def test_a_game_that_cannot_be_is_refused(
     assert says in fault
 
 
-def test_too_many_or_too_large_games_are_refused(asked: tuple[Asked, Finished]) -> None:
+def test_too_many_or_too_large_games_are_refused(asked: tuple[GivenAssignment, Finished]) -> None:
     question, finished = asked
     many = replace(finished, games=finished.games[:1] * (MAX_GAMES + 1))
     fault = find_inconsistency(question, many, manifests={})

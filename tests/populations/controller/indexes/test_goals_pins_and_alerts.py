@@ -17,7 +17,7 @@ from populations.controller.indexes.stop_goals import (
     MIN_RETURNS,
     MIN_WINDOW,
     WINDOW_PARTS,
-    Met,
+    GenerationMatches,
     Sums,
     return_bound,
     score_bound,
@@ -83,7 +83,7 @@ def test_a_score_that_is_looked_at_often_is_rarely_above_its_bound() -> None:
 
 
 def test_old_weights_go_and_still_count_as_looked_at() -> None:
-    met = Met(generation=0)
+    met = GenerationMatches(generation=0)
     for number in range(30):
         met.add(Digest(str(number)), Sums(matches=10_000.0, points=5_000.0))
     met.add(Digest("29"), Sums(matches=1.0, points=1.0))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.types import Digest, Entrant
-from populations.controller.indexes.opponents_met import LATEST, Met
+from populations.controller.indexes.opponents_met import LATEST, OpponentColumns
 from populations.league.payoff import Payoff
 from tests.populations.controller.test_lineups import training_tally
 from tests.populations.rows import make_checkpoint
@@ -39,12 +39,12 @@ class League:
         self.ghosts: dict[str, int] = {}
         self.oldest = [0, 0]
         """Of p001 and p002: agent steps from which on their checkpoints matter."""
-        self.met = Met()
+        self.met = OpponentColumns()
 
     def play(self, generation: int, other: str, wins: int, losses: int) -> None:
         self.payoff.add(training_tally(LINE[generation], other, wins=wins, losses=losses))
 
-    def update(self, met: Met, generation: int) -> Met:
+    def update(self, met: OpponentColumns, generation: int) -> OpponentColumns:
         """Take in what a trainee has met up to a generation."""
         met.update(
             LINE[: generation + 1],
@@ -79,7 +79,7 @@ def test_columns_say_whose_weights_were_met_by_hand() -> None:
     assert met.generations.tolist()[4:] == [3, 4, 0]
     assert met.agent_steps.tolist()[4:] == [LATEST] * 3
     assert met.results.tolist() == [[3, 2, 0, 1, 5, 6, 7], [1, 0, 4, 0, 1, 1, 1]]
-    met = league.update(Met(), 0)
+    met = league.update(OpponentColumns(), 0)
     assert met.policy_codes.tolist() == [1, -1, 2, -1, 2, 2, -1], "made anew"
     codes, results = met.among_ghosts()
     assert codes.tolist() == [0, 2]
@@ -132,9 +132,9 @@ def test_more_than_the_first_columns_hold_are_kept() -> None:
 def test_a_line_that_goes_on_is_followed_and_another_is_not(
     line: list[Entrant], expected: bool
 ) -> None:
-    met = League().update(Met(), 1)
+    met = League().update(OpponentColumns(), 1)
     assert met.follows(line) == expected
-    assert Met().follows(line), "with nothing looked at, any line goes on"
+    assert OpponentColumns().follows(line), "with nothing looked at, any line goes on"
 
 
 STEP = st.one_of(
@@ -160,7 +160,10 @@ def test_kept_results_are_those_of_one_made_anew(
         elif not isinstance(step, str):
             other, wins, losses = step
             league.play(generation, other, wins, losses)
-    kept, fresh = league.update(league.met, generation), league.update(Met(), generation)
+    kept, fresh = (
+        league.update(league.met, generation),
+        league.update(OpponentColumns(), generation),
+    )
     assert kept.line == fresh.line == LINE[: generation + 1]
     assert _columns(kept) == _columns(fresh)
     # Without fading it is the sum over all generations.
@@ -192,7 +195,7 @@ def test_one_that_drops_those_who_are_too_old_answers_like_one_that_keeps_all(
 ) -> None:
     league = League(half_life=half_life)
     # It drops at every look.
-    league.met = Met(_roomy=0)
+    league.met = OpponentColumns(_roomy=0)
     generation = 0
     for step in steps:
         if step == "explore":
@@ -208,7 +211,7 @@ def test_one_that_drops_those_who_are_too_old_answers_like_one_that_keeps_all(
             league.play(generation, other, wins, losses)
         league.update(league.met, generation)
         league.met._roomy = 0
-    kept, fresh = league.met, league.update(Met(_roomy=1000), generation)
+    kept, fresh = league.met, league.update(OpponentColumns(_roomy=1000), generation)
     assert _that_matter(kept, [0, *league.oldest]) == _that_matter(fresh, [0, *league.oldest])
     assert [part.tolist() for part in kept.among_ghosts()] == [
         part.tolist() for part in fresh.among_ghosts()
@@ -220,7 +223,7 @@ def test_one_that_drops_those_who_are_too_old_answers_like_one_that_keeps_all(
     assert ((kept.ghost_codes >= 0) | matter).all()
 
 
-def _that_matter(met: Met, oldest: list[int]) -> list[tuple[float, ...]]:
+def _that_matter(met: OpponentColumns, oldest: list[int]) -> list[tuple[float, ...]]:
     """Return policy, generation, steps and results of latest checkpoints that are recent enough."""
     rows = zip(met.policy_codes, met.generations, met.agent_steps, *met.results, strict=True)
     return sorted(
@@ -228,7 +231,7 @@ def _that_matter(met: Met, oldest: list[int]) -> list[tuple[float, ...]]:
     )
 
 
-def _columns(met: Met) -> list[list[list[float]]]:
+def _columns(met: OpponentColumns) -> list[list[list[float]]]:
     """All columns, in order of first meeting, and what is said about ghosts."""
     codes, results = met.among_ghosts()
     numbers = (met.ghost_codes, met.policy_codes, met.generations, met.agent_steps, codes)

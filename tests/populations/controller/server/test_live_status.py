@@ -22,7 +22,7 @@ from populations.controller.server.live_status import (
 )
 from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.events import HeartbeatReceived
-from populations.controller.state.leases import Held, Learner, Pause
+from populations.controller.state.leases import HeldAssignment, Learner, Pause
 from populations.hooks.findings import Finding
 from tests.arena.wire.examples import HELLO
 from tests.populations.controller.simulated import World, make_world
@@ -204,7 +204,7 @@ def test_the_disk_is_the_first_alert_while_it_refuses() -> None:
 
 def of_rate(rate: float, *, is_working: bool = True) -> Learner:
     """A learner that trains at some agent steps per second."""
-    lease = Held(assignment_id=AssignmentId(1), attempt=1, given_s=0.0)
+    lease = HeldAssignment(assignment_id=AssignmentId(1), attempt=1, given_s=0.0)
     held = [lease] if is_working else []
     return Learner(hello=HELLO, slot=None, last_heard_s=0.0, rate=rate, held=held)
 

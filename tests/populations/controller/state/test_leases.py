@@ -10,7 +10,7 @@ from arena.wire.messages import Evaluate, Heartbeat, Train
 from populations.controller.state.events import AssignmentFailed
 from populations.controller.state.leases import (
     STALL_GAPS,
-    Held,
+    HeldAssignment,
     Learner,
     Patience,
     Pause,
@@ -104,12 +104,14 @@ def test_an_environment_that_breaks_for_the_only_learner_closes_the_lease() -> N
 PATIENCE = Patience(liveness_s=10.0, stall_s=60.0, resend_s=2.0)
 
 
-def a_learner(*held: Held, heard_s: float = 0.0) -> Learner:
+def a_learner(*held: HeldAssignment, heard_s: float = 0.0) -> Learner:
     return Learner(hello=HELLO, slot=None, last_heard_s=heard_s, held=list(held))
 
 
-def lease(number: int = 1, *, given_s: float = 0.0, started_s: float | None = None) -> Held:
-    held = Held(assignment_id=AssignmentId(number), attempt=1, given_s=given_s)
+def lease(
+    number: int = 1, *, given_s: float = 0.0, started_s: float | None = None
+) -> HeldAssignment:
+    held = HeldAssignment(assignment_id=AssignmentId(number), attempt=1, given_s=given_s)
     held.started_s = started_s
     return held
 

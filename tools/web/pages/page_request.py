@@ -19,7 +19,7 @@ from ...show.values import name as name_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PageRequest:
     """Page that is asked for.
 
     Attributes:
