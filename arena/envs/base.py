@@ -187,7 +187,7 @@ class BatchedEnv(Protocol):
 
 
 @runtime_checkable
-class TakesPhases(Protocol):
+class Told(Protocol):
     """`BatchedEnv` that passes phases on to its environments."""
 
     def tell(self, phases: Sequence[Phase]) -> None:
@@ -231,8 +231,8 @@ class TurnWrapper(ABC):
         self._env.resume(environments)
 
     def tell(self, phases: Sequence[Phase]) -> None:
-        """Tell as `TakesPhases.tell` does, if the environment is told at all."""
-        if isinstance(self._env, TakesPhases):
+        """Tell as `Told.tell` does, if the environment is told at all."""
+        if isinstance(self._env, Told):
             self._env.tell(phases)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import torch
 
-from arena.envs.base import BatchedEnv, Phase, TakesPhases
+from arena.envs.base import BatchedEnv, Phase, Told
 from arena.types import Seat
 
 
@@ -24,7 +24,7 @@ def tell_environments(
         block_of_env: Block of each environment. int64 [B].
     """
     # A batched game has no environments of users in it.
-    if isinstance(env, TakesPhases):
+    if isinstance(env, Told):
         env.tell([phases[block] for block in block_of_env.tolist()])
 
 

@@ -20,7 +20,7 @@ from hashlib import blake2b
 import numpy as np
 import torch
 
-from arena.envs.base import BatchedEnv, Phase, TakesPhases, Turn
+from arena.envs.base import BatchedEnv, Phase, Told, Turn
 from arena.envs.chance import seed_of_episode
 from arena.errors import ArenaError, EnvironmentFault
 from arena.types import MAX_GAME_BYTES, MAX_GAMES_BYTES, SHOWN_BYTES, Game
@@ -239,7 +239,7 @@ def replay(
             an action of it, breaks, or ends elsewhere.
         EnvironmentFault: If the environment breaks at its reset.
     """
-    if phase is not None and isinstance(env, TakesPhases):
+    if phase is not None and isinstance(env, Told):
         env.tell([phase])
     here = torch.zeros(1, dtype=torch.int64)
     turn = env.reset([game.seed])

@@ -22,7 +22,7 @@ import torch
 from arena.drawings.draw import checked, pictures_of
 from arena.drawings.games import DRAWINGS, game_of, move_of
 from arena.drawings.picture import Move
-from arena.envs.base import Phase, TakesPhases
+from arena.envs.base import Phase, Told
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.phase import players_of_agents
 from arena.errors import ArenaError, EnvironmentFault
@@ -112,7 +112,7 @@ class PersonsGame:
         self.agents = self._env.agents
         self._agent = self.agents.index(table.agent)
         self._seated = self._sit_down()
-        if isinstance(self._env, TakesPhases):
+        if isinstance(self._env, Told):
             players = players_of_agents(game.seats, table.players)
             self._env.tell([Phase(name="evaluation", agent_steps=None, players=players)])
         self._turn = self._env.reset([seed])

@@ -43,7 +43,7 @@ class Call(Part, frozen=True, kw_only=True):
     """Call that changes environments without an answer.
 
     Attributes:
-        kind: Method of `BatchedEnv` or `TakesPhases`.
+        kind: Method of `BatchedEnv` or `Told`.
         environments: Indices in the share that are halted or resumed.
         phases: Phase of each environment; None: the same as before.
     """

@@ -13,7 +13,7 @@ import torch
 
 from arena.config import EnvironmentConfig
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
-from arena.envs.base import BatchedEnv, Phase, TakesPhases, Turn
+from arena.envs.base import BatchedEnv, Phase, Told, Turn
 from arena.envs.checks.conformance import compare_environments
 from arena.envs.describe import environment_facts, populations_of
 from arena.envs.make import make_batched_env
@@ -268,7 +268,7 @@ def test_environments_are_told_the_same(env_workers: Workers) -> None:
                 # An environment with the same phase as before is not told again.
                 phases[2] = before[2]
             for env in (here, there):
-                assert isinstance(env, TakesPhases)
+                assert isinstance(env, Told)
                 env.tell(phases)
             before = phases
             turns = [here.reset(SEEDS), there.reset(SEEDS)]
