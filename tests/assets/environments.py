@@ -473,8 +473,7 @@ class Long(ParallelEnv):  # type: ignore[misc]
     Args:
         length: Of an episode.
         megabytes: That each environment holds.
-        fault: What goes wrong in the first step: it ``raises``, ``dies`` or ``hangs``; or that the
-            second one ``pays_nan``, in about half of the episodes.
+        fault: What goes wrong in the first step: it ``raises``, ``dies`` or ``hangs``.
         started: File that the step makes which hangs.
     """
 
@@ -497,9 +496,6 @@ class Long(ParallelEnv):  # type: ignore[misc]
 
     def reset(self, seed: int | None = None, options: object = None) -> Any:
         self.agents, self._at = list(self.possible_agents), 0
-        self._is_broken = self._fault == "pays_nan" and bool(
-            np.random.default_rng(seed).integers(2)
-        )
         return self._seen(), {agent: {} for agent in self.agents}
 
     def step(self, actions: Mapping[str, int]) -> Any:
@@ -514,8 +510,7 @@ class Long(ParallelEnv):  # type: ignore[misc]
         acted, seen, is_over = list(self.agents), self._seen(), self._at == self._length
         self.agents = [] if is_over else acted
         ends, goes_on = dict.fromkeys(acted, is_over), dict.fromkeys(acted, False)
-        paid = float("nan") if self._is_broken and self._at == 2 else 0.0
-        return seen, dict.fromkeys(acted, paid), ends, goes_on, {agent: {} for agent in acted}
+        return seen, dict.fromkeys(acted, 0.0), ends, goes_on, {agent: {} for agent in acted}
 
     def _seen(self) -> dict[str, Array]:
         return {agent: np.zeros(1, dtype=np.float32) for agent in self.agents}

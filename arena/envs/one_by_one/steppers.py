@@ -114,6 +114,8 @@ def make_one_by_one(
     keeps_infos = needs_infos(environment.outcome)
     # One game for all rows: a game is immutable, its states are not.
     game = checked_game(spec) if is_openspiel(spec.id) else None
+    # One agent without a mask suffices for an illegal move that the game must judge.
+    has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
 
     # This is called where environment b broke, too: a new row forgets the old returns and infos.
     def make(b: int) -> tuple[Stepper, object]:
@@ -126,8 +128,9 @@ def make_one_by_one(
         # The first environment stands for all: they come from the same factory and kwargs.
         if b == 0:
             check_spec(env, spec=spec, possible_agents=environment.possible_agents)
+        bare = strip_checking_wrappers(env, has_masks=has_masks, components=row.components)
         # With its wrappers, too: `Cycle`, which replaces a conversion, has no state().
-        return make_bare_stepper(env, row, spec=spec), env
+        return make_stepper(bare, row, api=spec.api), env
 
     return OneByOne(
         spec.id,
@@ -137,14 +140,6 @@ def make_one_by_one(
         faults=faults,
         on_step=on_step,
     )
-
-
-def make_bare_stepper(env: Any, row: EpisodeRow, *, spec: EnvironmentSpec) -> Stepper:  # noqa: ANN401
-    """Make the stepper of a PettingZoo environment without its checking wrappers."""
-    # One agent without a mask suffices for an illegal move that the game must judge.
-    has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
-    bare = strip_checking_wrappers(env, has_masks=has_masks, components=row.components)
-    return make_stepper(bare, row, api=spec.api)
 
 
 def make_stepper(env: Any, row: EpisodeRow, *, api: str) -> Stepper:  # noqa: ANN401

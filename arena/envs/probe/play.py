@@ -1,8 +1,8 @@
 """Random play of one environment to measure its pace. Runs in the child of `arena.envs.inspect`.
 
-The environment is stepped as a learner steps it, which goes on after a breach of contract; `arena
-envs check` says more about it. Torch-free except for a user's own batched game: importing torch
-takes longer than most plays.
+Play uses PettingZoo's or OpenSpiel's own interface, not the learners' steppers: breaches of contract
+are the matter of `arena envs check` and of learners, and a launch must not be refused for one.
+Torch-free except for a user's own batched game: importing torch takes longer than most plays.
 
 Tests: `tests/arena/envs/probe/test_play.py`, `tests/arena/envs/checks/test_time_limit.py`.
 """
@@ -13,7 +13,7 @@ import contextlib
 import gc
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import count, islice
 from typing import Any
 
@@ -21,18 +21,14 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs import chance
 from arena.envs.batched.find import find_game, names_code
-from arena.envs.describe import populations_of
-from arena.envs.one_by_one.steppers import make_bare_stepper
 from arena.envs.openspiel.game import is_openspiel, load_game
-from arena.envs.openspiel.stepper import OpenSpielStepper
-from arena.envs.pettingzoo.buffers import Buffers
-from arena.envs.pettingzoo.episode import EpisodeRow, Stepper
-from arena.envs.pettingzoo.pending_decisions import NO_DECISION
+from arena.envs.openspiel.stepper import chance_outcome
 from arena.envs.probe.pace import Pace, Stakes
 from arena.envs.registry import TWINS, make_environment
+from arena.envs.spaces.masks import flatten_mask
 from arena.errors import EnvironmentFault
 from arena.processes.machine_memory import machine_bytes
 from arena.spaces import ActionLayout
@@ -57,9 +53,6 @@ Everything but the seconds of a step is then equal on every machine. 2,000 steps
 episodes longer than that lead to the same number of environments.
 """
 
-MAX_FAULTS = 8
-"""Episodes in a row that may break before the measurement ends."""
-
 MAX_OBJECTS = 8
 MAX_OBJECTS_S = 1.0
 MAX_OBJECTS_BYTES = 512 << 20
@@ -78,18 +71,79 @@ class RandomActing:
     """
 
     def __init__(self, spec: EnvironmentSpec, *, seed: int) -> None:
+        self._specs = spec.agent_specs
         self.layouts = {
-            # Draws are within their bounds already, which "clipped" leaves as they are.
+            # "clipped", as draws are bounded already and squashing would move them
             agent: ActionLayout.from_json(facts.action, continuous="clipped")
             for agent, facts in spec.agent_specs.items()
         }
         self._rng = np.random.default_rng(seed)
 
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Agents that may act."""
+        return tuple(self._specs)
+
+    def act(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
+        """Draw one action.
+
+        Raises:
+            EnvironmentFault: If the mask allows none.
+            ValueError: If the mask is invalid.
+        """
+        layout = self.layouts[agent]
+        mask = _mask(self._specs[agent], observation, info)
+        # A mask missing in info allows everything, which is PettingZoo's rule.
+        legal = None if mask is None else flatten_mask(layout, mask)
+        if legal is not None and not layout.allows(legal[None])[0]:
+            raise EnvironmentFault(f"agent {agent!r}: an action mask must allow an action")
+        return self.draw(agent, legal)
+
     def draw(self, agent: str, legal: npt.NDArray[np.bool_] | None) -> Any:  # noqa: ANN401
         """Draw a legal action (bool [n]; None: all are legal)."""
         layout = self.layouts[agent]
-        legal = np.ones(layout.num_logits, dtype=np.bool_) if legal is None else legal
-        return layout.one_by_one(layout.uniform(legal[None], self._rng))[0]
+        choices = self._choices(layout, legal)
+        if layout.is_discrete:
+            return layout.actions(np.array(choices, dtype=np.int64))[0]
+        # A row has the choices first, then the numbers.
+        row = np.concatenate([choices, self._numbers(layout)]).astype(np.float32)
+        return layout.actions(row[None])[0]
+
+    def _choices(self, layout: ActionLayout, legal: npt.NDArray[np.bool_] | None) -> list[int]:
+        chosen, first = [], 0
+        for number in layout.branches:
+            if legal is None:
+                chosen.append(int(self._rng.integers(number)))
+            else:
+                # Indices within the branch, as a row's choices are.
+                chosen.append(int(self._rng.choice(np.flatnonzero(legal[first : first + number]))))
+            first += number
+        return chosen
+
+    def _numbers(self, layout: ActionLayout) -> npt.NDArray[np.float64]:
+        """Draw numbers: uniform within two bounds, normal beside one, standard normal
+        without any.
+        """
+        low, high = np.array(layout.low), np.array(layout.high)
+        share, normal = self._rng.random(len(low)), self._rng.standard_normal(len(low))
+        bounded_low, bounded_high = np.isfinite(low), np.isfinite(high)
+        # One bound: l + |z| or h - |z|; none: z.
+        numbers = np.where(bounded_low, np.where(bounded_low, low, 0.0) + np.abs(normal), normal)
+        only_high = bounded_high & ~bounded_low
+        numbers[only_high] = high[only_high] - np.abs(normal[only_high])
+        both = bounded_low & bounded_high
+        # Numbers are interpolated, because the difference of the bounds may exceed a float.
+        numbers[both] = (1.0 - share[both]) * low[both] + share[both] * high[both]
+        return numbers
+
+
+def _mask(spec: AgentSpec, observation: Any, info: Mapping[str, Any] | None) -> object:  # noqa: ANN401
+    if spec.mask is None:
+        return None
+    # "observation" and "beside" both have the mask in the observation.
+    holder = (info or {}) if spec.mask == "info" else observation
+    mask: object = holder.get("action_mask")
+    return mask
 
 
 def find_pace(
@@ -110,14 +164,17 @@ def find_pace(
         deterministic: Whether the number of steps limits the play, not the clock.
 
     Raises:
-        EnvironmentFault: If it breaks again and again before an episode has ended.
+        EnvironmentFault: If it breaks before an episode has ended.
     """
     is_own_game = names_code(spec.id) and (
         find_game(spec.id, launch_directory=launch_directory) is not None
     )
     has_game = is_own_game or spec.id in TWINS
-    stakes, env_bytes, known_margin = Stakes(), 0, 0.0
+    stakes, known_margin = Stakes(spec.agents), 0.0
+    # A generator: the game is not made unless its first step is asked for.
+    env_bytes, steps = 0, _steps_of_game(spec, stakes, launch_directory=launch_directory)
     if is_openspiel(spec.id):
+        steps = _steps_of_openspiel(spec, stakes)
         game = load_game(spec.id, spec.kwargs).game
         # m = (max u - min u) / 2
         known_margin = (game.max_utility() - game.min_utility()) / 2.0
@@ -125,9 +182,8 @@ def find_pace(
         env_bytes = _bytes_of_one(
             spec, launch_directory=launch_directory, deterministic=deterministic
         )
-    play = _steps_of_game if is_own_game else _steps_one_by_one
-    steps = play(spec, stakes, launch_directory=launch_directory)
-    length, is_lower_bound, step_s = _played(steps, deterministic=deterministic)
+        steps = _steps_of_pettingzoo(spec, stakes, launch_directory=launch_directory)
+    length, is_lower_bound, step_s = _played(steps, stakes, deterministic=deterministic)
     # A game may declare no bounds: utilities are infinite then.
     is_margin_known = 0.0 < known_margin < math.inf
     return Pace(
@@ -144,7 +200,9 @@ def find_pace(
     )
 
 
-def _played(steps: Iterator[bool], *, deterministic: bool) -> tuple[float, bool, float]:
+def _played(
+    steps: Iterator[bool], stakes: Stakes, *, deterministic: bool
+) -> tuple[float, bool, float]:
     """Return the steps of an episode, whether they are a lower bound, and the seconds of a step."""
     num_steps = num_episodes = 0
     began, spent_s = time.perf_counter(), 0.0
@@ -152,7 +210,9 @@ def _played(steps: Iterator[bool], *, deterministic: bool) -> tuple[float, bool,
         for is_over in steps:
             spent_s = time.perf_counter() - began
             num_steps += 1
-            num_episodes += is_over
+            if is_over:
+                num_episodes += 1
+                stakes.end_episode()
             if deterministic:
                 enough = num_steps >= (ENOUGH_STEPS if is_over else MAX_STEPS)
             elif is_over:
@@ -170,60 +230,103 @@ def _played(steps: Iterator[bool], *, deterministic: bool) -> tuple[float, bool,
     return num_steps / max(num_episodes, 1), not num_episodes, spent_s / num_steps
 
 
-def _steps_one_by_one(
+def _steps_of_pettingzoo(
     spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
 ) -> Iterator[bool]:
-    """Play for ever, stepping as a batch does; after each step, yield whether its episode is
-    over.
-    """
-
-    def score(returns: Mapping[str, float], _: object) -> tuple[float, ...]:
-        stakes.end_episode(returns.values())
-        return tuple(returns.values())
-
-    populations = populations_of(spec)
-
-    def make() -> tuple[Stepper, Buffers]:
-        buffers = Buffers(spec, populations=populations, num_envs=1, num_sides=len(spec.agents))
-        row = EpisodeRow(buffers, b=0, score=score, keeps_infos=False)
-        if is_openspiel(spec.id):
-            return OpenSpielStepper(load_game(spec.id, spec.kwargs), row=row), buffers
-        env = make_environment(
-            spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
-        )
-        return make_bare_stepper(env, row, spec=spec), buffers
-
-    (stepper, buffers), acting, num_faults = make(), RandomActing(spec, seed=SEED), 0
+    """Play for ever; after each step, yield whether its episode is over."""
+    env = make_environment(
+        spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
+    )
+    episode_of = _parallel_episode if spec.api == "parallel" else _episode_in_turns
+    acting = RandomActing(spec, seed=SEED)
     for episode in count():
-        try:
-            stepper.start(chance.episode_seed(SEED, episode=episode))
-            yield from _episode(stepper, buffers, acting, agents=spec.agents)
-            num_faults = 0
-        except EnvironmentFault:
-            num_faults += 1
-            # Learners go on with a new environment after one that broke.
-            if num_faults == MAX_FAULTS:
-                raise
-            stepper, buffers = make()
+        seed = chance.episode_seed(SEED, episode=episode)
+        yield from _at_least_a_step(episode_of(env, stakes, acting=acting, seed=seed))
 
 
-def _episode(
-    stepper: Stepper, buffers: Buffers, acting: RandomActing, *, agents: Sequence[str]
-) -> Iterator[bool]:
-    """Play an episode that has started; after each step, yield whether it is over."""
-    is_over = False
-    while not is_over:
-        buffers.write()
-        actions: dict[str, list[Any]] = {
-            name: [
-                None if index == NO_DECISION else acting.draw(agents[index], legal)
-                for index, legal in zip(asked.agent_index[0], asked.action_mask[0], strict=True)
-            ]
-            for name, asked in buffers.populations.items()
-        }
-        buffers.clear()
-        is_over = stepper.step(actions)
+def _at_least_a_step(episode: Iterator[bool]) -> Iterator[bool]:
+    num_steps = 0
+    for num_steps, is_over in enumerate(episode, start=1):  # noqa: B007
         yield is_over
+    # An environment that is over after each reset would be reset for ever.
+    if not num_steps:
+        raise EnvironmentFault("after reset an agent must be alive")
+
+
+def _parallel_episode(
+    env: Any,  # noqa: ANN401
+    stakes: Stakes,
+    *,
+    acting: RandomActing,
+    seed: int,
+) -> Iterator[bool]:
+    observations, infos = env.reset(seed=seed)
+    asked = [agent for agent in env.agents if agent in observations]
+    while asked:
+        actions = {
+            agent: acting.act(agent, observations[agent], infos.get(agent)) for agent in asked
+        }
+        observations, rewards, terminations, truncations, infos = env.step(actions)
+        stakes.credit(rewards)
+        asked = [
+            agent
+            for agent in env.agents
+            if agent in observations and not (terminations.get(agent) or truncations.get(agent))
+        ]
+        yield not asked
+
+
+def _episode_in_turns(
+    env: Any,  # noqa: ANN401
+    stakes: Stakes,
+    *,
+    acting: RandomActing,
+    seed: int,
+) -> Iterator[bool]:
+    env.reset(seed=seed)
+    # Dead agents leave after one step each; those that stay must not hang the play.
+    patience, num_dead = 2 * len(acting.agents) + 1, 0
+    while any(not _is_dead(env, agent) for agent in env.agents):
+        agent = env.agent_selection
+        if _is_dead(env, agent):
+            num_dead += 1
+            if num_dead > patience:
+                raise EnvironmentFault(f"only dead agents are on turn, the last is {agent!r}")
+            env.step(None)
+            stakes.credit(env.rewards)
+            continue
+        num_dead = 0
+        observation, *_, info = env.last()
+        env.step(acting.act(agent, observation, info))
+        stakes.credit(env.rewards)
+        yield all(_is_dead(env, agent) for agent in env.agents)
+
+
+def _is_dead(env: Any, agent: str) -> bool:  # noqa: ANN401
+    return bool(env.terminations[agent] or env.truncations[agent])
+
+
+def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]:
+    """Play for ever; after each step, yield whether its game is over."""
+    loaded = load_game(spec.id, spec.kwargs)
+    rng = np.random.default_rng(SEED)
+    while True:
+        state, num_steps = loaded.game.new_initial_state(), 0
+        while not state.is_terminal():
+            if state.is_chance_node():
+                outcomes = state.chance_outcomes()
+                # Any chance will do: these games are never replayed.
+                state.apply_action(chance_outcome(outcomes, uniform=float(rng.random())))
+                continue
+            deciding = loaded.deciding(state)
+            actions = {p: int(rng.choice(state.legal_actions(p))) for p in deciding}
+            loaded.apply(state, actions)
+            if deciding:
+                num_steps += 1
+                if state.is_terminal():
+                    # Returns are credited once, at the end: the game's are sums already.
+                    stakes.credit(dict(zip(spec.agents, state.returns(), strict=True)))
+                yield state.is_terminal()
 
 
 def _steps_of_game(
@@ -240,14 +343,10 @@ def _steps_of_game(
     env = plain.make(num_envs=1)
     generator = torch.Generator().manual_seed(SEED)
     turns = random_turns(env, seeds=[SEED], actions=plain.actions, generator=generator)
-    returns = np.zeros(len(env.agents))
     # The first turn is that of the reset.
     for turn, _ in islice(turns, 1, None):
-        returns += turn.reward[0].numpy()
-        if is_over := bool(turn.episode_over[0]):
-            stakes.end_episode(returns.tolist())
-            returns[:] = 0.0
-        yield is_over
+        stakes.credit(dict(zip(env.agents, turn.reward[0].tolist(), strict=True)))
+        yield bool(turn.episode_over[0])
 
 
 def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic: bool) -> int:
