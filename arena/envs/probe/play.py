@@ -1,8 +1,8 @@
 """Random play of one environment to measure its pace. Runs in the child of `arena.envs.inspect`.
 
-Play uses PettingZoo's or OpenSpiel's own interface, not the learners' steppers: breaches of contract
-are the matter of `arena envs check` and of learners, and a launch must not be refused for one.
-Torch-free except for a user's own batched game: importing torch takes longer than most plays.
+Play uses PettingZoo's or OpenSpiel's own interface, not the learners' steppers: breaches of
+contract are the matter of `arena envs check` and of learners, and a launch must not be refused for
+one. Torch-free except for a user's own batched game: importing torch takes longer than most plays.
 
 Tests: `tests/arena/envs/probe/test_play.py`, `tests/arena/envs/checks/test_time_limit.py`.
 """
