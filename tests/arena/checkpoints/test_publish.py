@@ -5,7 +5,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -23,6 +25,8 @@ from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from arena.types import CheckpointRef
 
 from .conftest import MakePublishable
+
+STEPS = ("mkdir", "open", "write", "fsync", "rename", "link")
 
 
 def entries(root: Path) -> list[str]:
@@ -89,6 +93,76 @@ def test_a_run_directory_that_is_gone_does_not_come_back(
     with pytest.raises(CheckpointError, match="root is gone"):
         publish(tmp_path / "gone", manifest=manifest, files=files)
     assert not (tmp_path / "gone").exists()
+
+
+class Fault:
+    """Makes the n-th call of the steps of publishing fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, nth: int, code: int) -> None:
+        self.calls = 0
+        self._nth, self._code = nth, code
+        for name in STEPS:
+            monkeypatch.setattr(os, name, self._wrap(getattr(os, name)))
+
+    def _wrap(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: object, **options: object) -> object:
+            self.calls += 1
+            if self.calls == self._nth:
+                raise OSError(self._code, os.strerror(self._code), "the disk")
+            return real(*arguments, **options)
+
+        return step
+
+
+def faults(code: int, scenario: Callable[[], None]) -> Iterator[bool]:
+    """Let the scenario run with a fault at its 1st, 2nd, ... step; True: there was one."""
+    for nth in range(1, 200):
+        with pytest.MonkeyPatch.context() as patch:
+            fault = Fault(patch, nth=nth, code=code)
+            try:
+                scenario()
+                failed = False
+            except CheckpointError:
+                failed = True
+        yield failed
+        if fault.calls < nth:
+            return
+    raise AssertionError("the scenario never ran through")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_a_disk_that_refuses_any_step_leaves_nothing_behind(
+    root: Path, make_publishable: MakePublishable, code: int
+) -> None:
+    old, old_files = make_publishable(agent_steps=1)
+    new, new_files = make_publishable(agent_steps=2)
+    kept = publish(root, manifest=old, files=old_files).key
+
+    def scenario() -> None:
+        publish(root, manifest=new, files=new_files)
+
+    outcomes = []
+    for failed in faults(code, scenario):
+        outcomes.append(failed)
+        found = entries(root)
+        if failed:
+            assert found == [kept]
+    assert found[0] == kept
+    assert len(found) == 2
+    assert verify_directory(root / found[1]) == new
+    # Opening, writing and syncing three files, two directories and one rename can fail at least.
+    assert sum(outcomes) >= 12
+    assert not outcomes[-1]
+
+
+def test_a_disk_that_refuses_a_link_leaves_no_ghost(
+    root: Path, make_publishable: MakePublishable
+) -> None:
+    manifest, files = make_publishable()
+    source = publish(root, manifest=manifest, files=files).key
+    ghost = key_of_ghost(manifest)
+    for failed in faults(errno.ENOSPC, lambda: _link(root, source, ghost)):
+        assert entries(root) == ([source] if failed else [source, ghost])
 
 
 def _link(root: Path, source: str, ghost: str) -> None:

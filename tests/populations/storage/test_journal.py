@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from populations.errors import JournalCorrupt, StorageError
+from arena.failpoints import armed
+from populations.errors import JournalCorrupt, StorageError, StorageUnavailable
 from populations.records.aggregates import Row
 from populations.records.rows import EventRow, PolicyRow, RunRow
 from populations.storage.database import SCHEMA_VERSION
@@ -350,3 +351,78 @@ def test_a_journal_is_written_through_no_link(tmp_path: Path, end: str) -> None:
     with pytest.raises(StorageError, match="a symbolic link"), Journal.open(path) as journal:
         journal.commit([RunRow(run="r", matches=1)])
     assert theirs.read_bytes() == before
+
+
+def test_a_full_disk_changes_nothing(path: Path) -> None:
+    with Journal.open(path) as journal:
+        before = journal.load()
+        (pages,) = journal._connection.execute("PRAGMA page_count").fetchone()
+        journal._connection.execute(f"PRAGMA max_page_count = {pages}")
+        many = [policy(number) for number in range(1, 400)]
+        with pytest.raises(StorageError, match="full"):
+            journal.commit(many)
+        assert journal.load() == before
+        journal._connection.execute("PRAGMA max_page_count = 1000000")
+        journal.commit(many)
+        assert len(journal.load().policies) == 400
+    with JournalReader(path) as reader:
+        reader.integrity_check()
+        assert len(reader.load().policies) == 400
+
+
+def test_damaged_pages_are_noticed_or_harmless_and_never_another_error(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with Journal.create(path, [RunRow(run="r")]) as journal:
+        journal.commit([policy(number) for number in range(60)])
+    data = path.read_bytes()
+    rng = random.Random(1)
+    num_refused = 0
+    for page in range(1, len(data) // 4096):
+        damaged = bytearray(data)
+        start = page * 4096
+        damaged[start : start + 8] = rng.randbytes(8)
+        path.write_bytes(damaged)
+        try:
+            with Journal.open(path) as journal:
+                journal.load()
+        except StorageError:
+            num_refused += 1
+    assert num_refused > len(data) // 4096 // 2
+
+
+def _refuse(_: int) -> None:
+    raise OSError(5, "Input/output error")
+
+
+def test_a_backup_is_the_committed_state_in_one_file(path: Path) -> None:
+    copy = path.with_name("copy.db")
+    with Journal.open(path) as journal:
+        for number in range(3):
+            journal.commit([policy(number + 1)])
+            journal.backup(copy)
+            state = journal.load()
+        journal.commit([policy(9)])
+        assert not list(path.parent.glob("copy.db-*"))
+        assert not list(path.parent.glob(".tmp-*"))
+    with Journal.open(copy) as restored:
+        assert restored.load() == state
+
+
+def test_a_backup_that_fails_leaves_the_old_one(path: Path) -> None:
+    copy = path.with_name("copy.db")
+    with Journal.open(path) as journal:
+        journal.backup(copy)
+        before = copy.read_bytes()
+        with pytest.raises(StorageError):
+            journal.backup(path.parent / "gone" / "copy.db")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "fsync", _refuse)
+            with pytest.raises(StorageError):
+                journal.backup(path.with_name("another.db"))
+        assert not path.with_name("another.db").exists()
+        journal.commit([policy(1)])
+        for point in ("backup.following", "backup.followed"):
+            with armed(f"{point}=raise:ENOSPC"), pytest.raises(StorageUnavailable):
+                journal.backup(copy)
+            assert copy.read_bytes() == before
+        assert not list(path.parent.glob(".tmp-*"))
