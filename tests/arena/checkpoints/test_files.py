@@ -5,10 +5,13 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from arena.checkpoints.files import (
@@ -298,3 +301,21 @@ def test_an_id_that_cannot_be_read_is_kept_and_an_empty_one_replaced(tmp_path: P
     assert store_digest(tmp_path) is None, "it would be equal in every store that has lost its own"
     make_store_id(tmp_path)
     assert store_digest(tmp_path) is not None
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(name=st.sampled_from(FILES), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@pytest.mark.slow
+def test_any_flipped_bit_is_noticed(
+    make_publishable: MakePublishable, name: str, place: float, bit: int
+) -> None:
+    manifest, files = make_publishable()
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, publish(Path(directory), manifest=manifest, files=files).key, name)
+        data = bytearray(path.read_bytes())
+        data[int(place * len(data))] ^= 1 << bit
+        path.write_bytes(data)
+        with pytest.raises(CheckpointCorrupt):
+            verify_directory(path.parent)

@@ -350,3 +350,18 @@ def test_more_blocks_than_environments_are_refused(scripted_env: Any) -> None:
     me = learning()
     with pytest.raises(ValueError, match="1 to 1 blocks fit 1 environments, got 2"):
         make_collector(scripted_env(num_envs=1), (me, me), (me, me))
+
+
+def test_opponents_never_change_within_an_episode(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=8, length=lambda seed, episode: 5)
+    me = learning(action=1)
+    ghosts = [Always(1), Always(2)]
+    collector = make_collector(env, (me, ghosts[0]), (me, ghosts[1]))
+    for _ in range(5):
+        collector.collect()
+    by_episode: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for seed, episode, _, agent, action in env.decisions:
+        if agent == 1:
+            by_episode[seed, episode].add(action)
+    assert len(by_episode) > 8
+    assert all(len(actions) == 1 for actions in by_episode.values())
