@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
 ]
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 GONE_S = 10.0
 ON_RAY = ("launcher=ray", "--learners", "2")
 FOR_EVER = "stop.agent_steps_per_policy=100000000"
