@@ -39,7 +39,7 @@ class EvaluationPool(Struct, frozen=True, kw_only=True):
 def evaluation_pool(
     settings: Settings, indexes: Indexes, ledger: Ledger, rng: np.random.Generator | None
 ) -> EvaluationPool:
-    """Return active policies at their current checkpoints, ghosts worth a look, and the bots.
+    """Return policies at their last checkpoints, ghosts worth a look, and the bots.
 
     Args:
         settings: Settings of the run.

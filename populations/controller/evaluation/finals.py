@@ -208,7 +208,7 @@ def _unsettled(league: League, known: EvaluationPool) -> BoolArray:
     deviations = known.deviations()
     return np.array(
         [
-            player.kind == "policy"
+            player.kind in ("policy", "retired")
             and deviation > FINAL_DEVIATION
             and league.record(player.population, player.entrant).matches < FINAL_MATCHES
             for player, deviation in zip(known.players, deviations, strict=True)

@@ -286,7 +286,7 @@ def _anchors(setup: LearnerSetup, league: League) -> list[Seating]:
 def newcomers(
     setup: LearnerSetup, league: League, ledger: Ledger, *, waiting: bool = False
 ) -> list[PolicyRow]:
-    """Return active leaders whose generation has no checkpoint that has played itself.
+    """Return leaders whose generation has no checkpoint that has played itself.
 
     Args:
         setup: Setup of learners.

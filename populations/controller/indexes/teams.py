@@ -55,9 +55,10 @@ def maker_of(league: League, weights: str) -> Entrant | None:
 
 
 def is_whole(league: League, policy: PolicyRow) -> bool:
-    """Return whether everybody in a policy's team is active and has a checkpoint."""
+    """Return whether everybody in a policy's team has a checkpoint and is not quarantined."""
+    # Policies that left (`pbt.share`: halving) are rated by what they left behind.
     return all(
-        row.state == "active" and row.checkpoint is not None for row in team_of(league, policy)
+        row.state != "quarantined" and row.checkpoint is not None for row in team_of(league, policy)
     )
 
 

@@ -6,6 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from arena.types import LearnerId, PolicyId
+from populations.controller.evaluation.contenders import evaluation_pool
+from populations.controller.evaluation.finals import FINAL_DEVIATION, FINAL_MATCHES
 from populations.controller.evolution.halving import fill_places, halve, num_active, num_places
 from populations.controller.indexes.teams import team_of
 from populations.controller.state.state import make_state
@@ -120,6 +122,21 @@ def test_the_worse_half_leaves_until_as_many_train_as_learners() -> None:
         given = [one for one in after if isinstance(one, AssignmentRow) and one.kind == "train"]
         assert all(t.policy != row.subject for one in given for t in one.message.trainees)  # type: ignore[union-attr]
     assert fold(world.committed) == world.state.tables
+
+
+def test_retired_policies_are_rated_by_what_they_left_behind_as_surely_as_others() -> None:
+    state = halved().state
+    known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
+    left = [place for place, one in enumerate(known.players) if one.kind == "retired"]
+    assert {known.players[place].player.player for place in left} == retired(halved())
+    assert not known.field.is_ranked[left].any(), "PBT does not select among them"
+    for place in left:
+        one = known.players[place]
+        assert one.entrant == state.league.weights(
+            state.tables.policies[PolicyId(one.player.player)]
+        )
+        matches = state.league.record(one.population, one.entrant).matches
+        assert known.deviations()[place] <= FINAL_DEVIATION or matches >= FINAL_MATCHES
 
 
 def test_the_event_says_why_one_got_less_and_one_more() -> None:
