@@ -31,6 +31,7 @@ from populations.config.run_config import load_config
 from populations.gc_pause import collector_paused
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing, champion, standings
+from populations.ratings.fitting.bend import weights_of
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
 from populations.simulation.environment import simulated_config, simulated_run
@@ -222,7 +223,7 @@ def _population_error(world: World, population: str) -> LeagueError:
 def true_strengths(world: World) -> dict[Rated, float]:
     """Return the additive strengths nearest to the true log-odds of all that are rated, in Elo.
 
-    All pairs count alike, whatever their distance. Where strengths add up, these are the skills.
+    Pairs are weighed as ratings weigh them. Where strengths add up, these are the skills.
     """
     weights, model = world.learner.weights, world.learner.model
     known: dict[Rated, Weights] = {}
@@ -245,8 +246,28 @@ def true_strengths(world: World) -> dict[Rated, float]:
         signs[row, places.get(one, -1)] += 1.0
         signs[row, places.get(two, -1)] -= 1.0
     ahead = [model.difference(known[one], known[two]) for one, two in pairs]
-    strengths = np.append(np.linalg.lstsq(signs[:, :-1], np.array(ahead))[0], 0.0)
-    return {rated: float(strengths[places.get(rated, -1)]) for rated in known}
+    weights_of_pairs = np.ones(len(pairs))
+    # Weights follow from strengths, so they are those of a first solution.
+    for _ in range(2):
+        root = np.sqrt(weights_of_pairs)
+        solved, *_ = np.linalg.lstsq(root[:, None] * signs[:, :-1], root * np.array(ahead))
+        strengths = np.append(solved, 0.0)
+        strength_of = {rated: float(strengths[places.get(rated, -1)]) for rated in known}
+        shares = _weights(strength_of)
+        weights_of_pairs = np.array([shares[one] * shares[two] for one, two in pairs])
+    return strength_of
+
+
+def _weights(strengths: Mapping[Rated, float]) -> dict[Rated, float]:
+    """Return the weight of each player among those of its population."""
+    found: dict[Rated, float] = {}
+    for population in {name for name, _ in strengths}:
+        own = [rated for rated in strengths if rated[0] == population]
+        own.sort(key=lambda rated: strengths[rated])
+        places = np.array([strengths[rated] for rated in own])
+        weights, _ = weights_of(places, np.zeros((len(own), 0)))
+        found.update(zip(own, weights.tolist(), strict=True))
+    return found
 
 
 def _differences(

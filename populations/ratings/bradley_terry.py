@@ -495,7 +495,7 @@ class Posterior(Generic[E]):
         worth = np.append(parameters, 0.0)
         for (_, _, place), one in zip(self.meetings.tolist(), met, strict=True):
             if place < len(parameters) and not adds_up(met, bend=bend):
-                worth[place] = left_of(strengths, ratings, one, bend=bend).mean()
+                worth[place], _ = left_of(strengths, ratings, one, bend=bend)
         # What the fit itself says of results against the anchors is off the ratings, too.
         off = self._of_all(self.anchor_errors.T)
         off[:, 0] += against_anchors(strengths, ratings, met, bend=bend)

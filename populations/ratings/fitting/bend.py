@@ -13,12 +13,14 @@ d_ij = theta_i - theta_j + g x_ij,    x = a / (|a| + `SOON`), a the difference o
 
 where a chain of neighbours would add it up with each step. *Ratings* r are the additive
 strengths nearest to h: the least sum of squares of h(d_ij) - (r_i - r_j) over all pairs of players,
-each counted once, however often they met, has
+however often they met, each weighed by w_i w_j, has
 
-r_i = mean over j of h(d_ij),
+r_i = sum over j of w_j h(d_ij),
 
-less the same of the anchors, which stay at 0. So h serves to weigh all distances alike, although
-most matches are those of neighbours. Where the seats of a pair are worth something, d_ij has it, j
+less the same of the anchors, which stay at 0. Half of a player's weight is one share of the number
+of players, the other half its part of the range of strengths, up to half the way to its neighbours.
+So all distances are weighed alike, although most matches are those of neighbours, and most players
+of a long run are among its strongest. Where the seats of a pair are worth something, d_ij has it, j
 are those that i meets there, and what is left of h is the worth beside ratings.
 
 Sources: Box and Cox, "An analysis of transformations" (Journal of the Royal Statistical Society B,
@@ -131,9 +133,34 @@ class Meeting:
         return ahead + self.recency.worth * x, x
 
     def drawn(self, strengths: FloatArray) -> IntArray:
-        """Return those of ``second`` that stand for all of them as opponents."""
+        """Return those of ``second`` that stand for all of them as opponents, by strength."""
         ordered = self.second[np.argsort(strengths[self.second], kind="stable")]
         return np.asarray(ordered[:: 1 + len(ordered) // MAX_PLAYERS])
+
+
+def weights_of(strengths: FloatArray, directions: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the weights w of opponents, and how they change with the strengths.
+
+    Args:
+        strengths: Theta of those that stand for all, rising. float64 [S].
+        directions: Changes of theta. float64 [S, K].
+
+    Returns:
+        Weights [S], whose sum is 1, and their changes [S, K], float64.
+    """
+    even, width = 1.0 / len(strengths), strengths[-1] - strengths[0]
+    # Equals have no range to divide.
+    if width <= 0.0:
+        return np.full(len(strengths), even), np.zeros_like(directions)
+    parts = _parts(strengths) / width
+    changes = (_parts(directions) - parts[:, None] * (directions[-1] - directions[0])) / width
+    return (even + parts) / 2.0, changes / 2.0
+
+
+def _parts(places: FloatArray) -> FloatArray:
+    """Return what lies nearest to each place, up to half the way to its neighbours. [S, ...]."""
+    ends = np.concatenate([places[:1], (places[1:] + places[:-1]) / 2.0, places[-1:]])
+    return np.asarray(np.diff(ends, axis=0))
 
 
 def adds_up(meetings: Sequence[Meeting], *, bend: float) -> bool:
@@ -161,16 +188,19 @@ def ratings_of(
     num_others = np.zeros_like(strengths)
     for one in _views(meetings):
         own, against = one.first, one.drawn(strengths)
+        weights, weights_changes = weights_of(strengths[against], directions[against])
         distances, x = one.apart(strengths, own, against)
         ahead, slopes = bent(distances, bend)
         # Subtract the mean of the anchors: h(0 - theta_j + a + g x_0j).
         distances, x_zero = one.apart(strengths, None, against)
         zero, slopes_zero = bent(distances, bend)
-        ratings[own] += len(one.second) * (ahead.mean(axis=1) - zero.mean())
-        moved = slopes.mean(axis=1)[:, None] * (directions[own] + one.changes)
-        moved += (slopes_zero - slopes) @ directions[against] / len(against)
-        moved -= slopes_zero.mean() * one.changes
-        by_recency = (slopes * x).mean(axis=1) - (slopes_zero * x_zero).mean()
+        ratings[own] += len(one.second) * ((ahead - zero) @ weights)
+        moved = (ahead - zero) @ weights_changes
+        slopes, slopes_zero = slopes * weights, slopes_zero * weights
+        moved += slopes.sum(axis=1)[:, None] * (directions[own] + one.changes)
+        moved += (slopes_zero - slopes) @ directions[against]
+        moved -= slopes_zero.sum() * one.changes
+        by_recency = (slopes * x).sum(axis=1) - (slopes_zero * x_zero).sum()
         changes[own] += len(one.second) * (moved + by_recency[:, None] * one.recency.changes)
         num_others[own] += len(one.second)
     return ratings / num_others, changes / num_others[:, None]
@@ -181,22 +211,27 @@ def ratings_by(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: floa
     found, num_others = np.zeros_like(strengths), np.zeros_like(strengths)
     for one in _views(meetings):
         own, against = one.first, one.drawn(strengths)
+        weights, _ = weights_of(strengths[against], np.zeros((len(against), 0)))
         ahead = bent_by(one.apart(strengths, own, against)[0], bend)
         zero = bent_by(one.apart(strengths, None, against)[0], bend)
-        found[own] += len(one.second) * (ahead.mean(axis=1) - zero.mean())
+        found[own] += len(one.second) * ((ahead - zero) @ weights)
         num_others[own] += len(one.second)
     return found / num_others
 
 
 def left_of(
     strengths: FloatArray, ratings: FloatArray, meeting: Meeting, *, bend: float
-) -> FloatArray:
-    """Return h - (r_i - r_j) of pairs that meet: their mean is the worth of the seats beside
-    ratings, the rest scatter. float64 [F', S'], in units of theta.
+) -> tuple[float, float]:
+    """Return mean and mean square of h - (r_i - r_j) of pairs that meet, in units of theta: their
+    mean is the worth of the seats beside ratings, the rest scatter.
     """
     first, second = meeting.turned().drawn(strengths), meeting.drawn(strengths)
     ahead, _ = bent(meeting.apart(strengths, first, second)[0], bend)
-    return np.asarray(ahead - (ratings[first, None] - ratings[second]))
+    left = ahead - (ratings[first, None] - ratings[second])
+    own, others = (
+        weights_of(strengths[drawn], np.zeros((len(drawn), 0)))[0] for drawn in (first, second)
+    )
+    return float(own @ left @ others), float(own @ left**2 @ others)
 
 
 def against_anchors(
@@ -211,15 +246,15 @@ def against_anchors(
     for one in _views(meetings):
         lead = one.recency.worth * newer(one.recency.ages[one.first], np.zeros(1))
         ahead, _ = bent(strengths[one.first] + one.advantage + lead, bend)
-        worth = left_of(strengths, ratings, one, bend=bend).mean()
+        worth, _ = left_of(strengths, ratings, one, bend=bend)
         found[one.first] += ahead - ratings[one.first] - worth
         num_meetings[one.first] += 1.0
     return found / num_meetings
 
 
 def scatter_of(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: float) -> float:
-    """Return the mean square over all pairs of what ratings and seats leave of h, in units of theta
-    squared.
+    """Return the mean square over all pairs, as they are weighed, of what ratings and seats leave
+    of h, in units of theta squared.
     """
     nothing = np.zeros(0)
     still = [
@@ -238,7 +273,7 @@ def scatter_of(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: floa
     ratings, _ = ratings_of(strengths, np.zeros((len(strengths), 0)), still, bend=bend)
     left = [left_of(strengths, ratings, one, bend=bend) for one in still]
     number = [len(one.first) * len(one.second) for one in meetings]
-    return float(np.average([one.var() for one in left], weights=number))
+    return float(np.average([square - mean**2 for mean, square in left], weights=number))
 
 
 def _views(meetings: Sequence[Meeting]) -> list[Meeting]:
