@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.types import PolicyId
 from populations.candidates import Candidate
 from populations.core import OpponentRequest
 from populations.matchmaking.alphastar import (
@@ -169,6 +170,60 @@ def test_a_main_agent_by_hand() -> None:
     assert found == pytest.approx({**dict.fromkeys(EVERYONE, 0.5 / 8), "mirror": 0.25, RIVAL: 0.25})
 
 
+def test_exploiters_that_still_win_are_verified() -> None:
+    # Win rates 0.2 and 0.6 against the exploiter's ghosts, 1 against all others.
+    rates: dict[str, float] = {
+        **dict.fromkeys(EVERYONE, 1.0),
+        EXPLOITERS[0]: 0.2,
+        EXPLOITERS[1]: 0.6,
+    }
+    found = distribution(asked(rates))
+    # squared: 0.64 and 0.16, in PFSP as well, where the others have nothing.
+    assert found == pytest.approx(
+        {EXPLOITERS[0]: 0.65 * 0.8, EXPLOITERS[1]: 0.65 * 0.2, "mirror": 0.175, RIVAL: 0.175},
+        abs=1e-6,
+    )
+
+
+def test_forgotten_former_selves_are_verified() -> None:
+    # Its own history: 0.4, 0.9, 0.8. The suffix 0.9, 0.8 falls; 0.4 < 0.9 rises, so 0.4 and 0.9
+    # remain, and 0.4 is below 0.7. The rival's 1, 1 never rises: self-play instead.
+    rates: dict[str, float] = {
+        **dict.fromkeys(EVERYONE, 1.0),
+        OWN[0]: 0.4,
+        OWN[1]: 0.9,
+        OWN[2]: 0.8,
+    }
+    found = distribution(asked(rates))
+    pfsp = {OWN[0]: 0.36, OWN[1]: 0.01, OWN[2]: 0.04}
+    expected = {player: 0.5 * weight / 0.41 for player, weight in pfsp.items()}
+    expected[OWN[0]] += 0.075 * 36 / 37
+    expected[OWN[1]] += 0.075 * 1 / 37
+    expected |= {"mirror": 0.175, RIVAL: 0.175 + 0.075}
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def test_too_strong_a_main_agent_is_met_in_its_history() -> None:
+    rates: dict[str, float] = {
+        **dict.fromkeys(EVERYONE, 1.0),
+        RIVAL: 0.25,
+        RIVALS[0]: 0.9,
+        RIVALS[1]: 0.5,
+    }
+    found = distribution(asked(rates))
+    # variance 0.09 and 0.25; the rival's history falls, so nothing is verified.
+    past = 0.25
+    squared = {RIVALS[0]: 0.5 * 0.01 / 0.26, RIVALS[1]: 0.5 * 0.25 / 0.26}
+    assert found == pytest.approx(
+        {
+            RIVALS[0]: squared[RIVALS[0]] + past * 0.09 / 0.34,
+            RIVALS[1]: squared[RIVALS[1]] + past * 0.25 / 0.34,
+            "mirror": 0.25,
+        },
+        abs=1e-6,
+    )
+
+
 def test_what_is_drawn_is_the_distribution() -> None:
     rates = dict(zip(PLAYERS, (0.4, 0.9, 0.8, 0.7, 0.6, 0.5, 0.2, 0.3, 0.45), strict=True))
     found = asked(rates)
@@ -228,3 +283,9 @@ def test_an_exploiter_without_main_agents_meets_history() -> None:
 )
 def test_the_suffix_that_never_rises_is_dropped(win_rates: list[float], kept: int) -> None:
     assert num_before_monotonic_suffix(np.array(win_rates)) == kept
+
+
+def test_the_toy_league_is_what_the_names_say() -> None:
+    found = asked({})
+    assert found.trainee == PolicyId("player/p000")
+    assert found.latest.of_role("main").tolist() == [True, False, False]

@@ -29,6 +29,12 @@ def test_believed_rates_by_hand() -> None:
     assert believed == pytest.approx(6.0 + 32 / 36 * np.array([-6.0, 0.0, 6.0]))
 
 
+def test_what_is_all_noise_is_not_believed() -> None:
+    believed, reliability = believable(np.array([-1.0, 0.0, 1.0]), np.full(3, 2.0))
+    assert reliability == pytest.approx(np.zeros(3))
+    assert believed == pytest.approx(np.zeros(3))
+
+
 def test_the_truth_is_nearer_to_what_is_believed_than_to_what_was_measured() -> None:
     rng = np.random.default_rng(0)
     true = rng.normal(100.0, 50.0, 400)

@@ -88,3 +88,12 @@ def test_population_based_training_gets_to_the_top_of_the_surrogate(rule: Rule, 
                 }
     assert max(worker.quality for worker in workers.values()) > 1.19
     assert num_exploits > 10
+
+
+def test_without_it_half_of_the_surrogate_stays_hidden() -> None:
+    workers = make_workers()
+    for worker in workers.values():
+        for _ in range(400):
+            worker.train()
+        # 1.2 - 0.81
+        assert worker.quality < 0.391

@@ -19,7 +19,6 @@ from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
 from populations.ratings.ranks import measured_cyclicity
 from populations.ratings.results import result_columns
-from tests.populations.ratings.matches import drawn
 
 RANDOM = "bot:random"
 
@@ -141,6 +140,12 @@ def test_who_always_won_has_a_finite_rating() -> None:
     assert 0.0 < fit.deviation("a") < 1000.0
 
 
+def test_groups_that_never_met_have_finite_ratings() -> None:
+    fit = BradleyTerry().fit([result("a", "b", 9, 0, 1), result("c", RANDOM, 9, 0, 1)])
+    assert np.all(np.isfinite(fit.ratings))
+    assert np.all(np.linalg.eigvalsh(fit.covariance) > -1e-6)
+
+
 def test_without_an_anchor_the_mean_is_0() -> None:
     fit = BradleyTerry().fit(RESULTS, parents={"b": "a"})
     assert fit.ratings.mean() == pytest.approx(0.0, abs=1e-9)
@@ -158,6 +163,13 @@ def test_the_order_of_results_and_of_names_does_not_matter() -> None:
         assert fit.entrants == fits[0].entrants
         assert np.array_equal(fit.ratings, fits[0].ratings)
         assert np.array_equal(fit.covariance, fits[0].covariance)
+
+
+def test_a_result_can_be_told_from_either_side() -> None:
+    forward = BradleyTerry().fit([result("a", "b", 5, 2, 3, seats=(0, 1))])
+    backward = BradleyTerry().fit([result("b", "a", 3, 2, 5, seats=(1, 0))])
+    assert np.array_equal(forward.ratings, backward.ratings)
+    assert forward.advantages == backward.advantages
 
 
 def test_the_difference_of_two_is_surer_than_their_intervals() -> None:
@@ -252,6 +264,21 @@ def test_many_small_steps_of_a_line_are_as_wide_as_a_large_one(
     )
 
 
+def test_planted_ranks_are_found() -> None:
+    rng = np.random.default_rng(3)
+    correlations = []
+    for _ in range(5):
+        elo = {f"p{k:02d}": float(rating) for k, rating in enumerate(rng.normal(0, 200, size=30))}
+        theta = {name: rating / ELO_PER_UNIT for name, rating in elo.items()}
+        fit = BradleyTerry().fit(
+            simulate(theta, matches=5, advantage=0.3, draws_of_equals=0.06, rng=rng)
+        )
+        truth = np.array([elo[name] for name in fit.entrants])
+        ranks = [np.argsort(np.argsort(values)) for values in (fit.ratings, truth)]
+        correlations.append(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    assert np.mean(correlations) > 0.95
+
+
 COUNTS = st.integers(0, 10_000)
 NAMES = st.sampled_from(["a", "b", "c", RANDOM])
 RESULT = st.builds(
@@ -305,12 +332,14 @@ def test_reduced_bias_by_hand() -> None:
 @pytest.mark.parametrize("reduces_bias", [False, True])
 def test_groups_of_a_time_change_no_sparse_fit(reduces_bias: bool) -> None:
     rng = np.random.default_rng(7)
-    results: list[Result[int]] = []
-    parents, times = {}, {}
+    results, parents, times = [], {}, {}
     for k in range(1, 120):
         parents[k], times[k] = k - 1, ("player", float(k // 3))
-        others = {max(k - 1, 0), max(k - 4, 0)}
-        results += [drawn(k, other, 0.6, 10, rng=rng, seats=(0, 1)) for other in others]
+        for other in {max(k - 1, 0), max(k - 4, 0)}:
+            wins = int(rng.binomial(10, 0.6))
+            results.append(
+                Result(first=k, second=other, seats=(0, 1), wins=wins, draws=0, losses=10 - wins)
+            )
     exact, sparse = (
         BradleyTerry(max_exact=limit, num_rounds=0, reduces_bias=False).fit(
             results, parents=parents, times=times, anchors=[0]
@@ -546,7 +575,12 @@ def test_thousands_of_entrants_take_the_sparse_path() -> None:
     for first, second in rng.integers(0, size, size=(12_000, 2)).tolist():
         if first != second:
             odds = 1.0 / (1.0 + 10.0 ** ((elo[second] - elo[first]) / 400.0))
-            results.append(drawn(first, second, odds, 10, rng=rng))
+            wins = int(rng.binomial(10, odds))
+            results.append(
+                Result(
+                    first=first, second=second, seats=(0, 0), wins=wins, draws=0, losses=10 - wins
+                )
+            )
     fit = BradleyTerry(root_deviation=300.0).fit(results)
     assert fit.spread.shape[1] == 128
     truth = elo[list(fit.entrants)]

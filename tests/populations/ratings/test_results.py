@@ -54,6 +54,20 @@ def same(results: Iterable[Result[str]]) -> list[tuple[object, ...]]:
     return [(r.first, r.second, r.seats, *Counts.from_results(r)) for r in results]
 
 
+def test_both_views_of_a_result_merge_and_swapped_seats_do_not() -> None:
+    seen = [
+        Result(first="a", second="b", seats=(0, 1), wins=1, draws=2, losses=3),
+        Result(first="b", second="a", seats=(1, 0), wins=30, draws=20, losses=10),
+        Result(first="b", second="a", seats=(0, 1), wins=5, draws=0, losses=0),
+    ]
+    expected = (
+        Result(first="a", second="b", seats=(0, 1), wins=11, draws=22, losses=33),
+        Result(first="b", second="a", seats=(0, 1), wins=5, draws=0, losses=0),
+    )
+    assert tuple(merge_columns(result_columns(seen), entrants=("a", "b"))) == expected
+    assert tuple(merge_columns(result_columns(seen[::-1]), entrants=("a", "b"))) == expected
+
+
 @settings(deadline=None)
 @given(RESULTS)
 def test_merging_columns_adds_up_both_views(results: list[Result[str]]) -> None:
@@ -313,6 +327,62 @@ def test_a_table_most_of_which_was_deleted_is_made_anew(monkeypatch: pytest.Monk
     )
     assert selected(small.snapshot(), set(range(20))) == dict(small)
     assert list(selected(snapshot, set(range(20)))) == keys[7:]
+
+
+def test_only_names_that_are_chosen_are_handed_on() -> None:
+    table: ResultTable[str] = ResultTable()
+    for number, pair in enumerate(["ab", "cd", "bd", "db", "da"]):
+        table[pair[0], pair[1], (0, 1)] = counts_of(number)
+    columns = table.snapshot().select(["d", "b", "nobody"])
+    assert columns.entrants == ("d", "b")
+    assert (columns.first.tolist(), columns.second.tolist()) == ([1, 0], [0, 1])
+    assert columns.counts[:, 0].tolist() == [2.0, 3.0]
+    assert columns.sums.tolist() == [[4.0, 3.0], [5.0, 4.0]]
+
+
+@settings(deadline=None)
+@given(RESULTS)
+@pytest.mark.slow
+def test_a_table_is_the_dictionary_that_was_put_into_it(results: list[Result[str]]) -> None:
+    table: ResultTable[str] = ResultTable()
+    expected: dict[tuple[str, str, tuple[int, int]], Counts] = {}
+    for r in results:
+        key, counts = (r.first, r.second, r.seats), Counts.from_results(r)
+        table[key] = expected[key] = counts
+    assert table == expected
+    assert dict(table.items()) == expected
+    assert list(table) == list(expected)
+    for key, counts in expected.items():
+        assert table[key] == counts
+    for name in {name for key in expected for name in key[:2]} | {"nobody"}:
+        assert dict(table.of_entrant(name)) == {
+            key: counts for key, counts in expected.items() if name in key[:2]
+        }
+        assert len(list(table.of_entrant(name))) == len(dict(table.of_entrant(name)))
+    chosen = {"a", "b", "c"}
+    selected = table.snapshot().select(chosen)
+    assert {(r.first, r.second, r.seats): Counts.from_results(r) for r in selected} == {
+        key: counts for key, counts in expected.items() if chosen >= {*key[:2]}
+    }
+    assert set(selected.entrants) <= chosen
+
+
+def test_a_table_grows_and_its_snapshots_do_not() -> None:
+    table: ResultTable[int] = ResultTable()
+    known = table.snapshot()
+    for k in range(1000):
+        table[(k, k + 1, (0, 1))] = Counts(k, 0.0, 1.0, points=k, squares=k)
+    assert len(known.select(range(1001))) == 0
+    known = table.snapshot()
+    table[(0, 1, (0, 1))] = Counts(7.0, 7.0, 7.0, points=10.5, squares=8.75)
+    table[(2000, 0, (0, 1))] = Counts(1.0, 0.0, 0.0, points=1.0, squares=1.0)
+    assert len(table) == 1001
+    assert table[(999, 1000, (0, 1))] == (999.0, 0.0, 1.0, 999.0, 999.0)
+    selected = known.select(range(2001))
+    assert len(selected) == 1000
+    assert selected.counts[0].tolist() == [0.0, 0.0, 1.0]
+    with pytest.raises(KeyError):
+        table[(1, 0, (0, 1))]
 
 
 def test_a_snapshot_copies_nothing_and_a_change_after_it_one_chunk() -> None:
