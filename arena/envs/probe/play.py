@@ -29,7 +29,7 @@ from arena.envs.one_by_one.steppers import make_one_by_one, make_rows, plain_req
 from arena.envs.openspiel.game import is_openspiel, load_game
 from arena.envs.pettingzoo.pending_decisions import NO_DECISION, PendingDecisions
 from arena.envs.probe.pace import Pace, Stakes
-from arena.envs.registry import TWINS, make_environment
+from arena.envs.registry import TWINS, make_of_spec
 from arena.errors import EnvironmentFault
 from arena.processes.machine_memory import machine_bytes
 from arena.spaces import ActionLayout
@@ -282,9 +282,7 @@ def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic
     before = process.memory_info().rss
     grown, began = [0], time.perf_counter()
     for seed in range(1 + MAX_OBJECTS):
-        env = make_environment(
-            spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
-        )
+        env = make_of_spec(spec, launch_directory=launch_directory)
         env.reset(seed=seed)
         # The environment is kept, so that the next one cannot use its memory again.
         kept.append(env)
