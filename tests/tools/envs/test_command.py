@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -136,11 +137,23 @@ def test_a_check_ends_with_its_time(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(ASSETS)
-    arguments = ("--seconds", "0.1", "--time-limit", "3", "--json")
-    assert run("envs", "check", "mistakes:Hanging", *arguments) == 3
+    limit_s, began_s = 4.0, time.monotonic()
+    arguments = ("--seconds", "0.1", "--time-limit", str(limit_s), "--json")
+    mistakes = "environment.kwargs={mistakes: [shape]}"
+    assert run("envs", "check", "mistakes:Hanging", mistakes, *arguments) == 3
+    # Machines may be slow at importing; what hangs hangs for ever.
+    assert time.monotonic() - began_s < 5.0 * limit_s
     document = json.loads(capsys.readouterr().out)
     assert document["works"] is False
-    assert "playing one environment by itself" in document["cut_off"]
+    # What was found until then is kept.
+    (problem,) = document["problems"]
+    assert "an observation must have shape (3,), got (4,)" in problem["problem"]
+    assert list(document["cut_off"]) == [
+        "playing one environment by itself",
+        "comparing two runs with one seed",
+    ]
+    places = document["cut_off"].values()
+    assert all("mistakes.py" in when and "in step" in when for when in places)
     assert document["preset"] is None
 
 
@@ -258,23 +271,6 @@ def test_an_environment_is_found_in_the_directory_that_the_user_names(
     assert run(*check, "--code", "code") == 0
     compared = ("--against", "classic/rps-v2", "--games", "5", "--num-envs", "1")
     assert run(*check[:3], *compared, "--code", "code") == 0
-
-
-def test_an_unknown_environment_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("envs", "check", "classic/tictactoo-v3", "--json") == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "classic/tictactoe-v3" in said.err
-
-
-@pytest.mark.slow
-def test_check_names_the_native_twin(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("envs", "check", "openspiel:kuhn_poker", *CHECK) == 0
-    output = capsys.readouterr().out
-    assert f"native twin: {KUHN_TWIN}" in output
-    assert f"arena envs check openspiel:kuhn_poker --against {KUHN_TWIN}" in output
-    assert run("envs", "check", KUHN_TWIN, *CHECK) == 0
-    assert "native twin" not in capsys.readouterr().out
 
 
 def test_check_against_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
