@@ -260,7 +260,6 @@ def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> 
             backend=request.backend,
             reads_state=request.reads_state,
             deterministic=play == "counted",
-            possible_agents=request.possible_agents,
         )
     except BaseException as error:
         pass_interrupt(error)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from arena.config import LearnerSetup
+from arena.config import EnvironmentConfig, LearnerSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
@@ -21,15 +21,11 @@ from arena.envs.batched.game import BatchedGameClass
 from arena.envs.batched.scoring import make_batched_score
 from arena.envs.describe import populations_of
 from arena.envs.one_by_one.envs import OneByOne, ToleratedFaults
-from arena.envs.one_by_one.steppers import (
-    EnvsRequest,
-    make_one_by_one,
-    make_rows,
-    plain_request,
-)
+from arena.envs.one_by_one.steppers import EnvsRequest, make_one_by_one, make_rows
 from arena.envs.pettingzoo.buffers import check_partition
 from arena.envs.pettingzoo.states import no_state
 from arena.envs.random_play import action_layouts
+from arena.envs.registry import TWINS
 from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper
 from arena.envs.stepped import PettingZooBatch
 from arena.envs.workers.envs import EnvWorkers, WorkerEnvs
@@ -92,12 +88,22 @@ class PlainEnvs:
 
     def make(self, *, num_envs: int) -> BatchedEnv:
         """Make B environments, as `make_batched_env` does."""
+        spec, possible = self.spec, self.possible_agents
+        environment = EnvironmentConfig(
+            id=spec.id,
+            kwargs=dict(spec.kwargs),
+            # A twin has an id of its own.
+            backend="pettingzoo" if spec.id in TWINS else "auto",
+            possible_agents=None if possible is None else list(possible),
+        )
         return make_batched_env(
-            plain_request(
-                self.spec,
+            EnvsRequest(
+                environment,
+                spec=spec,
+                sides={agent: (agent,) for agent in spec.agents},
+                populations=self.populations,
                 num_envs=num_envs,
                 launch_directory=self.launch_directory,
-                possible_agents=self.possible_agents,
             )
         )
 

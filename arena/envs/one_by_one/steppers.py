@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from arena.config import EnvironmentConfig
-from arena.environment_spec import ContinuousActions, EnvironmentSpec
-from arena.envs.describe import MASK_SEED, agent_spec, agents_of, populations_of
+from arena.environment_spec import EnvironmentSpec
+from arena.envs.describe import MASK_SEED, agent_spec, agents_of
 from arena.envs.one_by_one.envs import Faults, OneByOne
 from arena.envs.openspiel.game import OpenSpielGame, is_openspiel, load_game, openspiel_facts
 from arena.envs.openspiel.stepper import OpenSpielStepper
@@ -26,7 +26,7 @@ from arena.envs.pettingzoo.episode import EpisodeRow, Stepper
 from arena.envs.pettingzoo.parallel import ParallelStepper
 from arena.envs.pettingzoo.pending_decisions import Allocate
 from arena.envs.pettingzoo.states import no_state
-from arena.envs.registry import TWINS, make_of_spec
+from arena.envs.registry import make_of_spec
 from arena.errors import ConfigError
 
 
@@ -56,42 +56,6 @@ class EnvsRequest:
     reads_state: bool = False
     device: str = "cpu"
     agent_ids: tuple[str, ...] = ()
-
-
-def plain_request(
-    spec: EnvironmentSpec,
-    *,
-    num_envs: int,
-    launch_directory: str,
-    possible_agents: Sequence[str] | None,
-    continuous_actions: ContinuousActions = "squashed",
-) -> EnvsRequest:
-    """Return the request of an environment itself, never of its twin.
-
-    Each agent is a side, and agents with equal spaces are one population.
-
-    Args:
-        spec: Facts about the environment.
-        num_envs: B.
-        launch_directory: Directory where its code is looked for first.
-        possible_agents: ``environment.possible_agents``.
-        continuous_actions: Way of bringing numbers of actions within their bounds.
-    """
-    return EnvsRequest(
-        EnvironmentConfig(
-            id=spec.id,
-            kwargs=dict(spec.kwargs),
-            # A twin has an id of its own.
-            backend="pettingzoo" if spec.id in TWINS else "auto",
-            possible_agents=None if possible_agents is None else list(possible_agents),
-            continuous_actions=continuous_actions,
-        ),
-        spec=spec,
-        sides={agent: (agent,) for agent in spec.agents},
-        populations=populations_of(spec),
-        num_envs=num_envs,
-        launch_directory=launch_directory,
-    )
 
 
 def make_rows(request: EnvsRequest, *, allocate: Allocate = np.zeros, first: int = 0) -> Buffers:

@@ -1,9 +1,8 @@
 """Random play of one environment to measure its pace. Runs in the child of `arena.envs.inspect`.
 
-Play steps as a learner does, so that a step costs what it will cost there. A breach of contract
-ends it, and the episodes before count: it is the matter of `arena envs check` and of learners, and
-no launch is refused for one. Torch-free except for a user's own batched game: importing torch takes
-longer than most plays.
+Play uses PettingZoo's or OpenSpiel's own interface, not the learners' steppers: breaches of
+contract are the matter of `arena envs check` and of learners, and a launch must not be refused for
+one. Torch-free except for a user's own batched game: importing torch takes longer than most plays.
 
 Tests: `tests/arena/envs/probe/test_play.py`, `tests/arena/envs/checks/test_time_limit.py`.
 """
@@ -14,22 +13,22 @@ import contextlib
 import gc
 import math
 import time
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import psutil
 
-from arena.environment_spec import EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
+from arena.envs import chance
 from arena.envs.batched.find import find_game, names_code
-from arena.envs.one_by_one.envs import ToleratedFaults
-from arena.envs.one_by_one.steppers import make_one_by_one, make_rows, plain_request
 from arena.envs.openspiel.game import is_openspiel, load_game
-from arena.envs.pettingzoo.pending_decisions import NO_DECISION, PendingDecisions
+from arena.envs.openspiel.stepper import chance_outcome
 from arena.envs.probe.pace import Pace, Stakes
 from arena.envs.registry import TWINS, make_of_spec
+from arena.envs.spaces.masks import flatten_mask
 from arena.errors import EnvironmentFault
 from arena.processes.machine_memory import machine_bytes
 from arena.spaces import ActionLayout
@@ -68,12 +67,11 @@ class RandomActing:
         seed: Seed of all draws.
 
     Attributes:
-        agents: Agents that may act.
         layouts: Layout of each agent's actions.
     """
 
     def __init__(self, spec: EnvironmentSpec, *, seed: int) -> None:
-        self.agents = spec.agents
+        self._specs = spec.agent_specs
         self.layouts = {
             # "clipped", as draws are bounded already and squashing would move them
             agent: ActionLayout.from_json(facts.action, continuous="clipped")
@@ -81,29 +79,35 @@ class RandomActing:
         }
         self._rng = np.random.default_rng(seed)
 
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Agents that may act."""
+        return tuple(self._specs)
+
+    def act(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
+        """Draw one action.
+
+        Raises:
+            EnvironmentFault: If the mask allows none.
+            ValueError: If the mask is invalid.
+        """
+        layout = self.layouts[agent]
+        mask = _mask(self._specs[agent], observation, info)
+        # A mask missing in info allows everything, which is PettingZoo's rule.
+        legal = None if mask is None else flatten_mask(layout, mask)
+        if legal is not None and not layout.allows(legal[None])[0]:
+            raise EnvironmentFault(f"agent {agent!r}: an action mask must allow an action")
+        return self.draw(agent, legal)
+
     def draw(self, agent: str, legal: npt.NDArray[np.bool_] | None) -> Any:  # noqa: ANN401
-        """Draw an action in the environment's own form, legal (bool [n]; None: all are)."""
-        return self.layouts[agent].actions(self.row(agent, legal)[None])[0]
-
-    def rows(self, population: PendingDecisions) -> npt.NDArray[Any]:
-        """Draw actions for what one environment asks. int64 [1, S] or float32 [1, S, K]."""
-        layout, masks = population.actions, population.action_mask[0]
-        shape = (*population.agent_index.shape, *layout.row_shape)
-        rows = np.zeros(shape, layout.row_dtype)
-        for slot, column in enumerate(population.agent_index[0].tolist()):
-            if column != NO_DECISION:
-                legal = masks[slot] if population.mask is not None else None
-                rows[0, slot] = self.row(self.agents[column], legal)
-        return rows
-
-    def row(self, agent: str, legal: npt.NDArray[np.bool_] | None) -> npt.NDArray[Any]:
-        """Draw a legal action. int64 [] or float32 [K]."""
+        """Draw a legal action (bool [n]; None: all are legal)."""
         layout = self.layouts[agent]
         choices = self._choices(layout, legal)
         if layout.is_discrete:
-            return np.array(choices[0], dtype=np.int64)
+            return layout.actions(np.array(choices, dtype=np.int64))[0]
         # A row has the choices first, then the numbers.
-        return np.concatenate([choices, self._numbers(layout)]).astype(np.float32)
+        row = np.concatenate([choices, self._numbers(layout)]).astype(np.float32)
+        return layout.actions(row[None])[0]
 
     def _choices(self, layout: ActionLayout, legal: npt.NDArray[np.bool_] | None) -> list[int]:
         chosen, first = [], 0
@@ -133,6 +137,15 @@ class RandomActing:
         return numbers
 
 
+def _mask(spec: AgentSpec, observation: Any, info: Mapping[str, Any] | None) -> object:  # noqa: ANN401
+    if spec.mask is None:
+        return None
+    # "observation" and "beside" both have the mask in the observation.
+    holder = (info or {}) if spec.mask == "info" else observation
+    mask: object = holder.get("action_mask")
+    return mask
+
+
 def find_pace(
     spec: EnvironmentSpec,
     *,
@@ -140,7 +153,6 @@ def find_pace(
     backend: str,
     reads_state: bool,
     deterministic: bool,
-    possible_agents: Sequence[str] | None = None,
 ) -> Pace:
     """Measure an environment by random play.
 
@@ -150,7 +162,6 @@ def find_pace(
         backend: ``environment.backend``.
         reads_state: Whether a value network reads ``state()``.
         deterministic: Whether the number of steps limits the play, not the clock.
-        possible_agents: ``environment.possible_agents``.
 
     Raises:
         EnvironmentFault: If it breaks before an episode has ended.
@@ -162,14 +173,8 @@ def find_pace(
     stakes, known_margin = Stakes(spec.agents), 0.0
     # A generator: the game is not made unless its first step is asked for.
     env_bytes, steps = 0, _steps_of_game(spec, stakes, launch_directory=launch_directory)
-    if not is_own_game:
-        steps = _steps_one_by_one(
-            spec,
-            stakes,
-            launch_directory=launch_directory,
-            possible_agents=possible_agents,
-        )
     if is_openspiel(spec.id):
+        steps = _steps_of_openspiel(spec, stakes)
         game = load_game(spec.id, spec.kwargs).game
         # m = (max u - min u) / 2
         known_margin = (game.max_utility() - game.min_utility()) / 2.0
@@ -177,6 +182,7 @@ def find_pace(
         env_bytes = _bytes_of_one(
             spec, launch_directory=launch_directory, deterministic=deterministic
         )
+        steps = _steps_of_pettingzoo(spec, stakes, launch_directory=launch_directory)
     length, is_lower_bound, step_s = _played(steps, stakes, deterministic=deterministic)
     # A game may declare no bounds: utilities are infinite then.
     is_margin_known = 0.0 < known_margin < math.inf
@@ -220,37 +226,105 @@ def _played(
         # A user's code may raise anything; episodes played until then still count.
         if not num_episodes:
             what = f"step {num_steps + 1} of random play"
-            # The stepper has put its place before the user's error, which is told with this one.
-            cause = error.__cause__ or error
-            raise EnvironmentFault(raised(what, cause)) from error
+            raise EnvironmentFault(raised(what, error)) from error
     return num_steps / max(num_episodes, 1), not num_episodes, spent_s / num_steps
 
 
-def _steps_one_by_one(
-    spec: EnvironmentSpec,
+def _steps_of_pettingzoo(
+    spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
+) -> Iterator[bool]:
+    """Play for ever; after each step, yield whether its episode is over."""
+    env = make_of_spec(spec, launch_directory=launch_directory)
+    episode_of = _parallel_episode if spec.api == "parallel" else _episode_in_turns
+    acting = RandomActing(spec, seed=SEED)
+    for episode in count():
+        seed = chance.episode_seed(SEED, episode=episode)
+        yield from _at_least_a_step(episode_of(env, stakes, acting=acting, seed=seed))
+
+
+def _at_least_a_step(episode: Iterator[bool]) -> Iterator[bool]:
+    num_steps = 0
+    for num_steps, is_over in enumerate(episode, start=1):  # noqa: B007
+        yield is_over
+    # An environment that is over after each reset would be reset for ever.
+    if not num_steps:
+        raise EnvironmentFault("after reset an agent must be alive")
+
+
+def _parallel_episode(
+    env: Any,  # noqa: ANN401
     stakes: Stakes,
     *,
-    launch_directory: str,
-    possible_agents: Sequence[str] | None,
+    acting: RandomActing,
+    seed: int,
 ) -> Iterator[bool]:
-    """Play for ever as a learner steps; after each step, yield whether its episode is over."""
-    request = plain_request(
-        spec,
-        num_envs=1,
-        launch_directory=launch_directory,
-        possible_agents=possible_agents,
-        # Draws are bounded already, and squashing would move them.
-        continuous_actions="clipped",
-    )
-    buffers, acting = make_rows(request), RandomActing(spec, seed=SEED)
-    # A margin of 1.25 must not become one of 1.2500000596.
-    buffers.reward = np.zeros(buffers.reward.shape)
-    envs = make_one_by_one(request, buffers, faults=ToleratedFaults(None), on_step=None)
-    envs.reset([SEED])
+    observations, infos = env.reset(seed=seed)
+    asked = [agent for agent in env.agents if agent in observations]
+    while asked:
+        actions = {
+            agent: acting.act(agent, observations[agent], infos.get(agent)) for agent in asked
+        }
+        observations, rewards, terminations, truncations, infos = env.step(actions)
+        stakes.credit(rewards)
+        asked = [
+            agent
+            for agent in env.agents
+            if agent in observations and not (terminations.get(agent) or truncations.get(agent))
+        ]
+        yield not asked
+
+
+def _episode_in_turns(
+    env: Any,  # noqa: ANN401
+    stakes: Stakes,
+    *,
+    acting: RandomActing,
+    seed: int,
+) -> Iterator[bool]:
+    env.reset(seed=seed)
+    # Dead agents leave after one step each; those that stay must not hang the play.
+    patience, num_dead = 2 * len(acting.agents) + 1, 0
+    while any(not _is_dead(env, agent) for agent in env.agents):
+        agent = env.agent_selection
+        if _is_dead(env, agent):
+            num_dead += 1
+            if num_dead > patience:
+                raise EnvironmentFault(f"only dead agents are on turn, the last is {agent!r}")
+            env.step(None)
+            stakes.credit(env.rewards)
+            continue
+        num_dead = 0
+        observation, *_, info = env.last()
+        env.step(acting.act(agent, observation, info))
+        stakes.credit(env.rewards)
+        yield all(_is_dead(env, agent) for agent in env.agents)
+
+
+def _is_dead(env: Any, agent: str) -> bool:  # noqa: ANN401
+    return bool(env.terminations[agent] or env.truncations[agent])
+
+
+def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]:
+    """Play for ever; after each step, yield whether its game is over."""
+    loaded = load_game(spec.id, spec.kwargs)
+    rng = np.random.default_rng(SEED)
     while True:
-        envs.step({name: acting.rows(asked) for name, asked in buffers.populations.items()})
-        stakes.credit(dict(zip(buffers.agents, buffers.reward[0].tolist(), strict=True)))
-        yield bool(buffers.episode_over[0])
+        state, num_steps = loaded.game.new_initial_state(), 0
+        while not state.is_terminal():
+            if state.is_chance_node():
+                outcomes = state.chance_outcomes()
+                # Any chance will do: these games are never replayed.
+                state.apply_action(chance_outcome(outcomes, uniform=float(rng.random())))
+                continue
+            deciding = loaded.deciding(state)
+            actions = {p: int(rng.choice(state.legal_actions(p))) for p in deciding}
+            loaded.apply(state, actions)
+            if deciding:
+                num_steps += 1
+                if state.is_terminal():
+                    # Returns are credited once, at the end: the game's are sums already.
+                    stakes.credit(dict(zip(spec.agents, state.returns(), strict=True)))
+                yield state.is_terminal()
 
 
 def _steps_of_game(
