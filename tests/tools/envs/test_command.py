@@ -273,6 +273,23 @@ def test_an_environment_is_found_in_the_directory_that_the_user_names(
     assert run(*check[:3], *compared, "--code", "code") == 0
 
 
+def test_an_unknown_environment_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("envs", "check", "classic/tictactoo-v3", "--json") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "classic/tictactoe-v3" in said.err
+
+
+@pytest.mark.slow
+def test_check_names_the_native_twin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("envs", "check", "openspiel:kuhn_poker", *CHECK) == 0
+    output = capsys.readouterr().out
+    assert f"native twin: {KUHN_TWIN}" in output
+    assert f"arena envs check openspiel:kuhn_poker --against {KUHN_TWIN}" in output
+    assert run("envs", "check", KUHN_TWIN, *CHECK) == 0
+    assert "native twin" not in capsys.readouterr().out
+
+
 def test_check_against_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("envs", "check", "openspiel:kuhn_poker", "--against", KUHN_TWIN)
     assert run(*arguments, "--games", "100", "--num-envs", "8", "--json") == 0
