@@ -46,9 +46,9 @@ MAP_PLAYERS = 12
 
 def standings_document(run: Inspection, population: str | None) -> Document:
     """Return the standings with ratings and records."""
-    from populations.views.questions.champions import anchor_scores, unproven_champions
+    from populations.views.questions.champions import anchor_score, unproven_champions
 
-    measured = read_exploitability(run.run_dir)
+    measured, best = read_exploitability(run.run_dir), run.champions(population)
     return {
         "populations": {
             name: [
@@ -61,7 +61,7 @@ def standings_document(run: Inspection, population: str | None) -> Document:
         },
         "cyclicity": run.cyclicity(population),
         "fit": run.fits(population),
-        "anchor": anchor_scores(run, population),
+        "anchor": {name: anchor_score(run, name, one) for name, one in best.items()},
         "unproven": unproven_champions(run, population),
     }
 
@@ -304,10 +304,10 @@ def ratings_document(run: Inspection, population: str | None) -> Document:
     from populations.views.questions.champions import champions_of
     from populations.views.questions.inspection import ASSIGNED, rating_points
 
-    tables, fit = run.rated
+    fit = run.rated
     # Events are read later than the rows, so that those of all their assignments are among them.
     assigned = run.reader.events(kinds=ASSIGNED)
-    points = rating_points(tables, fit.intervals(), assigned=assigned)
+    points = rating_points(fit, assigned=assigned)
     return {
         "populations": {n: lines for n, lines in points.items() if population in (None, n)},
         "champions": champions_of(run, population),
