@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -136,17 +136,19 @@ def _ratings(document: Document) -> dict[Key, object]:
     return {(str(one["population"]), str(one["player"])): one.get("rating") for one in players}
 
 
-def _places(document: Document) -> dict[Key, int]:
-    return {one: place for place, one in enumerate(_ratings(document))}
+def _rank(document: Document) -> Callable[[Key], int]:
+    """Return a function that ranks players: the best first, those without a line last."""
+    places = {one: place for place, one in enumerate(_ratings(document))}
+    return lambda one: places.get(one, len(places))
 
 
 def worst_first(rows: Sequence[Row], document: Document) -> list[Row]:
     """Return cells by the player's rating, for one player the worst score first."""
-    ranks = _places(document)
+    rank = _rank(document)
 
     def key(row: Row) -> tuple[int, float]:
         score = row["score"]
-        return ranks.get(sides_of(row)[0], len(ranks)), 2.0 if score is None else score
+        return rank(sides_of(row)[0]), 2.0 if score is None else score
 
     return sorted(rows, key=key)
 
@@ -255,11 +257,7 @@ def _name(population: object, name: object, room: Room) -> object:
 
 
 def _map(document: Document, room: Room) -> Section:
-    ranks = _places(document)
-
-    def rank(one: Key) -> int:
-        return ranks.get(one, len(ranks))
-
+    rank = _rank(document)
     scores = {sides_of(row): row["score"] for row in document["payoff"]}
     everybody = {one for one, _ in scores}
     living = _living(sorted(everybody))

@@ -204,6 +204,7 @@ def _lead(run: Inspection, population: str, best: Standing) -> _Lead | None:
     found = _over(untrained, own, difference=by_last_fit) or _over_random(best, z)
     if found is None or found.elo.low > 0.0:
         return found
+
     # A journal has no spread of the last fit, so it overstates the error of a difference: what is
     # clear by it is clear, and only what is not is worth a fit of its own.
     def by_one_fit(other: Digest) -> Interval | None:

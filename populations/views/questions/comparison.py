@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from arena.errors import ConfigError
-from arena.types import RANDOM_BOT, Digest
+from arena.types import RANDOM_BOT, Digest, Entrant
 from populations.records.rows import Json
 from populations.views.questions.inspection import Document, Inspection, rating_points
 from populations.views.questions.results import seen_from_both
@@ -128,7 +128,7 @@ def _scores(run: Inspection, population: str) -> list[tuple[int, float, float]]:
     for row in run.met:
         for own, (_, other), _, counts, _ in seen_from_both(row, run.league.seats):
             origin = run.league.checkpoints.get(Digest(own[1]))
-            if other == RANDOM_BOT and origin and own[0] == population:
+            if other == Entrant(RANDOM_BOT) and origin and own[0] == population:
                 found.append((origin.agent_steps, counts.points, counts.matches))
     return found
 

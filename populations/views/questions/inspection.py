@@ -9,7 +9,7 @@ Tests: `tests/populations/views/test_ratings.py`, `tests/populations/views/test_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -99,9 +99,7 @@ class CheckpointFit:
         return {name: Ratings(row, again[name].spread) for name, row in rows.items()}
 
 
-def rating_points(
-    fit: CheckpointFit, *, assigned: Iterable[EventRow]
-) -> dict[str, list[Document]]:
+def rating_points(fit: CheckpointFit, *, assigned: Iterable[EventRow]) -> dict[str, list[Document]]:
     """Return the rated checkpoints of each policy in the order of their training, by population.
 
     Args:

@@ -118,7 +118,9 @@ def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[Fro
     ]
 
 
-def _trial(row: GenerationRow, known: Document, *, config: RunConfig, is_running: bool) -> FrozenTrial:
+def _trial(
+    row: GenerationRow, known: Document, *, config: RunConfig, is_running: bool
+) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
     space = config.populations[row.population].search_space
