@@ -23,10 +23,9 @@ from populations.config.run_file import RUN_FILE, RunFile, learner_setup, requir
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.core import SearchSpace
 from populations.league.league import League
-from populations.league.lineage import History
+from populations.league.lineage import REMOVED_KINDS, History
 from populations.league.mixture import Mixture, nash_mixtures
 from populations.league.ratings import Interval, Ratings, interval_fields
-from populations.league.removed_rows import KINDS
 from populations.league.standings import Standing, champion, standings
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
@@ -174,7 +173,7 @@ class Inspection:
 
     def history(self) -> History:
         """Return all generations, those whose rows were removed included."""
-        return History.of(self.tables, self.reader.events(kinds=KINDS))
+        return History.of(self.tables, self.reader.events(kinds=REMOVED_KINDS))
 
     def space(self, population: str) -> SearchSpace:
         """Return what may be explored in a population."""
