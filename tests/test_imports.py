@@ -148,17 +148,7 @@ MAX_MODULES = 15
 
 ROOMS = (
     *("server", "machine", "phases", "ghost_thinning", "assignments", "evaluation", "evolution"),
-    *(
-        "result_merging",
-        "checkpoint_rows",
-        "generation_rows",
-        "lineups",
-        "opponents",
-        "monitoring",
-        "state",
-        "rating_fit",
-    ),
-    *("best_rated", "indexes"),
+    *("result_merging", "lineups", "opponents", "monitoring", "state", "rating_fit", "indexes"),
 )
 """Of the controller, each above those that it may import."""
 

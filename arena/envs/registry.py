@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from arena.environment_spec import EnvironmentSpec
 from arena.errors import ConfigError, EnvironmentUnavailable
 from arena.resolve import in_file, put_first_on_path, resolve
 from arena.users_code import chain_of, message_of, pass_interrupt
@@ -128,6 +129,13 @@ def make_environment(
     from arena.envs.pettingzoo.text_names import with_text_names
 
     return with_text_names(env, environment_id=environment_id)
+
+
+def make_of_spec(spec: EnvironmentSpec, *, launch_directory: str) -> Any:  # noqa: ANN401
+    """Make one environment as `make_environment` does, of which the facts are known."""
+    return make_environment(
+        spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
+    )
 
 
 def native_api(environment_id: str, *, kwargs: Mapping[str, object], launch_directory: str) -> Api:

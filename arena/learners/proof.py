@@ -10,14 +10,11 @@ Tests: `tests/arena/learners/test_proof.py`, `tests/integration/test_joining_pro
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import numpy as np
 from msgspec import structs
 
 from arena.bots.ids import parse_bot
@@ -130,11 +127,12 @@ def results_digest(setup: LearnerSetup, *, should_stop: Callable[[], bool]) -> D
     import torch
 
     from arena.learners.smoke_training import run_smoke_training
+    from arena.matches.seeds import generators_kept
 
     # Learners work with one thread (`make_worker`): sums of several threads have another order.
     torch.set_num_threads(1)
     until_s = time.monotonic() + MAX_S
-    with _generators_kept():
+    with generators_kept(num_devices=torch.cuda.device_count()):
         training = run_smoke_training(
             _made_small(setup),
             hyperparameters={},
@@ -159,17 +157,3 @@ def _made_small(setup: LearnerSetup) -> LearnerSetup:
             },
         }
     )
-
-
-@contextlib.contextmanager
-def _generators_kept() -> Iterator[None]:
-    """Give the global generators their states of before."""
-    import torch
-
-    of_python, of_numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        try:
-            yield
-        finally:
-            random.setstate(of_python)
-            np.random.set_state(of_numpy)

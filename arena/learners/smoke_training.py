@@ -18,6 +18,7 @@ from arena.checkpoints.files import read_manifest, resolve_key
 from arena.checkpoints.manifest import Manifest
 from arena.config import LearnerSetup
 from arena.learners.loop import NoProgress
+from arena.learners.work.faults import AssignmentFault
 from arena.learners.work.worker import Worker
 from arena.matches.pair_scores import mean_score, num_scored, points
 from arena.matches.seating import seat_teams
@@ -93,18 +94,10 @@ def run_smoke_training(
             return _SmokeRun(there, worker, hyperparameters=hyperparameters).run(
                 agent_steps=agent_steps, matches=matches
             )
-        except _AssignmentFailed as given:
-            return SmokeTraining(problem=given.failed.reason)
+        except AssignmentFault as fault:
+            return SmokeTraining(problem=fault.reason)
         finally:
             worker.close()
-
-
-class _AssignmentFailed(Exception):
-    """An assignment failed."""
-
-    def __init__(self, failed: Failed) -> None:
-        super().__init__(failed.reason)
-        self.failed = failed
 
 
 class _SmokeRun:
@@ -136,7 +129,7 @@ class _SmokeRun:
         """Give birth, train and measure.
 
         Raises:
-            _AssignmentFailed: If an assignment failed.
+            AssignmentFault: If an assignment failed.
         """
         # Birth: without steps, an assignment publishes the first weights only.
         born = self._train(self._trainees, seatings=(), agent_steps=0)
@@ -224,7 +217,7 @@ class _SmokeRun:
     def _carry_out(self, assignment: Train | Evaluate) -> Finished:
         answer = self._worker.carry_out(assignment)
         if isinstance(answer, Failed):
-            raise _AssignmentFailed(answer)
+            raise AssignmentFault(answer.kind, answer.reason)
         return answer
 
 

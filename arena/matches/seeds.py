@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
 import numpy as np
@@ -43,6 +45,18 @@ def seed_everything(seed: int, *, device: torch.device) -> torch.Generator:
     np.random.seed(derived % 2**32)
     random.seed(derived)
     return torch.Generator(device).manual_seed(derived)
+
+
+@contextmanager
+def generators_kept(*, num_devices: int = 0) -> Iterator[None]:
+    """Give the global generators their states of before, those of so many GPUs too."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=range(num_devices)):
+        try:
+            yield
+        finally:
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)
 
 
 def _seeds(seed: int, *key: int, count: int) -> list[int]:

@@ -24,7 +24,7 @@ from populations.matchmaking.kinds import KINDS
 from populations.pbt.kinds import EXPLOITS, EXPLORES
 from populations.preset_files import preset_text
 from populations.rule_kinds import Kinds
-from populations.thinning.kinds import THINNINGS
+from populations.thinning.make import THINNINGS
 from populations.yaml_documents import read_document
 
 Path_ = tuple[str, ...]

@@ -48,8 +48,8 @@ from experiments.faults.killing import (
 from experiments.faults.leaks import Leaks, Slope
 from experiments.faults.simulators import VARIABLE
 from experiments.harness import parser_of, say_document
-from populations.audit.evolution_checks import check_evolution
-from populations.league.removed_rows import removed_generations
+from populations.audit.verify import check_evolution
+from populations.league.lineage import removed_generations
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 

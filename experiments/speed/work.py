@@ -45,13 +45,14 @@ from arena.wire.messages import Header, Heartbeat, Message
 from experiments.harness import say
 from experiments.planted_league.week import DAY, Size, all_rows, make_long_league
 from populations.controller.machine import handle
-from populations.controller.state.commands import ExploreHyperparameters, SendMessage
 from populations.controller.state.events import (
     AssignmentFinished,
     Event,
+    ExploreHyperparameters,
     HeartbeatReceived,
     HyperparametersExplored,
     Now,
+    SendMessage,
 )
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction

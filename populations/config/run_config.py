@@ -47,7 +47,7 @@ from populations.pbt.settings import PbtConfig
 from populations.preset_files import config_text
 from populations.roles import has_exploiters
 from populations.rule_kinds import Choice, unread_settings
-from populations.thinning.kinds import THINNINGS
+from populations.thinning.make import THINNINGS
 from populations.yaml_documents import read_document
 
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")]

@@ -19,7 +19,7 @@ from populations.hyperparameter_schedules import ScheduledValues, start_values
 from populations.matchmaking.external_players import external_player_id
 from populations.matchmaking.window import WindowRule
 from populations.pbt.settings import PbtConfig
-from populations.thinning.kinds import THINNINGS
+from populations.thinning.make import THINNINGS
 from populations.thinning.spread import Spread
 
 SECTION = REWARD_WEIGHT.removesuffix(".")

@@ -290,7 +290,7 @@ def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_by
     if config.serves_store:
         return
     num_learners, rollout_length = _num_learners(config), _rollout_length(config, spec)
-    step = max(_step_bytes(spec, agents) for agents in config.agents_of.values())
+    step = max(step_bytes(spec, agents) for agents in config.agents_of.values())
     rollouts = step * rollout_length * config.num_envs * num_learners
     if rollouts > machine_bytes:
         raise ConfigError(
@@ -301,7 +301,7 @@ def check_rollout_memory(config: RunConfig, spec: EnvironmentSpec, *, machine_by
         )
 
 
-def _step_bytes(spec: EnvironmentSpec, agents: Sequence[str]) -> int:
+def step_bytes(spec: EnvironmentSpec, agents: Sequence[str]) -> int:
     """Return the bytes of observations of some agents in a step of one environment."""
     facts = (spec.agent_specs[agent] for agent in agents)
     layouts = [ObservationLayout.from_json(one.observation) for one in facts]
@@ -336,7 +336,7 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
         decisions=_decisions(config, spec),
         rollout_length=rollout_length,
         # A game may show nothing, which counts as one byte.
-        rollout_bytes=rollout_length * max(_step_bytes(spec, spec.agents), 1),
+        rollout_bytes=rollout_length * max(step_bytes(spec, spec.agents), 1),
         num_learners=_num_learners(config),
         agent_steps=wanted if config.deterministic else None,
     )

@@ -21,7 +21,7 @@ from arena.users_code import guarded
 from populations.controller.indexes.teams import GhostsByOrigin, ghosts_by_origin
 from populations.controller.monitoring import alerts
 from populations.controller.monitoring.champions import leading_entrant
-from populations.controller.state.commands import RemoveCheckpoints
+from populations.controller.state.events import RemoveCheckpoints
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import ThinningRequest

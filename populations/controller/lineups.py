@@ -36,10 +36,9 @@ from arena.wire.messages import Train
 from populations.candidates import Candidate, Candidates
 from populations.controller.indexes.teams import Team, frozen_team, maker_of
 from populations.controller.opponents import make_request, num_opponents
-from populations.controller.state.indexes import Indexes
+from populations.controller.state.epoch import Settings
 from populations.controller.state.ledger import Ledger
-from populations.controller.state.settings import Settings
-from populations.controller.state.state import ControllerState
+from populations.controller.state.state import ControllerState, Indexes
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest
 from populations.league.league import League

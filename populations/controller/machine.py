@@ -14,24 +14,25 @@ from msgspec.structs import replace
 from populations.controller import ghost_thinning, phases, result_merging
 from populations.controller.assignments import learner_lifecycle, placement, results
 from populations.controller.evaluation import games
-from populations.controller.evolution import curriculum, exploration, pbt
+from populations.controller.evolution import changes, curriculum, pbt
 from populations.controller.monitoring import alerts, champions, curves
 from populations.controller.state import events, pauses
-from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
+from populations.controller.state.epoch import Phase
 from populations.controller.state.events import (
     ControllerStarted,
     Event,
     HeartbeatReceived,
     LearnerEvent,
+    LinkGhosts,
     Now,
     RatingsFitted,
+    RemoveCheckpoints,
 )
 from populations.controller.state.fits import Fits
-from populations.controller.state.phase import Phase
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
-from populations.league.champions import with_title_of
+from populations.league.standings import with_title_of
 from populations.records.rows import GhostRow
 
 
@@ -65,7 +66,7 @@ def _take(state: ControllerState, event: Event, tx: Transaction) -> None:
         return  # nothing follows from it that the next tick would not find
     alerts.watch(state, tx)
     if state.phase.name != "over":
-        exploration.ask(state.settings, state.indexes, state.phase, tx)
+        changes.ask(state.settings, state.indexes, state.phase, tx)
         curriculum.advance(state.settings, state.indexes, state.phase, tx)
         phases.advance(state, tx)
         learner_lifecycle.staff(state.phase, tx)

@@ -19,12 +19,10 @@ from msgspec.structs import replace
 from arena.types import Entrant, PlayerId, PolicyId, Tally
 from arena.wire.messages import Train
 from populations.candidates import Candidates, FloatArray, IntArray
-from populations.controller.indexes.opponent_pool import OpponentPools, Pool
-from populations.controller.indexes.opponents_met import OpponentColumns
+from populations.controller.indexes.opponent_pool import OpponentColumns, OpponentPools, Pool
+from populations.controller.state.epoch import Settings
 from populations.controller.state.fits import Fits
-from populations.controller.state.indexes import Indexes
-from populations.controller.state.settings import Settings
-from populations.controller.state.state import ControllerState
+from populations.controller.state.state import ControllerState, Indexes
 from populations.controller.state.transaction import Transaction
 from populations.core import Matchmaker, OpponentRequest
 from populations.league.league import League

@@ -10,19 +10,15 @@ from msgspec.structs import replace
 from populations.config.run_config import RunConfig
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import final_countdown, is_decided, is_time_over
-from populations.controller.evolution.exploration import are_open
+from populations.controller.evolution.changes import are_open
 from populations.controller.evolution.halving import num_places
 from populations.controller.monitoring import alerts
 from populations.controller.state import goals
-from populations.controller.state.clocks import Countdown
-from populations.controller.state.commands import EndRun, KillLearner
+from populations.controller.state.epoch import Countdown, Measured, Phase, Settings
+from populations.controller.state.events import EndRun, KillLearner
 from populations.controller.state.fits import Fits
-from populations.controller.state.indexes import Indexes
 from populations.controller.state.leases import Crew
-from populations.controller.state.measured import Measured
-from populations.controller.state.phase import Phase
-from populations.controller.state.settings import Settings
-from populations.controller.state.state import ControllerState
+from populations.controller.state.state import ControllerState, Indexes
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import PolicyRow, RunState
 from populations.records.tables import Tables

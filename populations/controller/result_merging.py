@@ -10,33 +10,64 @@ become one. That happens as results are merged, and where the pool of ghosts is 
 All of it happens as ratings are about to be fitted, so a fit that is repeated after a crash reads
 the same results. In a run without evaluation, which fits nothing, it happens as ghosts are thinned.
 
-Tests: `tests/populations/controller/test_result_merging.py`.
+With results go rows of checkpoints that nothing refers to any more, and lines of weights close up.
+A run makes one with each assignment, so they are what grows fastest. A row stays as long as its
+directory is there, a policy or a ghost names it, its weights have results, or a generation that
+goes on began with it. Of the others the children take the parent, and the agent steps between them
+are added up (`CheckpointRow.since_parent`): the nearest rated ancestor of every row that stays, and
+the agent steps from there, are as before, so ratings are, too. The event
+``checkpoint_rows_removed`` names them, with which `arena verify` adds up what was trained.
+
+So do rows of generations that are old and that nothing refers to. PBT makes one with each decision,
+hundreds of thousands in a run of weeks. The first one of each policy stays, the present one, those
+of recorded checkpoints, those that have sums or training results of their own, and the newest ones,
+which rules of exploring learn from. What the others said is in the event
+``generation_rows_removed``, from where views, replays and `arena verify` read it.
+
+Tests: `tests/populations/controller/test_result_merging.py`,
+`tests/populations/controller/test_checkpoint_rows.py`,
+`tests/populations/controller/test_generation_rows.py`.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import attrgetter
 
-from msgspec import structs
+from msgspec.structs import replace
 
-from arena.types import Digest, Entrant, is_external, is_trainee, policy_of_trainee, trainee_entrant
+from arena.types import (
+    Digest,
+    Entrant,
+    is_external,
+    is_trainee,
+    policy_of_trainee,
+    population_of,
+    trainee_entrant,
+)
 from populations.config.run_config import RunConfig
-from populations.controller import checkpoint_rows, generation_rows
 from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.rating_fit import MAX_ENTRANTS, SLACK, asked_for, snapshot
+from populations.controller.state.epoch import Phase, Settings
 from populations.controller.state.fits import Fits
-from populations.controller.state.indexes import Indexes
-from populations.controller.state.phase import Phase
-from populations.controller.state.settings import Settings
+from populations.controller.state.goals import StopGoals
+from populations.controller.state.state import Indexes
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
-from populations.league.lineage import first_of_line
+from populations.league.lineage import (
+    CHECKPOINTS_REMOVED,
+    GENERATIONS_REMOVED,
+    checkpoint_data,
+    first_of_line,
+    generation_data,
+    steps_since_parent,
+)
 from populations.league.merging import MERGED, Merge, apply_merge, settled_points
 from populations.ratings.results import Rated
-from populations.records.rows import CheckpointRow, PolicyRow
+from populations.records.rows import CheckpointRow, GenerationRow, Json, PolicyRow
 from populations.records.tables import Tables
+from populations.storage.store import named_by
 
 BATCH = 16
 """Evaluated weights that are gone before something is done about them: it is done seldom."""
@@ -94,12 +125,12 @@ def merge(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -
         found.append(replace(one, points=_points(indexes.fits, one)))
     if found:
         # Checkpoints go before the merges, whose results name rows of them.
-        checkpoint_rows.remove(league, indexes.goals, tx, populations)
+        remove_checkpoints(league, indexes.goals, tx, populations)
     for one in found:
         _apply(league, indexes.opponent_pools, tx, one)
     if found:
         # Generations go after the merges, which name rows of them.
-        generation_rows.remove(league, tx, populations)
+        remove_generations(league, tx, populations)
     # Results that could not go now are looked at again only when there are more.
     if is_crowded and len(gone) < MAX_MERGED:
         indexes.fits.num_kept_evaluated = len(league.evaluated)
@@ -110,7 +141,7 @@ def _apply(league: League, opponent_pools: OpponentPools, tx: Transaction, found
     # The last fit knew them all: what was evaluated since is not gone.
     num_gone = len(found.gone)
     for ratings in tx.tables.ratings.values():
-        tx.put(structs.replace(ratings, num_records=ratings.num_records - num_gone))
+        tx.put(replace(ratings, num_records=ratings.num_records - num_gone))
     tx.add_event(MERGED, found.population, **found.data())
     if any(found.folds()):
         # Pools would count the results of a removed generation twice.
@@ -168,7 +199,7 @@ def _into(
     return {generation: tuple(merged) for generation, merged in found.items()}
 
 
-def _points(fits: Fits, merge: Merge) -> dict[Rated, float]:
+def _points(fits: Fits, merge: Merge) -> tuple[tuple[str, Entrant, float], ...]:
     """Return strengths of the weights that are merged, and of those that they met, in Elo."""
 
     def is_rated(rated: Rated) -> bool:
@@ -182,7 +213,7 @@ def _points(fits: Fits, merge: Merge) -> dict[Rated, float]:
         advantage=merge.advantage,
     )
     # Points are rounded, for there are many in the event.
-    return {rated: round(point, 1) for rated, point in points.items()}
+    return tuple((*rated, round(point, 1)) for rated, point in points.items())
 
 
 def _former_generations(league: League, policy: PolicyRow, oldest: int) -> list[Entrant]:
@@ -230,3 +261,141 @@ def _forgotten(config: RunConfig, league: League, population: str) -> Iterator[E
             and made.agent_steps < row.agent_steps - recent
         ):
             yield entrant
+
+
+MAX_CHECKPOINTS = 4096
+"""Rows that go at once: an old run that is resumed has very many."""
+
+
+def remove_checkpoints(
+    league: League, goals: StopGoals, tx: Transaction, populations: Collection[str]
+) -> None:
+    """Remove the oldest rows of some populations that nothing refers to."""
+    going = _checkpoints_to_go(league, goals, populations)
+    if not going:
+        return
+    tables = tx.tables
+    for row in [row for row in tables.checkpoints.values() if row.parent in going]:
+        if row.weights_digest not in going:
+            tx.put(_closed_up(league, row, going))
+    gone = sorted(going.values(), key=attrgetter("assignment_id", "key"))
+    for row in gone:
+        tx.delete(row)
+    named: list[Json] = [checkpoint_data(row) for row in gone]
+    tx.add_event(CHECKPOINTS_REMOVED, checkpoints=named)
+
+
+def _closed_up(
+    league: League, row: CheckpointRow, going: Mapping[Digest, CheckpointRow]
+) -> CheckpointRow:
+    """Return a row with its nearest ancestor that stays as the parent."""
+    origins, generations = league.checkpoints, league.tables.generations
+    steps, parent = steps_since_parent(row, origins=origins, generations=generations), row.parent
+    # Copied weights may repeat a digest within a line, so the walk could be a cycle.
+    seen = set[Digest]()
+    while parent is not None and parent not in seen and (before := going.get(parent)) is not None:
+        seen.add(parent)
+        # The result is None only where a generation was not recorded; such rows stay.
+        steps += steps_since_parent(before, origins=origins, generations=generations)
+        parent = before.parent
+    return replace(row, parent=parent, since_parent=steps)
+
+
+def _checkpoints_to_go(
+    league: League, goals: StopGoals, populations: Collection[str]
+) -> dict[Digest, CheckpointRow]:
+    """Return the rows to remove, by weights."""
+    stays = _weights_referred_to(league, goals)
+    generations = league.tables.generations
+    found: list[CheckpointRow] = []
+    num_of = defaultdict[Digest, int](int)
+    for row in league.tables.checkpoints.values():
+        num_of[row.weights_digest] += 1
+        generation = generations.get(row.trainee)
+        if (
+            row.state == "deleted"
+            and row.weights_digest not in stays
+            and population_of(row.policy) in populations
+            and generation is not None
+        ):
+            found.append(row)
+    # Equal weights of several checkpoints have one origin; they are too few to matter.
+    found = [row for row in found if num_of[row.weights_digest] == 1]
+    # The rows are sorted, so that a resumed run removes the same ones.
+    found.sort(key=attrgetter("assignment_id", "key"))
+    return {row.weights_digest: row for row in found[:MAX_CHECKPOINTS]}
+
+
+def _weights_referred_to(league: League, goals: StopGoals) -> set[Digest]:
+    """Return the weights whose rows are needed, whether their directories are there or not."""
+    tables = league.tables
+    # Results, of evaluation and of training.
+    found = {Digest(entrant) for _, entrant in league.tables.records}
+    found.update(Digest(entrant) for entrant in league.payoff.entrants())
+    for ratings in tables.ratings.values():
+        found.update(map(Digest, (*ratings.entrants, *ratings.best, *ratings.former_best)))
+    keys = {ghost.checkpoint for ghost in tables.ghosts.values()}
+    for policy in tables.policies.values():
+        keys.update(named_by(policy))
+        # Gains are measured from the weights that a generation began with.
+        first = league.first_checkpoint(policy)
+        if first is not None:
+            found.add(first.weights_digest)
+            found.update(() if first.parent is None else (first.parent,))
+    rows = (tables.checkpoints[key] for key in keys if key in tables.checkpoints)
+    found.update(row.weights_digest for row in rows)
+    if goals.player is not None:
+        # A resume counts the matches of present generations by these rows.
+        present = {policy.policy: policy.generation for policy in tables.policies.values()}
+        found.update(
+            row.weights_digest
+            for row in tables.checkpoints.values()
+            if present.get(row.policy) == row.generation
+        )
+    return found
+
+
+KEPT_GENERATIONS = 2048
+"""Newest rows of a population that stay: rules of exploring learn from 1000 at most, of one role,
+and not from all of those (`populations.pbt.model_based.MAX_GENERATIONS`)."""
+
+GENERATIONS_BATCH = 64
+"""Rows that are to go before something is done about them: it is done seldom."""
+
+MAX_GENERATIONS = 2048
+"""Rows that go at once: an old run that is resumed has very many."""
+
+
+def remove_generations(league: League, tx: Transaction, populations: Collection[str]) -> None:
+    """Remove the oldest rows of some populations that nothing refers to."""
+    gone = _generations_to_go(league, populations)[:MAX_GENERATIONS]
+    if len(gone) < GENERATIONS_BATCH:
+        return
+    for row in gone:
+        tx.delete(row)
+    tx.add_event(GENERATIONS_REMOVED, generations=[generation_data(row) for row in gone])
+
+
+def _generations_to_go(league: League, populations: Collection[str]) -> list[GenerationRow]:
+    """Return the rows to remove, the oldest first."""
+    found: list[GenerationRow] = []
+    stays: set[Entrant] | None = None
+    for population in populations:
+        rows = [row for row in league.tables.generations.values() if row.population == population]
+        if len(rows) < KEPT_GENERATIONS + GENERATIONS_BATCH:
+            continue
+        # Most often nothing is to be done, and little is looked at.
+        stays = stays or _generations_referred_to(league)
+        old = rows[: len(rows) - KEPT_GENERATIONS]
+        found += [row for row in old if row.generation and row.entrant not in stays]
+    return found
+
+
+def _generations_referred_to(league: League) -> set[Entrant]:
+    """Return the generations whose rows are needed."""
+    tables = league.tables
+    found = {row.trainee for row in tables.policies.values()}
+    found.update(row.trainee for row in tables.checkpoints.values())
+    found.update(league.payoff.entrants())
+    found.update(entrant for _, entrant in league.tables.records)
+    return found

@@ -5,15 +5,19 @@ Pure: events come in as documents, in order of their sequence.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from arena.files import read_json_object, replacing
+from msgspec.structs import replace
+
+from arena.codec import from_json, to_json
+from arena.errors import DecodeError
+from arena.files import replacing
+from arena.types import Count, Document
 from populations.config.hooks import Hook
 from populations.records.rows import EventRow, Json
 from populations.storage.database import storage_errors
@@ -66,8 +70,7 @@ class Call:
         return f"{self.kind}[{self.place}]: {self.hook[0]}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(Document, frozen=True, kw_only=True):
     """Place of a process among the events.
 
     Attributes:
@@ -76,9 +79,9 @@ class Place:
         dropped: Calls that were never made, since the run began.
     """
 
-    after: int
+    after: Count
     done: tuple[str, ...] = ()
-    dropped: int = 0
+    dropped: Count = 0
 
 
 @dataclass(slots=True)
@@ -128,12 +131,10 @@ class CallQueue:
         """Record that a call was made."""
         before, following = self.place, self._calls[0] if self._calls else None
         if following is None or following.sequence != call.sequence:
-            self.place = Place(after=call.sequence, dropped=before.dropped)
+            self.place = replace(before, after=call.sequence, done=())
             return
         known = before.done if before.after == call.sequence - 1 else ()
-        self.place = Place(
-            after=call.sequence - 1, done=(*known, call.name), dropped=before.dropped
-        )
+        self.place = replace(before, after=call.sequence - 1, done=(*known, call.name))
 
     def drop_all_but_ends(self) -> None:
         """Drop all calls but those of the end of the run, if there are such."""
@@ -158,11 +159,7 @@ class CallQueue:
         dropped = min(number, len(others))
         kept = sorted([*spared, *others[dropped:]], key=lambda call: call.sequence)
         self._calls = deque(kept)
-        self.place = Place(
-            after=self.place.after,
-            done=self.place.done,
-            dropped=self.place.dropped + dropped,
-        )
+        self.place = replace(self.place, dropped=self.place.dropped + dropped)
 
     def _calls_of(self, event: EventRow) -> Iterable[Call]:
         for kind, hooks in self.hooks.items():
@@ -207,15 +204,9 @@ def filled(command: Sequence[str], document: Mapping[str, Json]) -> list[str]:
 
 def read_place(path: Path) -> Place | None:
     """Return the place; None if there is none that can be read."""
-    try:
-        document: dict[str, Any] = read_json_object(path)
-        return Place(
-            after=int(document["after"]),
-            done=tuple(map(str, document["done"])),
-            dropped=int(document["dropped"]),
-        )
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    with suppress(OSError, DecodeError):
+        return from_json(path.read_bytes(), Place)
+    return None
 
 
 def begin_place(path: Path, *, after: int) -> None:
@@ -235,7 +226,6 @@ def write_place(path: Path, place: Place) -> None:
     Raises:
         OSError: If the disk refuses.
     """
-    document = {"after": place.after, "done": list(place.done), "dropped": place.dropped}
     # No fsync is needed: after a power failure some calls are made once more.
     with replacing(path) as file:
-        file.write(json.dumps(document).encode())
+        file.write(to_json(place).encode())

@@ -1,6 +1,10 @@
 """Lineage of a policy's weights by generations, and the schedule that follows from it.
 
-Tests: `tests/populations/league/test_lineage.py`.
+A run of weeks makes very many checkpoints and generations. What views, replays and `arena verify`
+want to know of removed rows is in the events of their removal, which leave the journal for its
+archive when they are old.
+
+Tests: `tests/populations/league/test_lineage.py`, `tests/populations/audit/test_verify.py`.
 """
 
 from __future__ import annotations
@@ -9,14 +13,24 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from msgspec import ValidationError, convert
+from msgspec.structs import asdict
+
 from arena.errors import ConfigError
 from arena.rules import nearest
-from arena.types import Digest, Entrant, PolicyId, Value, policy_of_trainee, trainee_entrant
+from arena.types import (
+    AssignmentId,
+    Digest,
+    Entrant,
+    PolicyId,
+    Value,
+    policy_of_trainee,
+    trainee_entrant,
+)
 from populations.config.sections import ScheduleEntry
 from populations.hyperparameter_schedules import ScheduledValues
-from populations.league.payoff import Payoff
-from populations.league.removed_rows import removed_checkpoints, removed_generations
-from populations.records.rows import CheckpointRow, EventRow, GenerationRow
+from populations.league.pairs import Payoff
+from populations.records.rows import CheckpointRow, EventRow, GenerationRow, Json
 from populations.records.tables import Table, Tables
 
 Stretch = tuple[GenerationRow, int, int]
@@ -94,7 +108,7 @@ class History:
 
         Args:
             tables: Its rows.
-            events: Its events of the kinds `removed_rows.KINDS`.
+            events: Its events of the kinds `REMOVED_KINDS`.
         """
         events = list(events)
         generations = _in_order(removed_generations(events), tables.generations)
@@ -225,3 +239,57 @@ def _values(
         if 0 < trained < agent_steps:
             values = scheduled.values(row.hyperparameters, factors=row.factors, agent_steps=steps)
             yield begin + trained, values
+
+
+CHECKPOINTS_REMOVED = "checkpoint_rows_removed"
+"""Kind of event that names checkpoints whose rows were removed."""
+
+GENERATIONS_REMOVED = "generation_rows_removed"
+"""Kind of event that has the rows of generations which were removed."""
+
+REMOVED_KINDS = (CHECKPOINTS_REMOVED, GENERATIONS_REMOVED)
+
+
+def checkpoint_data(row: CheckpointRow) -> Json:
+    """Return what an event says of a checkpoint's row."""
+    return [row.policy, row.agent_steps, row.assignment_id, row.generation]
+
+
+def generation_data(row: GenerationRow) -> Json:
+    """Return what an event says of a generation's row: all of it."""
+    return asdict(row)
+
+
+def removed_checkpoints(
+    events: Iterable[EventRow],
+) -> Iterator[tuple[PolicyId, int, AssignmentId, int]]:
+    """Yield the checkpoints that events name; a damaged event names none.
+
+    Yields:
+        As in `checkpoint_data`: the policy, its agent steps, the assignment that made the
+        checkpoint, and the policy's generation.
+    """
+    for event in events:
+        named = event.data.get("checkpoints") if event.kind == CHECKPOINTS_REMOVED else None
+        for one in named if isinstance(named, list | tuple) else ():
+            match one:
+                case [str(policy), int(agent_steps), int(assignment), int(generation)]:
+                    yield PolicyId(policy), agent_steps, AssignmentId(assignment), generation
+
+
+def removed_generations(events: Iterable[EventRow]) -> dict[Entrant, GenerationRow]:
+    """Return the generations whose rows events have, in order of beginning.
+
+    Raises:
+        ValueError: If the data of one are damaged.
+    """
+    found: dict[Entrant, GenerationRow] = {}
+    for event in events:
+        rows = event.data.get("generations") if event.kind == GENERATIONS_REMOVED else None
+        for data in rows if isinstance(rows, list | tuple) else ():
+            try:
+                row = convert(data, GenerationRow)
+            except ValidationError as error:
+                raise ValueError(str(error)) from None
+            found[row.entrant] = row
+    return found

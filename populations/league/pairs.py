@@ -1,87 +1,48 @@
-"""Rows of results between two entrants: made of tallies, turned, added up.
+"""Rows of results between two entrants, and the table of those of training, for matchmaking.
 
 A row is one entrant in one seat against another in another seat; of many seats, one entrant against
 another in all of them.
+
+The table is sparse: only pairs that met take memory. Sums over seats are in the order of the seats.
 
 Tests: `tests/populations/league/test_payoff.py`.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import reduce
 from typing import Literal
+from weakref import WeakSet
 
+import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
-from arena.matches.comparisons import (
-    comparisons,
-    is_by_seats,
-    is_tally_by_seats,
-    result_weights,
+from arena.matches.comparisons import comparisons, is_by_seats, is_tally_by_seats, result_weights
+from arena.matches.pair_scores import added_sums, num_scored, points, reversed_sums, squares
+from arena.types import (
+    Entrant,
+    PairScore,
+    PolicyId,
+    Seat,
+    Tally,
+    is_trainee,
+    policy_of_trainee,
+    trainee_entrant,
 )
-from arena.matches.pair_scores import added_sums, num_scored, points, reversed_sums
-from arena.types import Entrant, PairScore, Seat, Tally
-from populations.league.elimination import Link
 from populations.records.aggregates import PairRow
-
-JEFFREYS = 0.5
-"""Added to wins and to losses: the Beta(1/2, 1/2) prior."""
 
 Seats = tuple[int, int]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairRecord:
-    """Decayed counts of two entrants, seen from the first one.
-
-    Attributes:
-        wins: Wins of the first one.
-        draws: Matches with equal scores.
-        losses: Losses of the first one.
-        return_sum: Sum of the first one's returns.
-        opponent_return_sum: Sum of the second one's returns.
-        score_sum: Sum of the first one's scores, where scores are margins.
-        square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
-    """
-
-    wins: float = 0.0
-    draws: float = 0.0
-    losses: float = 0.0
-    return_sum: float = 0.0
-    opponent_return_sum: float = 0.0
-    score_sum: float | None = None
-    square_sum: float | None = None
-
-    @property
-    def matches(self) -> float:
-        """Number of matches that the counts are worth."""
-        return num_scored(self)
-
-    @property
-    def win_rate(self) -> float:
-        """Posterior mean of the score, draws half: in (0, 1), and 0.5 without a match."""
-        # Mean of Beta(wins + 1/2, losses + 1/2), draws half.
-        return (points(self) + JEFFREYS) / (self.matches + 2.0 * JEFFREYS)
-
-    @property
-    def mean_return(self) -> float | None:
-        """Mean return of the first one; None without a match."""
-        return self.return_sum / self.matches if self.matches else None
-
-    def reversed(self) -> PairRecord:
-        """Return the same seen from the other one."""
-        score_sum, square_sum = reversed_sums(self)
-        return PairRecord(
-            wins=self.losses,
-            draws=self.draws,
-            losses=self.wins,
-            return_sum=self.opponent_return_sum,
-            opponent_return_sum=self.return_sum,
-            score_sum=score_sum,
-            square_sum=square_sum,
-        )
+SUMS = (
+    *("wins", "draws", "losses", "first_return_sum", "second_return_sum"),
+    *("score_sum", "square_sum"),
+)
+"""Fields of a row that add up over matches."""
 
 
 class PairRows:
@@ -130,23 +91,9 @@ class PairRows:
         weights = result_weights(numbers, entrants=names)
         for pair in tally.pairs:
             key = (pair.first, pair.second)
-            own, other = compared[key].return_sums(tally.return_sum, seats=self._seats)
-            weight = weights[key]
-            score_sum, square_sum = _weighed_sums(pair, weight)
-            row = PairRow(
-                kind=kind,
-                first=tally.entrants[pair.first],
-                second=tally.entrants[pair.second],
-                first_seat=self._file[pair.first],
-                second_seat=self._file[pair.second],
-                wins=weight * pair.wins,
-                draws=weight * pair.draws,
-                losses=weight * pair.losses,
-                first_return_sum=weight * own,
-                second_return_sum=weight * other,
-                score_sum=score_sum,
-                square_sum=square_sum,
-            )
+            returns = compared[key].return_sums(tally.return_sum, seats=self._seats)
+            seats = (self._file[pair.first], self._file[pair.second])
+            row = _row(tally, pair, kind=kind, seats=seats, returns=returns, weight=weights[key])
             is_first = (row.first_seat, row.first) < (row.second_seat, row.second)
             yield row if is_first else swapped(row)
 
@@ -162,27 +109,36 @@ def pair_rows(
         weight: Weight, in matches, of the result of one pair.
     """
     for pair in tally.pairs:
-        score_sum, square_sum = _weighed_sums(pair, weight)
-        yield PairRow(
-            kind=kind,
-            first=tally.entrants[pair.first],
-            second=tally.entrants[pair.second],
-            first_seat=pair.first,
-            second_seat=pair.second,
-            wins=weight * pair.wins,
-            draws=weight * pair.draws,
-            losses=weight * pair.losses,
-            first_return_sum=weight * tally.return_sum[pair.first],
-            second_return_sum=weight * tally.return_sum[pair.second],
-            score_sum=score_sum,
-            square_sum=square_sum,
-        )
+        returns = (tally.return_sum[pair.first], tally.return_sum[pair.second])
+        seats = (pair.first, pair.second)
+        yield _row(tally, pair, kind=kind, seats=seats, returns=returns, weight=weight)
 
 
-def _weighed_sums(pair: PairScore, weight: float) -> tuple[float | None, float | None]:
-    if pair.score_sum is None or pair.square_sum is None:
-        return None, None
-    return weight * pair.score_sum, weight * pair.square_sum
+def _row(
+    tally: Tally,
+    pair: PairScore,
+    *,
+    kind: Literal["train", "evaluate"],
+    seats: Seats,
+    returns: tuple[float, float],
+    weight: float,
+) -> PairRow:
+    """Return the row of a pair's results, filed under two seats."""
+    has_sums = pair.score_sum is not None and pair.square_sum is not None
+    return PairRow(
+        kind=kind,
+        first=tally.entrants[pair.first],
+        second=tally.entrants[pair.second],
+        first_seat=seats[0],
+        second_seat=seats[1],
+        wins=weight * pair.wins,
+        draws=weight * pair.draws,
+        losses=weight * pair.losses,
+        first_return_sum=weight * returns[0],
+        second_return_sum=weight * returns[1],
+        score_sum=weight * points(pair) if has_sums else None,
+        square_sum=weight * squares(pair) if has_sums else None,
+    )
 
 
 def part_of(row: PairRow, num_matches: int, *, of: int) -> PairRow:
@@ -190,20 +146,10 @@ def part_of(row: PairRow, num_matches: int, *, of: int) -> PairRow:
     if num_matches == of:
         return row
 
-    def scaled(value: float) -> float:
-        # The product first: what is whole afterwards is whole to the bit.
-        return value * num_matches / of
-
-    return replace(
-        row,
-        wins=scaled(row.wins),
-        draws=scaled(row.draws),
-        losses=scaled(row.losses),
-        first_return_sum=scaled(row.first_return_sum),
-        second_return_sum=scaled(row.second_return_sum),
-        score_sum=None if row.score_sum is None else scaled(row.score_sum),
-        square_sum=None if row.square_sum is None else scaled(row.square_sum),
-    )
+    known = {name: getattr(row, name) for name in SUMS}
+    # The product first: what is whole afterwards is whole to the bit.
+    parts = {name: value * num_matches / of for name, value in known.items() if value is not None}
+    return replace(row, **parts)
 
 
 def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairRow:
@@ -211,12 +157,8 @@ def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairR
     if old is None:
         return new
     score_sum, square_sum = added_sums(old, new, remaining=remaining)
-    return PairRow(
-        kind=new.kind,
-        first=new.first,
-        second=new.second,
-        first_seat=new.first_seat,
-        second_seat=new.second_seat,
+    return replace(
+        new,
         wins=old.wins * remaining + new.wins,
         draws=old.draws * remaining + new.draws,
         losses=old.losses * remaining + new.losses,
@@ -224,22 +166,6 @@ def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairR
         second_return_sum=old.second_return_sum * remaining + new.second_return_sum,
         score_sum=score_sum,
         square_sum=square_sum,
-    )
-
-
-def link_row(link: Link, first: Entrant, second: Entrant, *, seat: int) -> PairRow:
-    """Return the row of what players that are gone say of two."""
-    counts = link.counts()
-    return PairRow(
-        kind="merged",
-        first=first,
-        second=second,
-        first_seat=seat,
-        second_seat=seat,
-        wins=counts.wins,
-        losses=counts.losses,
-        score_sum=counts.points,
-        square_sum=counts.squares,
     )
 
 
@@ -263,14 +189,13 @@ def seats_of(row: PairRow) -> Seats:
 def swapped(row: PairRow) -> PairRow:
     """Return a row seen from its second entrant."""
     score_sum, square_sum = reversed_sums(row)
-    return PairRow(
-        kind=row.kind,
+    return replace(
+        row,
         first=row.second,
         second=row.first,
         first_seat=row.second_seat,
         second_seat=row.first_seat,
         wins=row.losses,
-        draws=row.draws,
         losses=row.wins,
         first_return_sum=row.second_return_sum,
         second_return_sum=row.first_return_sum,
@@ -296,18 +221,218 @@ def nothing(row: PairRow) -> PairRow:
     )
 
 
-def total_of(rows: Iterable[PairRow]) -> PairRecord:
-    """Sum the rows of one pair, in their order, seen from their first entrant."""
-    total = PairRecord()
-    for row in rows:
-        score_sum, square_sum = added_sums(total, row)
-        total = PairRecord(
-            wins=total.wins + row.wins,
-            draws=total.draws + row.draws,
-            losses=total.losses + row.losses,
-            return_sum=total.return_sum + row.first_return_sum,
-            opponent_return_sum=total.opponent_return_sum + row.second_return_sum,
-            score_sum=score_sum,
-            square_sum=square_sum,
-        )
-    return total
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class MetOpponents:
+    """Opponents that one entrant has met, in order of first meeting, with the results.
+
+    Attributes:
+        others: Opponents met.
+    """
+
+    others: list[Entrant] = field(default_factory=list)
+    _places: dict[Entrant, int] = field(default_factory=dict)
+    _results: FloatArray = field(default_factory=lambda: np.zeros((2, 16)))
+
+    @property
+    def results(self) -> FloatArray:
+        """Scores won and lost against each, draws half. float64 [2, others]."""
+        return self._results[:, : len(self.others)]
+
+    def put(self, other: Entrant, rows: Sequence[PairRow], *, is_first: bool) -> None:
+        """Set the results against an opponent.
+
+        Args:
+            other: Opponent.
+            rows: Results in each two seats, seen from the entrant that sorts lower.
+            is_first: Whether that is the entrant itself.
+        """
+        place = self._places.setdefault(other, len(self.others))
+        if place == len(self.others):
+            self.others.append(other)
+            if place == self._results.shape[1]:
+                more = np.zeros((2, max(place, 16)))
+                self._results = np.concatenate([self._results, more], axis=1)
+        total = reduce(added, rows)
+        won = points(total)
+        lost = num_scored(total) - won
+        self._results[:, place] = (won, lost) if is_first else (lost, won)
+
+    def keep(self, places: IntArray) -> None:
+        """Drop all opponents but some, until they are met again.
+
+        Args:
+            places: Their indices, ascending. int64 [K].
+        """
+        self._results = self._results[:, places]
+        self.others = [self.others[place] for place in places.tolist()]
+        self._places = {other: place for place, other in enumerate(self.others)}
+
+
+class Payoff:
+    """Results between entrants, from training tallies. Owned by one thread.
+
+    Old results decay with the matches of their own pair in all its seats, not with time, so a rival
+    that has not been met for long stays known. A trainee's entrant contains its generation, so its
+    statistics restart after an exploit. Folding the same tallies gives the same table to the bit,
+    and so does restoring the rows that `add` returned and continuing from there.
+    """
+
+    def __init__(self, *, half_life_matches: float, rows: PairRows | None = None) -> None:
+        """Make an empty table.
+
+        Args:
+            half_life_matches: Further matches of a pair after which a result counts half.
+            rows: Function that makes the rows of a tally. None: each pair of seats is one match.
+
+        Raises:
+            ValueError: If ``half_life_matches`` is not above 0.
+        """
+        if not half_life_matches > 0.0:
+            raise ValueError(f"half_life_matches must be above 0, got {half_life_matches!r}")
+        self.half_life_matches = half_life_matches
+        self._rows_of = pair_rows if rows is None else rows.of
+        self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
+        """Rows of the seats, in order, by both entrants in either order."""
+        self._generations: dict[PolicyId, list[int]] = {}
+        """Generations of each policy that have met somebody, ascending."""
+        # Weak: columns that no decision holds any more are dropped and not kept up to date.
+        self._followed: dict[Entrant, WeakSet[MetOpponents]] = {}
+
+    def put(self, row: PairRow) -> None:
+        """Set a stored row, replacing the one with the same entrants and seats."""
+        old = self._rows(row.first, row.second)
+        if not old:
+            self._set((row,))
+            return
+        # Rows are sorted by seats: sums then have one order, and a restored table gives the same
+        # bits.
+        kept = [other for other in old if other.key != row.key]
+        self._set(tuple(sorted((*kept, row), key=seats_of)))
+
+    def add(self, tally: Tally) -> list[PairRow]:
+        """Add the results of a tally: of each pair of its seats on different sides, or of players.
+
+        Pairs of seats with the same two players count as one batch, so their order does not matter.
+        Results of an entrant against itself mean nothing and are left out.
+
+        Returns:
+            Changed rows: all rows of each pair that met.
+        """
+        batches: dict[tuple[Entrant, Entrant], dict[Seats, PairRow]] = {}
+        for played in self._rows_of(tally, kind="train"):
+            if played.first == played.second:
+                continue
+            # A pair is stored as the lower entrant sees it, so that both views of it are one row.
+            row = played if played.first < played.second else swapped(played)
+            batches.setdefault((row.first, row.second), {})[seats_of(row)] = row
+        # Half-life in matches of the pair: remaining = 2^(-new / half_life).
+        changed: list[PairRow] = []
+        for (first, second), batch in batches.items():
+            # The batch as a whole: had each row decayed the others, the order of rows would matter.
+            new = sum(num_scored(row) for row in batch.values())
+            remaining = 0.5 ** (new / self.half_life_matches)
+            # Seats without new matches fade as well: the half-life is the pair's.
+            old = {seats_of(row): row for row in self._rows(first, second)}
+            rows = [
+                added(old.get(seats), batch.get(seats) or nothing(old[seats]), remaining=remaining)
+                for seats in sorted(old.keys() | batch.keys())
+            ]
+            self._set(tuple(rows))
+            changed += rows
+        return changed
+
+    def forget(self, entrants: Iterable[Entrant]) -> Iterator[PairRow]:
+        """Remove all results of some entrants, and yield the rows that are gone.
+
+        Columns that are followed keep them: no question is about these entrants any more.
+        """
+        for entrant in entrants:
+            for other, rows in self._pop(entrant).items():
+                del self._met[other][entrant]
+                yield from rows
+
+    def fold(self, entrant: Entrant, into: Entrant) -> tuple[list[PairRow], list[PairRow]]:
+        """Add the results of an entrant to those of another, which has played since.
+
+        They fade with the later matches against the same opponent, as a pair's own old results do.
+        Columns that are followed keep them, too: make them anew.
+
+        Returns:
+            Rows that are gone, and rows that changed.
+        """
+        gone: list[PairRow] = []
+        changed: list[PairRow] = []
+        for other, rows in self._pop(entrant).items():
+            del self._met[other][entrant]
+            gone += rows
+            if other == into:
+                continue
+            moved = {seats_of(row): row for row in (renamed(row, entrant, into) for row in rows)}
+            kept = {seats_of(row): row for row in self._rows(into, other)}
+            remaining = 0.5 ** (sum(map(num_scored, kept.values())) / self.half_life_matches)
+            together = [
+                added(
+                    moved.get(seats), kept.get(seats) or nothing(moved[seats]), remaining=remaining
+                )
+                for seats in sorted(moved.keys() | kept.keys())
+            ]
+            self._set(tuple(together))
+            changed += together
+        return gone, changed
+
+    def generations(self, policy: PolicyId) -> list[int]:
+        """Return the numbers of a policy's generations that have results, ascending."""
+        return [
+            number
+            for number in self._generations.get(policy, ())
+            if self._met.get(trainee_entrant(policy, generation=number))
+        ]
+
+    def _pop(self, entrant: Entrant) -> dict[Entrant, tuple[PairRow, ...]]:
+        """Take an entrant's opponents out; theirs keep it."""
+        met = self._met.pop(entrant, {})
+        if is_trainee(entrant):
+            policy, number = policy_of_trainee(entrant)
+            left = [one for one in self._generations.get(policy, ()) if one != number]
+            self._generations[policy] = left
+        return met
+
+    def entrants(self) -> Iterator[Entrant]:
+        """Yield all who have results."""
+        return (entrant for entrant, met in self._met.items() if met)
+
+    def follow(self, entrant: Entrant) -> MetOpponents:
+        """Return the opponents of an entrant as columns, kept up to date while they are referenced.
+
+        A decision that reads them does not scan all results again. Each caller has columns of its
+        own, of which it may drop some.
+        """
+        followed = MetOpponents()
+        for other, rows in self._met.get(entrant, {}).items():
+            followed.put(other, rows, is_first=entrant < other)
+        # Those of former generations are forgotten once nobody holds them.
+        self._followed = {one: held for one, held in self._followed.items() if held}
+        self._followed.setdefault(entrant, WeakSet()).add(followed)
+        return followed
+
+    def _rows(self, first: Entrant, second: Entrant) -> tuple[PairRow, ...]:
+        met = self._met.get(first)
+        return () if met is None else met.get(second, ())
+
+    def _set(self, rows: tuple[PairRow, ...]) -> None:
+        first, second = rows[0].first, rows[0].second
+        for entrant in (first, second):
+            if entrant not in self._met and is_trainee(entrant):
+                policy, number = policy_of_trainee(entrant)
+                bisect.insort(self._generations.setdefault(policy, []), number)
+        self._met.setdefault(first, {})[second] = rows
+        # The same rows under both names: an entrant's opponents are found without a scan.
+        self._met.setdefault(second, {})[first] = rows
+        # Columns follow after the rows are set, so that they never run ahead of them.
+        for one, other in ((first, second), (second, first)):
+            for followed in self._followed.get(one, ()):
+                followed.put(other, rows, is_first=one == first)

@@ -8,7 +8,6 @@ from typing import Any
 from populations.core import Matchmaker
 from populations.matchmaking import (
     alphastar,
-    latest,
     pfsp,
     psro,
     quality,
@@ -19,7 +18,7 @@ from populations.matchmaking.drawing import Rule
 from populations.rule_kinds import RuleKind, by_name
 
 KINDS: Mapping[str, RuleKind[Any, Rule | Matchmaker]] = by_name(
-    latest.KIND,
+    window.LATEST,
     window.UNIFORM,
     window.DELTA_UNIFORM,
     window.WINDOW,

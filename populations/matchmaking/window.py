@@ -1,4 +1,4 @@
-"""Ghosts by their age, all alike: all of them, the newer part of history, or the newest ones.
+"""Ghosts by their age, all alike: all, the newer part of history, the newest ones, or none.
 
 Sources: ``uniform`` is fictitious self-play (Heinrich, Lanctot and Silver, "Fictitious self-play in
 extensive-form games", ICML 2015). ``delta_uniform``: Bansal, Pachocki, Sidor, Sutskever and
@@ -16,6 +16,7 @@ from arena.config import Model
 from populations.candidates import FloatArray, IntArray
 from populations.core import OpponentRequest
 from populations.fields import Share
+from populations.matchmaking.drawing import RuleMatchmaker
 from populations.rule_kinds import RuleKind, itself
 
 
@@ -71,6 +72,15 @@ class UniformRule:
 
 
 UNIFORM = RuleKind(name="uniform", settings=Model, make=lambda _: UniformRule())
+
+# Mirror self-play; against another population, its latest checkpoints, all alike. Where none of it
+# is active, its ghosts stand in.
+LATEST = RuleKind(
+    name="latest",
+    settings=Model,
+    make=lambda _: RuleMatchmaker(rule=UniformRule(), latest_ratio=1.0),
+    unread=frozenset({"latest_ratio"}),
+)
 
 
 class DeltaUniformRule(Model):

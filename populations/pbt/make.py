@@ -11,7 +11,6 @@ from populations.core import Exploit, Explore
 from populations.pbt.kinds import EXPLOITS, EXPLORES
 from populations.pbt.selection import Rule, Selection
 from populations.pbt.settings import PbtConfig
-from populations.rule_kinds import Kinds
 
 
 def make_exploit(section: PbtConfig, *, launch_directory: str = "") -> Exploit:
@@ -23,13 +22,11 @@ def make_exploit(section: PbtConfig, *, launch_directory: str = "") -> Exploit:
             process is.
 
     Raises:
-        ConfigError: If there is no such kind, or the user's class cannot be had.
+        ConfigError: If the user's class cannot be had.
     """
     # Only a reference to a user's class has a colon.
     if ":" in section.exploit:
         return cast("Exploit", _users_own(section, section.exploit, launch_directory))
-    if section.exploit not in EXPLOITS:
-        raise ConfigError(_no_such("exploit", EXPLOITS, section.exploit))
     rule = EXPLOITS[section.exploit].from_sections(section)
     # `none` decides by itself and needs no ranking; all others name donors.
     if not isinstance(rule, Rule):
@@ -43,8 +40,6 @@ def make_explore(section: PbtConfig, *, launch_directory: str = "") -> Explore:
     """Make the exploration rule; arguments and errors are those of `make_exploit`."""
     if ":" in section.explore:
         return cast("Explore", _users_own(section, section.explore, launch_directory))
-    if section.explore not in EXPLORES:
-        raise ConfigError(_no_such("explore", EXPLORES, section.explore))
     return EXPLORES[section.explore].from_sections(section)
 
 
@@ -56,7 +51,3 @@ def _users_own(section: PbtConfig, reference: str, launch_directory: str) -> obj
     with users_code(f"pbt: {reference}, when it was made,"):
         made: object = make(section)
     return made
-
-
-def _no_such(key: str, kinds: Kinds, kind: str) -> str:
-    return f"pbt.{key} must be one of {', '.join(kinds)}, or package.module:Class, got {kind!r}"

@@ -120,35 +120,3 @@ def probability_positive(mean: float, deviation: float) -> float:
         return 0.5 if mean == 0.0 else float(mean > 0.0)
     # Phi(mean / deviation) by erfc, which keeps its digits far in the lower tail.
     return 0.5 * math.erfc(-mean / (deviation * math.sqrt(2.0)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeamGame(Generic[E]):
-    """Game between sides.
-
-    Attributes:
-        sides: Two or more sides, each with one or more players; no player appears twice.
-        results: Result of each side: the higher one is ahead, equal ones draw. Only their order
-            counts.
-    """
-
-    sides: tuple[tuple[E, ...], ...]
-    results: tuple[float, ...]
-
-    def check(self) -> None:
-        """Check the invariants of the class.
-
-        Raises:
-            ValueError: If one does not hold.
-        """
-        players = [player for side in self.sides for player in side]
-        if len(self.sides) < 2 or not all(self.sides) or len(set(players)) != len(players):
-            raise ValueError(
-                "a game needs two or more sides of different players, each with at least one, "
-                f"got {self.sides!r}"
-            )
-        if len(self.results) != len(self.sides) or not all(map(math.isfinite, self.results)):
-            raise ValueError(
-                f"a game needs one finite result for each of its {len(self.sides)} sides, "
-                f"got {self.results!r}"
-            )

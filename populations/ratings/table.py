@@ -18,9 +18,10 @@ from populations.ratings.alpha_rank import alpha_rank
 from populations.ratings.bootstrap import Intervals, bootstrap, intervals
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.elo import K_FACTOR, elo_of_many
-from populations.ratings.model import Z95, Result, TeamGame
+from populations.ratings.model import Z95
 from populations.ratings.nash import nash_averaging, normalized
 from populations.ratings.ranks import measured_cyclicity, rank_intervals
+from populations.ratings.results import POINTS, ResultColumns
 from populations.ratings.weng_lin import ELO_PER_MU, weng_lin_ratings
 
 FloatArray = npt.NDArray[np.float64]
@@ -255,42 +256,33 @@ def _bradley_terry(
     return ratings, intervals(ratings, drawn[:, index]), advantage
 
 
-def _results(table: MatchTable, *, seats: tuple[int, int]) -> list[Result[str]]:
+def _results(table: MatchTable, *, seats: tuple[int, int]) -> ResultColumns[str]:
     kinds, counts = table.kinds
-    return [
-        _result(
-            table.players[int(home)], table.players[int(away)], score, count=int(count), seats=seats
-        )
-        for (home, away, score), count in zip(kinds, counts, strict=True)
-    ]
-
-
-def _result(
-    home: str, away: str, score: float, *, count: int, seats: tuple[int, int]
-) -> Result[str]:
+    homes, aways, scores = kinds.T
     # Exactly 0.5 is a draw, which scatters less than half a win and half a loss.
-    is_draw = score == 0.5
-    return Result(
-        first=home,
-        second=away,
-        seats=seats,
-        wins=0.0 if is_draw else count * float(score),
-        draws=count * float(is_draw),
-        losses=0.0 if is_draw else count * (1.0 - float(score)),
+    is_draw = scores == 0.5
+    parts = np.stack([scores * ~is_draw, is_draw, (1.0 - scores) * ~is_draw], axis=1)
+    outcomes = counts[:, None] * parts
+    return ResultColumns(
+        entrants=table.players,
+        first=homes.astype(np.int64),
+        second=aways.astype(np.int64),
+        seats=np.tile(seats, (len(counts), 1)),
+        counts=outcomes,
+        sums=outcomes @ np.stack([POINTS, POINTS**2], axis=1),
     )
 
 
 def _weng_lin(
     table: MatchTable, *, anchor: str | None, progress: Progress
 ) -> tuple[FloatArray, Intervals]:
-    def games() -> Iterator[TeamGame[int]]:
-        matches = zip(table.homes, table.aways, table.scores, strict=True)
-        for done, (home, away, score) in enumerate(matches):
+    def matches() -> Iterator[tuple[int, int, float]]:
+        rows = zip(table.homes.tolist(), table.aways.tolist(), table.scores.tolist(), strict=True)
+        for done, row in enumerate(rows):
             progress(done, len(table.scores))
-            sides = ((int(home),), (int(away),))
-            yield TeamGame(sides=sides, results=(float(score), 1.0 - float(score)))
+            yield row
 
-    rated = weng_lin_ratings(games())
+    rated = weng_lin_ratings(matches())
     players = range(len(table.players))
     mu, sigma = ELO_PER_MU * np.array([rated[player] for player in players]).T
     # Weng-Lin's estimates are independent, but the reported ratings are relative to a common zero.

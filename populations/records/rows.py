@@ -44,6 +44,19 @@ Document = dict[str, Any]
 PolicyState = Literal["active", "quarantined", "retired"]
 RunState = Literal["running", "stopped", "finished", "failed"]
 AssignmentStatus = Literal["queued", "finished", "failed"]
+Cause = Literal[
+    "start",
+    "exploit",
+    "explore",
+    "quarantine",
+    "reset",
+    "immigrate",
+    "replay",
+    "repair",
+    "rewind",
+    "reconfigure",
+]
+"""Events that begin a generation."""
 
 
 class RunRow(Row, frozen=True, kw_only=True):
@@ -300,7 +313,7 @@ class GhostRow(Row, frozen=True, kw_only=True):
 class GenerationRow(Row, frozen=True, kw_only=True):
     """Generation of a policy, for lineage, replay and model-based exploring.
 
-    A row goes once it is old and nothing refers to it (`populations.controller.generation_rows`);
+    A row goes once it is old and nothing refers to it (`populations.controller.result_merging`);
     the event that says so has it.
 
     Attributes:
@@ -334,18 +347,7 @@ class GenerationRow(Row, frozen=True, kw_only=True):
     policy: PolicyId
     population: str
     generation: int
-    cause: Literal[
-        "start",
-        "exploit",
-        "explore",
-        "quarantine",
-        "reset",
-        "immigrate",
-        "replay",
-        "repair",
-        "rewind",
-        "reconfigure",
-    ]
+    cause: Cause
     parent: Entrant | None
     parent_agent_steps: int | None = None
     hyperparameters: Mapping[str, Value]

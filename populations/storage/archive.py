@@ -31,8 +31,15 @@ from populations.errors import StorageError
 from populations.records.columns import Value
 from populations.records.rows import ArchiveRow
 from populations.records.tables import ARCHIVED, RowT, SqlTable
-from populations.storage.database import connect_reader, rename_durably, storage_errors
-from populations.storage.loading import last_archive, load_archives, read_rows, row_errors
+from populations.storage.database import (
+    connect_reader,
+    last_archive,
+    load_archives,
+    read_rows,
+    rename_durably,
+    row_errors,
+    storage_errors,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -29,11 +29,11 @@ from populations.storage.database import (
     repair_hint,
     require_readable,
     require_schema,
+    require_sealed,
     require_sound,
     schema_version,
     storage_errors,
 )
-from populations.storage.loading import require_sealed
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,13 @@
-"""The journal's file: opening, checks before that, and translation of SQLite's errors.
+"""The journal's file: opening, checks before that, SQLite's errors, and rows as they are read.
 
-Tests: `tests/populations/storage/test_journal.py` and `tests/faults/test_full_disk.py`.
+Of a damaged WAL the commits are counted that nobody can read any more: SQLite reads a WAL up to the
+first frame whose checksum is wrong, and silently ignores what follows: one flipped bit takes all
+later commits along. They can still be counted, because each frame names the WAL that it belongs to
+(its two salts) and says whether it ends a commit. The format is that of
+https://sqlite.org/walformat.html.
+
+Tests: `tests/populations/storage/test_journal.py`, `tests/faults/test_full_disk.py`,
+`tests/populations/records/test_tables.py`, `tests/faults/test_damaged_checkpoints.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +17,11 @@ import errno
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+import struct
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from arena.failpoints import failpoint
 from arena.files import NO_DESCRIPTORS, open_regular, require_regular, sync_directory, words_of
@@ -21,6 +31,21 @@ from populations.errors import (
     JournalOlder,
     StorageError,
     StorageUnavailable,
+)
+from populations.gc_pause import collector_paused
+from populations.records.columns import Value
+from populations.records.rows import BEGINNING, ArchiveRow
+from populations.records.tables import (
+    ARCHIVES,
+    ASSIGNMENTS,
+    KEPT,
+    PAIRS,
+    RUN,
+    TABLES,
+    RowT,
+    SqlTable,
+    Table,
+    Tables,
 )
 
 JOURNAL = "journal.db"
@@ -235,3 +260,190 @@ def rename_durably(source: Path, target: Path) -> None:
     # The new name is an entry of the directory, which has an fsync of its own.
     sync_directory(target.parent)
     failpoint("rename.directory")
+
+
+@collector_paused()
+def load_tables(
+    connection: sqlite3.Connection, path: Path, *, pairs: Sequence[str] | None = None
+) -> Tables:
+    """Return all rows of the controller's state, in one transaction of the caller.
+
+    Args:
+        connection: Connection to the journal.
+        path: Path of the journal, for messages.
+        pairs: Kinds of the results of pairs that are read. None: all.
+
+    Raises:
+        JournalCorrupt: If a row is damaged.
+    """
+
+    def rows(table: SqlTable[RowT], where: str = "", given: Sequence[Value] = ()) -> list[RowT]:
+        # rowid is the order of first writing, as in the controller's tables (`SqlTable.upsert`).
+        return read_rows(connection, path, table, f"{where} ORDER BY rowid", given)
+
+    def last(table: str, where: str = "") -> int:
+        # Sequences are read from the end: an aggregate with a filter would scan the whole table.
+        query = f"SELECT sequence FROM {table} {where} ORDER BY sequence DESC LIMIT 1"
+        found = connection.execute(query).fetchone()
+        return 0 if found is None else int(found[0])
+
+    runs = rows(RUN)
+    if len(runs) != 1:
+        raise JournalCorrupt(
+            f"{path}: {len(runs)} rows for the run instead of 1{repair_hint(path)}"
+        )
+    archive = last_archive(connection, path)
+    # Plus: sorting what an index finds takes longer than one pass.
+    chosen = "" if pairs is None else f"WHERE +kind IN ({', '.join('?' * len(pairs))})"
+    conditions: dict[str, tuple[str, Sequence[Value]]] = {
+        # Closed ones are most of the table; the controller needs none of them.
+        ASSIGNMENTS.name: ("WHERE status = 'queued'", ()),
+        PAIRS.name: (chosen, pairs or ()),
+    }
+    kept: dict[str, Any] = {
+        table.name: Table(table, rows(table, *conditions.get(table.name, ()))) for table in KEPT
+    }
+    return Tables(
+        run=runs[0],
+        **kept,
+        # All details may have left the journal.
+        num_events=max(last("events"), archive.events),
+        num_tallies=max(last("tallies"), archive.tallies),
+        last_evaluation_sequence=max(last("tallies", "WHERE kind = 'evaluate'"), archive.evaluated),
+    )
+
+
+def read_rows(
+    connection: sqlite3.Connection,
+    path: Path,
+    table: SqlTable[RowT],
+    suffix: str,
+    parameters: Sequence[Value] = (),
+) -> list[RowT]:
+    """Return rows of one table; ``suffix`` follows ``SELECT ... FROM table``.
+
+    Raises:
+        JournalCorrupt: If a row is damaged.
+    """
+    selected = connection.execute(f"{table.select} {suffix}", parameters)
+    # The cursor is closed at a damaged row, too: a writer with an open one could not be closed.
+    with row_errors(path, table), contextlib.closing(selected) as cursor:
+        return [table.decode(table.unsealed(stored)) for stored in cursor]
+
+
+@contextlib.contextmanager
+def row_errors(path: Path, table: SqlTable[Any]) -> Iterator[None]:
+    """Translate errors of a row's content."""
+    try:
+        yield
+    except (ValueError, TypeError, RecursionError) as error:
+        # RecursionError: damaged JSON may be nested without end.
+        raise JournalCorrupt(
+            f"{path}: a row of {table.name} is damaged: {error}{repair_hint(path)}"
+        ) from error
+
+
+def split_rows(
+    connection: sqlite3.Connection, table: SqlTable[RowT]
+) -> tuple[dict[int, RowT], list[int]]:
+    """Return a table's rows by rowid, and the rowids of those that cannot be read, in order."""
+    sound: dict[int, RowT] = {}
+    damaged: list[int] = []
+    # Their rowids first: each row is asked for on its own, so that one that SQLite cannot
+    # decode does not hide the others.
+    for (rowid,) in connection.execute(f"SELECT rowid FROM {table.name} ORDER BY rowid").fetchall():
+        try:
+            stored = connection.execute(f"{table.select} WHERE rowid = ?", [rowid]).fetchone()
+            sound[rowid] = table.decode(table.unsealed(stored))
+        except (ValueError, TypeError, RecursionError, sqlite3.OperationalError):
+            damaged.append(rowid)
+    return sound, damaged
+
+
+def require_sealed(connection: sqlite3.Connection, path: Path) -> None:
+    """Read every row of a journal.
+
+    Raises:
+        JournalCorrupt: If one is damaged.
+    """
+    for table in TABLES:
+        selected = connection.execute(table.select)
+        with row_errors(path, table), contextlib.closing(selected) as cursor:
+            for stored in cursor:
+                table.unsealed(stored)
+
+
+def last_archive(connection: sqlite3.Connection, path: Path) -> ArchiveRow:
+    """Return the last range of details that has left the journal; `BEGINNING` if none has."""
+    suffix = "WHERE file != '' ORDER BY number DESC LIMIT 1"
+    return next(iter(read_rows(connection, path, ARCHIVES, suffix)), BEGINNING)
+
+
+def load_archives(connection: sqlite3.Connection, path: Path) -> list[ArchiveRow]:
+    """Return the ranges of details, in order; those with a file have left the journal."""
+    return read_rows(connection, path, ARCHIVES, "ORDER BY number")
+
+
+_HEADER = struct.Struct(">8I")
+"""Magic number, version, page size, checkpoints, two salts, two checksums."""
+
+_FRAME = struct.Struct(">6I")
+"""Page, size of the database after a commit or 0, two salts, two checksums."""
+
+_INDEX_FRAMES = struct.Struct("=16xI")
+"""Beginning of the -shm file: the number of valid frames is its fifth number, in native order."""
+
+# A laptop's sleep is none of `time.monotonic` on Linux; other systems count it there.
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+_BIG_ENDIAN = 1
+"""Bit of the magic number: checksums are of big-endian numbers."""
+
+
+def unreadable_commits(journal: Path, *, page_bytes: int) -> int:
+    """Return the number of acknowledged commits that are in a journal's WAL and cannot be read.
+
+    Call it while a connection is open that has read from the journal, and no other process writes.
+
+    Args:
+        journal: The database.
+        page_bytes: Size of its pages.
+    """
+    wal = journal.with_name(f"{journal.name}-wal")
+    index = journal.with_name(f"{journal.name}-shm")
+    try:
+        with wal.open("rb") as file, index.open("rb") as shared:
+            found = file.read(_HEADER.size)
+            (num_valid,) = _INDEX_FRAMES.unpack(shared.read(_INDEX_FRAMES.size))
+            if len(found) < _HEADER.size:
+                return 0
+            frame_bytes = _FRAME.size + page_bytes
+            num_frames = (wal.stat().st_size - _HEADER.size) // frame_bytes
+            frames = []
+            for number in range(num_valid, num_frames):
+                file.seek(_HEADER.size + number * frame_bytes)
+                frames.append(_FRAME.unpack(file.read(_FRAME.size)))
+    except FileNotFoundError:
+        return 0
+    if not frames:
+        return 0
+    # A header is written and synced before its frames: only damage makes it wrong.
+    salts = _HEADER.unpack(found)[4:6] if _is_sound(found) else frames[0][2:4]
+    num_commits = sum(1 for frame in frames if frame[1] and frame[2:4] == salts)
+    # A commit's mark is never there without what it commits as long as the machine runs. A power
+    # failure may leave the mark of the last one alone, which nobody was told of then.
+    began = time.time() - time.clock_gettime(_SINCE_BOOT)
+    is_torn = wal.stat().st_mtime < began
+    return max(num_commits - is_torn, 0)
+
+
+def _is_sound(header: bytes) -> bool:
+    """Return whether the checksum of a WAL's header is right."""
+    magic, *_, first, second = _HEADER.unpack(header)
+    order = ">" if magic & _BIG_ENDIAN else "<"
+    words = struct.unpack(f"{order}6I", header[:24])
+    one = two = 0
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        one = (one + even + two) & 0xFFFFFFFF
+        two = (two + odd + one) & 0xFFFFFFFF
+    return (one, two) == (first, second)

@@ -48,22 +48,27 @@ from populations.storage.database import (
     SIDE_FILES,
     connect,
     connect_reader,
+    last_archive,
+    load_archives,
+    load_tables,
+    read_rows,
     rename_durably,
     require_readable,
     require_schema,
     require_sound,
     storage_errors,
     transaction,
+    unreadable_commits,
 )
-from populations.storage.loading import last_archive, load_archives, load_tables, read_rows
 from populations.storage.migrations import migrate
-from populations.storage.wal import unreadable_commits
 
 ROWS_AT_ONCE = 10_000
 
 
 class DetailReader:
-    """Reader of details: base of `populations.storage.journal.JournalReader`."""
+    """Reader of details: base of `JournalReader`, and of the writer, which sees what it has not
+    committed yet.
+    """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
@@ -151,6 +156,16 @@ class DetailReader:
         with storage_errors(self._path):
             return load_archives(self._connection, self._path)
 
+    def close(self) -> None:
+        """Close; repeating it does nothing."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
     def _select(
         self,
         table: SqlTable[RowT],
@@ -185,7 +200,7 @@ FREE_SHARE = 0.25
 _LEFTOVER = re.compile(r"\.tmp-[0-9a-f]{32}(-wal|-shm|-journal)?")
 
 
-class Journal:
+class Journal(DetailReader):
     """The writer; one per run, under the run's lock. Owned by one thread.
 
     ::
@@ -199,9 +214,8 @@ class Journal:
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        super().__init__(path, connection)
         self.committed_bytes = 0
-        self._path = path
-        self._connection = connection
         # SQLite would silently go on writing to a deleted file; `require_place` compares.
         self._inode = path.stat().st_ino
 
@@ -310,10 +324,6 @@ class Journal:
             for row in rows:
                 self._connection.execute(*encode_row(row))
 
-    def details(self) -> DetailReader:
-        """Return a reader of details that sees what this writer has not committed yet, too."""
-        return DetailReader(self._path, self._connection)
-
     def require_place(self) -> None:
         """Check that the journal was not moved or deleted with its directory.
 
@@ -332,11 +342,6 @@ class Journal:
         """
         with storage_errors(self._path):
             return load_tables(self._connection, self._path)
-
-    def archives(self) -> list[ArchiveRow]:
-        """Return the ranges of details, in order; those with a file have left the journal."""
-        with storage_errors(self._path):
-            return load_archives(self._connection, self._path)
 
     def remove_archived(self, *, limit: int) -> int:
         """Remove some rows that are in files of the archive, and return how many.
@@ -412,12 +417,6 @@ class Journal:
                 return  # closed before
             finally:
                 self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 def _remove_leftovers(path: Path) -> None:
@@ -500,13 +499,3 @@ class JournalReader(DetailReader):
         """
         with storage_errors(self._path):
             require_sound(self._connection, self._path, check="integrity_check")
-
-    def close(self) -> None:
-        """Close; repeating it does nothing."""
-        self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

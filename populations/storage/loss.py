@@ -181,8 +181,8 @@ def _agent_steps(
         if policy.checkpoint in missing:
             left = [
                 row.agent_steps
-                for row in tables.checkpoints.values()
-                if row.policy == policy.policy and row.state == "present" and row.key not in missing
+                for row in tables.checkpoints.by("present").get(policy.policy, {}).values()
+                if row.key not in missing
             ]
             lost += policy.agent_steps - max(left, default=0)
     return lost

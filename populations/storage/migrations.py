@@ -26,6 +26,7 @@ from populations.storage.database import (
     SCHEMA_VERSION,
     connect,
     connect_reader,
+    load_tables,
     require_journal,
     require_sound,
     require_version,
@@ -33,7 +34,6 @@ from populations.storage.database import (
     storage_errors,
     transaction,
 )
-from populations.storage.loading import load_tables
 
 logger = logging.getLogger(__name__)
 

@@ -218,12 +218,8 @@ def _fall_back(
     policy: PolicyRow, tables: Tables, is_damaged: Callable[[CheckpointRow], bool]
 ) -> tuple[PolicyRow, tuple[str, str, dict[str, Json]]]:
     """Move a policy to its newest own checkpoint that verifies, or into quarantine without one."""
-    own = [
-        row
-        for row in tables.checkpoints.values()
-        if row.policy == policy.policy and row.state == "present"
-    ]
-    for row in sorted(own, key=newest_last, reverse=True):
+    own = tables.checkpoints.by("present").get(policy.policy, {})
+    for row in sorted(own.values(), key=newest_last, reverse=True):
         if not is_damaged(row):
             data: dict[str, Json] = {
                 "checkpoint": row.key,
@@ -256,7 +252,9 @@ def _event_rows(
 
 def _redo_links(root: Path, tables: Tables) -> list[GhostRow]:
     unlinked = [row for row in tables.ghosts.values() if not row.linked and row.is_present]
-    return [replace(tables.ghosts[player], linked=True) for player in link_ghosts(root, unlinked)]
+    return [
+        replace(tables.ghosts[player], linked=True) for player in link_ghosts(root, unlinked)[0]
+    ]
 
 
 def _redo_removals(root: Path, tables: Tables) -> list[CheckpointRow | Deletion]:
@@ -270,21 +268,26 @@ def _redo_removals(root: Path, tables: Tables) -> list[CheckpointRow | Deletion]
     ]
 
 
-def _damage(root: Path, row: CheckpointRow) -> str | None:
+def _damage(root: Path, row: CheckpointRow | GhostRow) -> str | None:
+    """Return why a checkpoint or ghost cannot be used; None if every byte of it is right."""
+    # A ghost plays but is never trained.
+    without = frozenset({OPTIMIZER} if isinstance(row, GhostRow) else ())
     try:
-        manifest = verify_directory(resolve_key(root, row.key))
+        manifest = verify_directory(resolve_key(root, row.key), without=without)
     except (CheckpointCorrupt, CheckpointMissing) as error:
         return str(error)
     # An intact directory may still be another checkpoint than the recorded one.
-    if (manifest.digest, manifest.weights_digest) != (row.digest, row.weights_digest):
+    if isinstance(row, GhostRow):
+        if manifest.weights_digest != row.weights_digest:
+            return f"{row.key}: weights {manifest.weights_digest} instead of {row.weights_digest}"
+    elif (manifest.digest, manifest.weights_digest) != (row.digest, row.weights_digest):
         return f"{row.key}: digest {manifest.digest} instead of {row.digest}"
     return None
 
 
 def is_intact(root: Path, row: CheckpointRow | GhostRow) -> bool:
     """Return whether every byte of a checkpoint or ghost is present and right."""
-    damage = _damage(root, row) if isinstance(row, CheckpointRow) else _ghost_damage(root, row)
-    return damage is None
+    return _damage(root, row) is None
 
 
 def _damaged_ghosts(
@@ -301,20 +304,10 @@ def _damaged_ghosts(
     for row in tables.ghosts.values():
         # Unlinked ghosts are `_redo_links`' work, which has just been tried.
         if row.linked and row.is_present and (among is None or row.key in among):
-            reason = _ghost_damage(root, row)
+            reason = _damage(root, row)
             if reason is not None and not _is_made_again(root, row, tables):
                 damaged[row.player] = reason
     return damaged
-
-
-def _ghost_damage(root: Path, row: GhostRow) -> str | None:
-    try:
-        manifest = verify_directory(resolve_key(root, row.key), without=frozenset({OPTIMIZER}))
-    except (CheckpointCorrupt, CheckpointMissing) as error:
-        return str(error)
-    if manifest.weights_digest != row.weights_digest:
-        return f"{row.key}: weights {manifest.weights_digest} instead of {row.weights_digest}"
-    return None
 
 
 def _is_made_again(root: Path, row: GhostRow, tables: Tables) -> bool:

@@ -1,9 +1,9 @@
-"""From the configuration's word to a rule of thinning."""
+"""From the configuration's word to a rule of thinning: one of `THINNINGS`, or a user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from arena.errors import ConfigError
 from arena.resolve import resolve
 from arena.users_code import users_code
 from populations.core import Thinning, ThinningRequest
-from populations.thinning.kinds import THINNINGS
+from populations.rule_kinds import RuleKind, by_name
+from populations.thinning import spread
 
 
 def make_thinning(name: str, section: Model, *, launch_directory: str = "") -> Thinning:
@@ -71,3 +72,18 @@ def places_of(answer: object, request: ThinningRequest) -> tuple[int, ...]:
     if len(places) > request.num_to_go:
         raise ValueError(f"at most {request.num_to_go} are to go, got {len(places)}")
     return tuple(places)
+
+
+class Oldest:
+    """Rule of those that came first."""
+
+    def choose(self, request: ThinningRequest) -> tuple[int, ...]:
+        """Return the first ones that may go, in order of coming."""
+        going = [place for place, needed in enumerate(request.is_needed) if not needed]
+        return tuple(going[: request.num_to_go])
+
+
+OLDEST = RuleKind(name="oldest", settings=Model, make=lambda settings: Oldest())
+
+
+THINNINGS: Mapping[str, RuleKind[Any, Thinning]] = by_name(spread.KIND, OLDEST)

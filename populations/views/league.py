@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -46,9 +46,9 @@ MAP_PLAYERS = 12
 
 def standings_document(run: Inspection, population: str | None) -> Document:
     """Return the standings with ratings and records."""
-    from populations.views.questions.champions import anchor_scores, unproven_champions
+    from populations.views.questions.champions import anchor_score, unproven_champions
 
-    measured = read_exploitability(run.run_dir)
+    measured, best = read_exploitability(run.run_dir), run.champions(population)
     return {
         "populations": {
             name: [
@@ -61,7 +61,7 @@ def standings_document(run: Inspection, population: str | None) -> Document:
         },
         "cyclicity": run.cyclicity(population),
         "fit": run.fits(population),
-        "anchor": anchor_scores(run, population),
+        "anchor": {name: anchor_score(run, name, one) for name, one in best.items()},
         "unproven": unproven_champions(run, population),
     }
 
@@ -136,17 +136,19 @@ def _ratings(document: Document) -> dict[Key, object]:
     return {(str(one["population"]), str(one["player"])): one.get("rating") for one in players}
 
 
-def _places(document: Document) -> dict[Key, int]:
-    return {one: place for place, one in enumerate(_ratings(document))}
+def _rank(document: Document) -> Callable[[Key], int]:
+    """Return a function that ranks players: the best first, those without a line last."""
+    places = {one: place for place, one in enumerate(_ratings(document))}
+    return lambda one: places.get(one, len(places))
 
 
 def worst_first(rows: Sequence[Row], document: Document) -> list[Row]:
     """Return cells by the player's rating, for one player the worst score first."""
-    ranks = _places(document)
+    rank = _rank(document)
 
     def key(row: Row) -> tuple[int, float]:
         score = row["score"]
-        return ranks.get(sides_of(row)[0], len(ranks)), 2.0 if score is None else score
+        return rank(sides_of(row)[0]), 2.0 if score is None else score
 
     return sorted(rows, key=key)
 
@@ -255,11 +257,7 @@ def _name(population: object, name: object, room: Room) -> object:
 
 
 def _map(document: Document, room: Room) -> Section:
-    ranks = _places(document)
-
-    def rank(one: Key) -> int:
-        return ranks.get(one, len(ranks))
-
+    rank = _rank(document)
     scores = {sides_of(row): row["score"] for row in document["payoff"]}
     everybody = {one for one, _ in scores}
     living = _living(sorted(everybody))
@@ -304,10 +302,10 @@ def ratings_document(run: Inspection, population: str | None) -> Document:
     from populations.views.questions.champions import champions_of
     from populations.views.questions.inspection import ASSIGNED, rating_points
 
-    tables, fit = run.rated
+    fit = run.rated
     # Events are read later than the rows, so that those of all their assignments are among them.
     assigned = run.reader.events(kinds=ASSIGNED)
-    points = rating_points(tables, fit.intervals(), assigned=assigned)
+    points = rating_points(fit, assigned=assigned)
     return {
         "populations": {n: lines for n, lines in points.items() if population in (None, n)},
         "champions": champions_of(run, population),

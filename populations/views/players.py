@@ -55,7 +55,6 @@ def champion_document(run: Inspection, population: str | None) -> Document:
     from populations.league.standings import RATING
     from populations.views.questions import champions as of
 
-    _, fit = run.rated
     found, names, cells = run.standings(), run.names(), run.cells()
     spans = of.champions_of(run, population)
     champions = []
@@ -71,7 +70,7 @@ def champion_document(run: Inspection, population: str | None) -> Document:
                 # Null where the journal has not recorded yet that it leads.
                 "since": last.get("since") if last.get("player") == best.player else None,
                 "changes": max(len(history) - 1, 0),
-                **of.lead(name, best, found[name], fit),
+                **of.lead(name, best, found[name], run.rated),
                 "anchor": of.anchor_score(run, name, best),
                 "unproven": of.unproven(run, name, best),
                 "history": history,
@@ -148,7 +147,7 @@ def why_document(run: Inspection, population: str | None, *, player: str | None 
     if player is None:
         raise ConfigError("the view why needs a player, such as player/p003 or p003@120000")
     subject = find_player(player, run.tables, population=population)
-    tables, _ = run.rated
+    tables = run.rated.tables
     row = tables.policies[subject.policy]
     events = [
         event_document(event)

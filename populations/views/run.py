@@ -128,7 +128,7 @@ def _pbt(run: Inspection) -> Document:
 
 def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Any]:
     """Return the alerts: by the live figures, else by the rows."""
-    from populations.controller.indexes.raised_alerts import resumed
+    from populations.controller.indexes.alert_kinds import resumed
     from populations.controller.server.live_status import STORAGE, paused_alert
 
     if isinstance(told := live.get("alerts"), list) and told:

@@ -13,8 +13,9 @@ from arena.core import Actor, ActorInput, ActorOutput, Algorithm, AlgorithmOutpu
 from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.describe import environment_facts, populations_of
-from arena.envs.make import OnFault, make_batched_env
+from arena.envs.make import OnFault, OnStep, make_batched_env
 from arena.envs.one_by_one.steppers import EnvsRequest
+from arena.envs.workers.envs import EnvWorkers
 from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.learning.ppo import Ppo
@@ -179,7 +180,7 @@ def each_alone(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
     return {agent: (agent,) for agent in spec.agents}
 
 
-def make_env(
+def make_request(
     spec: EnvironmentSpec,
     *,
     num_envs: int,
@@ -187,23 +188,32 @@ def make_env(
     populations: Mapping[str, tuple[str, ...]] | None = None,
     launch_directory: str = ASSETS,
     config: Mapping[str, Any] | None = None,
-    on_fault: OnFault = None,
     **options: Any,
-) -> BatchedEnv:
+) -> EnvsRequest:
     """Environments in which each agent is a side, and agents with equal spaces a population.
 
     Args:
         config: Settings beside the environment's id and arguments.
     """
-    return make_batched_env(
-        EnvsRequest(
-            EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs), **(config or {})),
-            spec=spec,
-            sides=sides or each_alone(spec),
-            populations=populations or populations_of(spec),
-            num_envs=num_envs,
-            launch_directory=launch_directory,
-            **options,
-        ),
-        on_fault=on_fault,
+    return EnvsRequest(
+        EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs), **(config or {})),
+        spec=spec,
+        sides=sides or each_alone(spec),
+        populations=populations or populations_of(spec),
+        num_envs=num_envs,
+        launch_directory=launch_directory,
+        **options,
     )
+
+
+def make_env(
+    spec: EnvironmentSpec,
+    *,
+    on_fault: OnFault = None,
+    on_step: OnStep = None,
+    workers: EnvWorkers | None = None,
+    **request: Any,
+) -> BatchedEnv:
+    """Make the environments of `make_request`."""
+    asked = make_request(spec, **request)
+    return make_batched_env(asked, on_fault=on_fault, on_step=on_step, workers=workers)

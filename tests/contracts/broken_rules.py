@@ -12,7 +12,7 @@ import numpy as np
 from arena.types import PlayerId
 from populations.core import Exploration, Opponents
 from populations.decisions import Evidence, ExploitDonor, ExploreOwn, Keep
-from populations.matchmaking.latest import LatestMatchmaker
+from populations.matchmaking.window import LATEST
 
 
 class Uniform:
@@ -21,7 +21,7 @@ class Uniform:
     def draw(self, request: Any, *, rng: Any) -> Any:
         ghosts = request.ghosts
         if not len(ghosts):
-            return LatestMatchmaker().draw(request, rng=rng)
+            return LATEST.make(LATEST.settings()).draw(request, rng=rng)
         return self.of(
             ghosts[int(i)] for i in rng.integers(len(ghosts), size=request.num_opponents)
         )

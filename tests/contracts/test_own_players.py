@@ -20,7 +20,7 @@ from arena.testing import (
 )
 from populations.matchmaking.kinds import KINDS
 from populations.pbt.kinds import EXPLOITS, EXPLORES
-from populations.thinning.kinds import THINNINGS
+from populations.thinning.make import THINNINGS
 from tests.assets.batched_games import Hunt
 
 BOARD = "classic/tictactoe-v3"

@@ -19,20 +19,19 @@ from arena.types import PolicyId, trainee_entrant
 from populations.audit.verify import verify_run
 from populations.config.run_config import validate_config
 from populations.config.run_file import NEXT, RUN_FILE, RunFile, check_resume, with_config
-from populations.controller import generation_rows, result_merging
+from populations.controller import result_merging
 from populations.controller.evolution import curriculum
 from populations.controller.evolution.generations import first_generations
-from populations.controller.server.reconfiguration import settle
 from populations.controller.server.run_directory import (
     OpenRun,
     clear_run,
     create_run,
     has_run,
     make_run_directory,
+    settle,
 )
 from populations.controller.state.events import Now
-from populations.league import removed_rows
-from populations.league.lineage import History
+from populations.league.lineage import REMOVED_KINDS, History
 from populations.records.aggregates import Row
 from populations.records.rows import (
     AssignmentRow,
@@ -125,7 +124,7 @@ def snapshot(run_dir: Path) -> None:
         newest = run.checkpoints_of(P1)[-1]
         run.snapshot(newest, linked=False)
         unlinked = [row for row in run.tables.ghosts.values() if not row.linked]
-        for player in link_ghosts(run_dir, unlinked):
+        for player in link_ghosts(run_dir, unlinked)[0]:
             run.put(structs.replace(run.tables.ghosts[player], linked=True))
 
 
@@ -317,8 +316,8 @@ def merge(run_dir: Path) -> None:
             (result_merging, "BATCH", 1),
             (result_merging, "MAX_ENTRANTS", 0),
             (result_merging, "SLACK", 0),
-            (generation_rows, "BATCH", 1),
-            (generation_rows, "KEPT_ROWS", 6),
+            (result_merging, "GENERATIONS_BATCH", 1),
+            (result_merging, "KEPT_GENERATIONS", 6),
         ):
             patch.setattr(module, name, value)
         run.state.league.recent.clear()
@@ -331,7 +330,7 @@ def merged(run_dir: Path) -> str:
     """Recover, and count what is there, and what events say of the rest: nothing is lost."""
     with JournalReader(run_dir / JOURNAL) as reader:
         tables = reader.load()
-        events = reader.events(kinds=["results_merged", *removed_rows.KINDS])
+        events = reader.events(kinds=["results_merged", *REMOVED_KINDS])
     history = History.of(tables, events)
     assert len(history.generations) == 2 * GENERATIONS
     # Four evaluations of four matches, each of two players.

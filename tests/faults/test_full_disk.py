@@ -33,11 +33,16 @@ from arena.wire.messages import (
     Train,
     Welcome,
 )
-from populations.controller.server.commit_retry import STORAGE_GRACE_S
+from populations.controller.server.journal_upkeep import STORAGE_GRACE_S
 from populations.controller.server.live_status import alerts
 from populations.controller.server.server import Server
-from populations.controller.state.commands import Command, LinkGhosts
-from populations.controller.state.events import AssignmentFailed, GhostsLinked, Ticked
+from populations.controller.state.events import (
+    AssignmentFailed,
+    Command,
+    GhostsLinked,
+    LinkGhosts,
+    Ticked,
+)
 from populations.errors import StorageError, StorageUnavailable
 from populations.records.aggregates import Row
 from populations.records.rows import EventRow

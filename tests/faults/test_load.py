@@ -27,6 +27,7 @@ from populations.controller.state.state import ControllerState, make_state
 from populations.records.aggregates import Row
 from populations.records.rows import AssignmentRow
 from populations.simulation.learner import SimulatedLearner
+from populations.storage import store
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal, JournalReader
 from tests.faults.conversation import DOCUMENT, conversation
@@ -85,7 +86,7 @@ def serve(
         return ScriptedTransport.receive(transport, timeout_s)
 
     monkeypatch.setattr(checkpoint_tasks, "verify_directory", verify)
-    monkeypatch.setattr(checkpoint_tasks, "link_ghost", lambda *arguments, **named: None)
+    monkeypatch.setattr(store, "link_ghost", lambda *arguments, **named: None)
     monkeypatch.setattr(transport, "receive", receive)
     server = Server(
         run_dir=tmp_path,

@@ -32,7 +32,7 @@ from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.config.run_file import RunFile, learner_setup, new_run_file
-from populations.controller.state.commands import Command
+from populations.controller.state.events import Command
 from populations.controller.state.state import ControllerState, make_state
 from populations.records.aggregates import Row
 from populations.simulation.environment import simulated_config, simulated_run

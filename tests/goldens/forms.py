@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from arena.wire.messages import Acknowledge
 from populations.config.run_file import RunFile
-from populations.controller.state.commands import Command, KillLearner, SendMessage, StartLearner
+from populations.controller.state.events import Command, KillLearner, SendMessage, StartLearner
 from populations.records.aggregates import Row
 from populations.records.rows import EventRow
 from populations.storage.journal import JournalReader

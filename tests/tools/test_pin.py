@@ -20,7 +20,7 @@ from populations.records.rows import CheckpointRow, EventRow, GhostRow
 from populations.records.tables import Tables
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
-from populations.storage.retention import Retention
+from populations.storage.store import Retention
 from populations.views.log import checkpoints_document
 from populations.views.questions.inspection import Inspection
 from populations.views.training import hyperparameters_document

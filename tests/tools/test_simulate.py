@@ -75,7 +75,7 @@ def test_rules_of_the_user_are_found_in_the_directory_that_he_names(
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "simulated_rule.py").write_text(
-        "from populations.matchmaking.latest import LatestMatchmaker as Mine  # noqa\n"
+        "from populations.matchmaking.alphastar import AlphastarMatchmaker as Mine  # noqa\n"
     )
     keys = ("matchmaking.kind=simulated_rule:Mine", "matchmaking.latest_ratio=0.5")
     arguments = ["simulate", *SHORT, *keys, "--json"]

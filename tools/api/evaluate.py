@@ -5,7 +5,6 @@ Tests: `tests/tools/api/test_runs.py`.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -81,15 +80,13 @@ def evaluate(
 @contextmanager
 def _as_it_was() -> Iterator[None]:
     """Give the caller's process its random numbers and threads back: matches set their own."""
-    import numpy as np
     import torch
 
-    threads, drawn = torch.get_num_threads(), (random.getstate(), np.random.get_state())
+    from arena.matches.seeds import generators_kept
+
+    threads = torch.get_num_threads()
     try:
-        # Only the CPU's generator is kept, because matches use no other device.
-        with torch.random.fork_rng(devices=[]):
+        with generators_kept():
             yield
     finally:
         torch.set_num_threads(threads)
-        random.setstate(drawn[0])
-        np.random.set_state(drawn[1])

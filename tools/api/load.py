@@ -77,19 +77,16 @@ def load(
 def _bot(name: str, *, environment: str, seed: int | None) -> Player:
     from arena.bots.asking import AskedBot, make_object
     from arena.bots.ids import canonical_bot
-    from arena.spaces import ActionLayout
 
     from ..players.game import Game
     from .bots import BotPlayer
 
     canonical = canonical_bot(name)
     game = Game.of_environment(environment)
+    actions = game.action_layouts()
     parts: dict[str, GraphPlayer] = {}
     for population, agents in game.populations.items():
         facts = game.spec.agent_specs[agents[0]]
-        actions = ActionLayout.from_json(
-            facts.action, continuous=game.environment.continuous_actions
-        )
         # One for each population, as in matches: their action spaces may differ.
         made = make_object(canonical, launch_directory=game.launch_directory)
         parts[population] = BotPlayer(
@@ -97,7 +94,7 @@ def _bot(name: str, *, environment: str, seed: int | None) -> Player:
             _facts(game, agents),
             bot=None
             if made is None
-            else AskedBot(made, name=canonical, mask_place=facts.mask, actions=actions),
+            else AskedBot(made, name=canonical, mask_place=facts.mask, actions=actions[population]),
             seed=seed,
         )
 

@@ -16,7 +16,7 @@ from arena.envs.base import BatchedEnv, Group
 from arena.envs.batched.game import BatchedGame
 from arena.envs.pettingzoo.cycle_to_parallel import holder_of_state, strip_checking_wrappers
 from arena.envs.random_play import random_answers, random_turns
-from arena.envs.registry import make_environment
+from arena.envs.registry import make_of_spec
 from arena.envs.spaces.observations import discrete_actions
 from arena.spaces import ActionLayout
 
@@ -103,9 +103,7 @@ class PlainLoop:
         has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
         self._envs: list[Any] = [
             strip_checking_wrappers(
-                make_environment(
-                    spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
-                ),
+                make_of_spec(spec, launch_directory=launch_directory),
                 has_masks=has_masks,
             )
             for _ in range(num_envs)

@@ -150,12 +150,11 @@ def _environment(
 
 def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[str, ...]], str]:
     """Guess which agents share policies, and why: those with equal spaces and roles."""
-    from arena.envs.checks.roles import role_map
     from populations.config.resolution import group_agents
 
     groups = group_agents(report.spec)
     # Roles by behaviour in random play: spaces may be equal where tasks are not.
-    role_of = role_map(report.measured.roles)
+    role_of = {agent: role for role in report.measured.roles for agent in role.agents}
     found: dict[str, tuple[str, ...]] = {}
     reasons = []
     for name, agents in groups.items():
@@ -322,19 +321,11 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
         report: Findings about the environment.
         given: ``num_envs`` as the user has set it; None: not.
     """
-    from arena.spaces import ObservationLayout
-    from populations.config.sizing import ROLLOUT_BYTES, Load, choose_num_envs
+    from populations.config.sizing import ROLLOUT_BYTES, Load, choose_num_envs, step_bytes
 
     spec = report.spec
-    in_turns = spec.api == "aec"
-    at_once = 1 if in_turns else len(spec.agents)
-    layouts = [
-        ObservationLayout.from_json(facts.observation) for facts in spec.agent_specs.values()
-    ]
-    # bytes of one agent's observation
-    rows = [layout.size * layout.dtype.itemsize for layout in layouts]
-    # A step stores one row in turns, one per agent at once.
-    row_bytes = max(rows) if in_turns else sum(rows)
+    at_once = 1 if spec.api == "aec" else len(spec.agents)
+    row_bytes = step_bytes(spec, spec.agents)
     # The user's number, the twin's, or "auto", which is resolved at launch.
     written = given or (TWIN_ENVS if report.twin is not None else "auto")
     # Nothing is known that another length could follow from.

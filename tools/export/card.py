@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal
+
+from arena.learners.versions import installed
 
 from ..players.weights import load_policy
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from arena.export.card import Ancestor, Card, CardEnvironment, CardRating, CardSeat
     from arena.types import Digest, WeightsRef
     from populations.league.league import League
-    from populations.league.standings import Standing
     from populations.ratings.results import Rated
     from populations.views.questions.inspection import Inspection
     from populations.views.questions.results import Calibration
@@ -36,24 +36,20 @@ class Cards:
     Attributes:
         inspection: The run.
         game: Game of the run.
-        champions: Champion of each population that has one.
         anchored: Results against ``bot:random`` beside what ratings promise, by pair.
     """
 
     inspection: Inspection
     game: Game
-    champions: Mapping[str, Standing]
     anchored: Mapping[tuple[Rated, Rated], Calibration]
 
     @classmethod
     def of(cls, inspection: Inspection, game: Game) -> Cards:
         """Gather what the cards of a run share."""
         from arena.types import RANDOM_BOT
-        from populations.league.standings import champion
         from populations.views.questions.results import calibrations
 
         ratings = inspection.tables.ratings
-        best = {name: champion(lines) for name, lines in inspection.standings().items()}
         # The same figures as `arena league RUN calibration`, for these pairs alone.
         anchored = calibrations(
             (
@@ -64,12 +60,7 @@ class Cards:
             ratings=ratings,
             seats=inspection.league.seats,
         )
-        return cls(
-            inspection=inspection,
-            game=game,
-            champions={name: line for name, line in best.items() if line is not None},
-            anchored=anchored,
-        )
+        return cls(inspection=inspection, game=game, anchored=anchored)
 
     def load(
         self, player: str, reference: WeightsRef, *, population: str
@@ -119,7 +110,7 @@ class Cards:
             hyperparameters=dict(trained.hyperparameters),
             factors=dict(trained.factors),
             lineage=tuple(lineage(inspection.league, manifest.weights_digest)),
-            versions=dict(_versions()),
+            versions={**installed(PACKAGES)},
         )
 
     def _rating(self, population: str, digest: Digest) -> CardRating:
@@ -209,11 +200,3 @@ def environment_of(game: Game) -> CardEnvironment:
         continuous_actions=game.environment.continuous_actions,
         possible_agents=game.environment.possible_agents,
     )
-
-
-def _versions() -> Iterator[tuple[str, str]]:
-    for package in PACKAGES:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:  # a checkout that is not installed
-            continue

@@ -111,8 +111,6 @@ def launch(
         )
     else:
         if accept_loss:
-            from arena.errors import ConfigError
-
             raise ConfigError("--accept-loss goes with --resume: a new run has lost nothing")
         _start(config, changes, run_dir=run_dir, force=force, origin=origin, json_=as_json)
 

@@ -12,10 +12,8 @@ from arena.config import LearnerSetup
 from arena.types import LearnerId, population_of
 from arena.wire.messages import Train
 from populations.config.run_config import RunConfig
+from populations.controller.state.epoch import Measured, Phase, Settings
 from populations.controller.state.leases import Crew, Learner
-from populations.controller.state.measured import Measured
-from populations.controller.state.phase import Phase
-from populations.controller.state.settings import Settings
 from populations.league.names import short_name
 from populations.records.rows import CheckpointRow, EventRow, Json
 from populations.records.tables import Tables

@@ -154,8 +154,7 @@ def find_arrivals(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     Raises:
         ConfigError: If one has no weights that fit the population that it would come into.
     """
-    from populations.controller.evolution.immigration import immigrant_key
-    from populations.controller.evolution.resets import reset_key
+    from populations.controller.evolution.resets import immigrant_key, reset_key
     from populations.roles import has_exploiters
 
     config = run_file.config

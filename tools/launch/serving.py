@@ -150,7 +150,7 @@ def held_run(run_dir: Path, *, accept_loss: bool = False) -> Iterator[RunFile]:
         RunInUse: If it is going on.
     """
     from populations.config.run_file import RUN_FILE, RunFile
-    from populations.controller.server.reconfiguration import current_file
+    from populations.controller.server.run_directory import current_file
     from populations.storage.loss import accepted_loss
 
     if not (run_dir / RUN_FILE).exists():
@@ -220,7 +220,7 @@ def serve(
     """
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.server.server import utc_now
-    from populations.controller.state.clocks import Countdown
+    from populations.controller.state.epoch import Countdown
 
     for warning in () if world is None else world.warnings:
         tell(warning)

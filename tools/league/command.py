@@ -23,7 +23,7 @@ from .documents import full_name, inspected, opened_views, view_named
 from .keys import has_keys
 from .narrowing import checked_kinds, limited, since_time
 from .tables import Shown, print_view, warning_lines, write_csv
-from .watch import Query
+from .watch import Query, watch_views
 
 WATCH_S = 2.0
 
@@ -157,8 +157,6 @@ def league(
 def _show(query: Query, shown: Shown, *, watch: bool, as_json: bool, as_csv: bool) -> None:
     """Show a view, again and again to who watches."""
     if watch and not (as_json or as_csv) and has_keys():
-        from .watch import watch_views
-
         watch_views(query, shown)
         return
     while True:

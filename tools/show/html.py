@@ -151,12 +151,14 @@ class Links:
 
     Attributes:
         base: Way to the run's folder, such as ``four/`` from the root, or empty within it.
+        root: Way to the folder of all runs.
         is_static: Whether pages are files: numbers of pages are part of their name then.
         names: Files of players that have a page, by player; in a static export not all have one.
         games: Games that have a page; None: all.
     """
 
     base: str = ""
+    root: str = "../"
     is_static: bool = False
     names: Mapping[str, str] = field(default_factory=dict)
     games: Collection[str] | None = None
@@ -212,7 +214,7 @@ def short(written: object, most: int = MAX_TITLE) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypertext:
-    """Medium of pages.
+    """Medium of pages: the address of one, and the way from it to others.
 
     Attributes:
         links: Addresses of other pages.
@@ -223,7 +225,7 @@ class Hypertext:
         second: Addresses of pages of the second run of a comparison.
     """
 
-    links: Links
+    links: Links = Links()
     populations: tuple[str, ...] = ()
     page: str = ""
     number: int = 1

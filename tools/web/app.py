@@ -17,6 +17,7 @@ from arena.errors import ArenaError
 from arena.files import without_directories
 from populations.views.texts import one_line
 
+from ..show.html import Hypertext
 from ..terminal.output import document_text
 from .exposition import OPENMETRICS, TEXT, exposition
 from .pace import KeptPages, Pace
@@ -24,7 +25,7 @@ from .pages.log import FIELDS
 from .render import static_files, static_version
 from .runs import NotYet, csv_text
 from .security import Access, Guard
-from .site import Address, Site
+from .site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -108,10 +109,10 @@ class Answers:
         try:
             tag = self._site.tag(run, name)
         except NotYet:
-            return _passing(self._site.unmade(run.slug, Address(name=name)))
+            return _passing(self._site.unmade(run.slug, Hypertext(page=name)))
         given = request.query_params
         query = {key: given[key] for key in FIELDS.get(name, ()) if key in given}
-        address = Address(name=name, number=_number(request), query=query)
+        address = Hypertext(page=name, number=_number(request), query=query)
         key = (run.slug, name, address.number, *query.items())
         return self._sent(request, key, tag, lambda: self._site.page(run.slug, address))
 

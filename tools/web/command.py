@@ -197,24 +197,21 @@ def _listening(host: str, port: int) -> socket.socket:
     import socket
 
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ConfigError(f"--host {host}: {error}") from error
+    # All addresses of IPv6 are those of IPv4, too, where the system has them.
+    is_both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(128)
+        return socket.create_server(address, family=family, backlog=128, dualstack_ipv6=is_both)
     except OSError as error:
-        listener.close()
         if error.errno == errno.EADDRINUSE:
             raise AddressInUse(
                 f"port {port} of {host} is in use; --port 0 takes any that is free"
             ) from error
         raise ConfigError(f"{host}:{port} cannot be listened on: {error}") from error
-    return listener
 
 
 def _open(url: str) -> None:

@@ -9,18 +9,17 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 from populations.views.views import VIEWS
 
-from ..show.html import game_page
+from ..show.html import Hypertext, game_page
 from .pages.page_request import names_of
 from .pages.pages import PAGES
 from .pages.player import VIEWS_OF_PLAYER, player_document
 from .render import static_files
 from .runs import LISTS, PartFailed, Run, csv_text
-from .site import Address, Site
+from .site import Site
 
 MAX_GHOST_PAGES = 500
 """Ghosts that have a page in an export: the best rated ones. The others are in its tables."""
@@ -106,21 +105,19 @@ def files_of(site: Site) -> Iterator[tuple[str, bytes]]:
 
 
 def _pages(site: Site, run: Run) -> Iterator[tuple[str, str]]:
-    for name in PAGES:
-        yield from _parts(site, run, Address(name=name))
-    for name in run.diffs:
-        yield from _parts(site, run, Address(name=name))
+    for name in (*PAGES, *run.diffs):
+        yield from _parts(site, run, name)
     for name in (*TABLES, *run.diffs):
         yield from _csv(run, name)
     try:
         for game in site.games.get(run.slug, ()):
-            yield from _parts(site, run, Address(name=game_page(game)))
+            yield from _parts(site, run, game_page(game))
         names = site.linked(names_of(run.documents(["standings"])["standings"]))
     except PartFailed:
         # Its page says so.
         return
     for name in dict.fromkeys(names.values()):
-        yield from _parts(site, run, Address(name=name))
+        yield from _parts(site, run, name)
 
 
 def _csv(run: Run, name: str) -> Iterator[tuple[str, str]]:
@@ -131,13 +128,13 @@ def _csv(run: Run, name: str) -> Iterator[tuple[str, str]]:
         yield f"{name}.csv", text
 
 
-def _parts(site: Site, run: Run, address: Address) -> Iterator[tuple[str, str]]:
+def _parts(site: Site, run: Run, page: str) -> Iterator[tuple[str, str]]:
     """Yield a page and the parts that follow it."""
     for number in range(1, MAX_PARTS + 1):
-        text = site.page(run.slug, replace(address, number=number))
-        assert text is not None, f"the site has a page {address.name}"
-        name = address.name if number == 1 else f"{address.name}-{number}"
+        text = site.page(run.slug, Hypertext(page=page, number=number))
+        assert text is not None, f"the site has a page {page}"
+        name = page if number == 1 else f"{page}-{number}"
         yield f"{name}.html", text
         # The page itself says whether rows follow it.
-        if f'href="{address.name}-{number + 1}.html"' not in text:
+        if f'href="{page}-{number + 1}.html"' not in text:
             return

@@ -47,25 +47,6 @@ UNMADE_POLL_S = 1.0
 MAX_QUERY = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """Address of a page: its name, its part, and the filters.
-
-    Attributes:
-        name: Name of the page.
-        number: Part of its long tables, from 1.
-        query: Values of the filters.
-        root: Way from the page to the folder of all runs.
-        base: Way from the page to the run's folder.
-    """
-
-    name: str
-    number: int = 1
-    query: Mapping[str, str] = field(default_factory=dict)
-    root: str = "../"
-    base: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Site:
     """Pages of runs.
@@ -102,7 +83,7 @@ class Site:
             return html
         rows = [self._run_row(run) for run in self.runs.values()]
         table = Section(title=Line("All runs"), body=Table(RUNS, rows))
-        (block,) = Hypertext(links=Links()).blocks([table])
+        (block,) = Hypertext().blocks([table])
         names = [Cell(short(run.name), href=f"{run.slug}/index.html") for run in self.runs.values()]
         linked = [
             replace(row, cells=[[name], *row.cells[1:]])
@@ -118,10 +99,10 @@ class Site:
         """Return what is sent instead of the first page while its documents are being made."""
         return self.unmade(*self._first()) if len(self.runs) == 1 else self.index()
 
-    def _first(self) -> tuple[str, Address]:
+    def _first(self) -> tuple[str, Hypertext]:
         """Return the only run, and the address of its overview in the folder of all runs."""
         (slug,) = self.runs
-        return slug, Address(name="index", root="", base=f"{slug}/")
+        return slug, Hypertext(page="index", links=Links(root="", base=f"{slug}/"))
 
     def _run_row(self, run: Run) -> Row:
         try:
@@ -135,10 +116,10 @@ class Site:
         champion = {"champion": best.get("player"), "rating": best.get("rating")}
         return {"run": run.name, **figures, **champion}
 
-    def page(self, slug: str, address: Address) -> str | None:
+    def page(self, slug: str, address: Hypertext) -> str | None:
         """Return the page of a run at an address; None: there is none of this name."""
         run = self.runs[slug]
-        views = self.views(run, address.name)
+        views = self.views(run, address.page)
         documents = run.documents(views)
         content = self._content(run, address, documents)
         if content is None:
@@ -157,23 +138,25 @@ class Site:
         return render(content, frame)
 
     def _content(
-        self, run: Run, address: Address, documents: Mapping[str, Document]
+        self, run: Run, address: Hypertext, documents: Mapping[str, Document]
     ) -> Content | None:
         """Return what a page has below its frame; None: there is no such page."""
-        base = address.base
-        others = {f"{base}{name}.html": other.slug for name, other in run.diffs.items()}
+        name = address.page
         games = self.games.get(run.slug, ()) if self.is_static else None
-        medium = Hypertext(
-            links=Links(base=base, is_static=self.is_static, games=games),
-            page=address.name,
+        links = replace(address.links, is_static=self.is_static, games=games)
+        others = {links.page(one): other.slug for one, other in run.diffs.items()}
+        asked = PageRequest(
+            documents=documents,
+            links=links,
+            page=name,
             number=address.number,
             query={key: value[:MAX_QUERY] for key, value in address.query.items()},
+            others=others,
         )
-        if (other := run.diffs.get(address.name)) is not None:
-            first, second = (_policies(documents[address.name], side) for side in SIDES)
-            links = Links(base=f"{base}../{other.slug}/", names=second)
-            medium = replace(medium, links=replace(medium.links, names=first), second=links)
-            asked = PageRequest(documents=documents, medium=medium, others=others)
+        if (other := run.diffs.get(name)) is not None:
+            first, second = (_policies(documents[name], side) for side in SIDES)
+            theirs = Links(base=f"{links.base}../{other.slug}/", names=second)
+            asked = replace(asked, links=replace(links, names=first), second=theirs)
             title = f"{DIFFERENCES} of {run.name} and {other.name}"
             return Content(
                 title=short(title),
@@ -181,35 +164,36 @@ class Site:
                 parts={name: href for href, name in others.items()} if len(others) > 1 else {},
                 part=other.slug,
             )
-        if run.view_of(address.name) == "game":
+        if run.view_of(name) == "game":
             # The standings are of their own moment: a game does not change, and they do.
             told, documents = documents, run.documents(["standings"])
         try:
             standings = documents["standings"]
         except ArenaError as error:
             # The overview has parts without them; all other pages are about players.
-            if address.name != "index":
-                title = address.name.capitalize()
+            if name != "index":
+                title = name.capitalize()
                 return Content(title=short(title), blocks=[failed("Standings", error)])
             standings = {"populations": {}}
         names = names_of(standings)
-        links = replace(medium.links, names=self.linked(names))
-        populations = tuple(standings["populations"])
-        medium = replace(medium, links=links, populations=populations)
-        asked = PageRequest(
-            documents=documents, medium=medium, others=others, colours=colours_of(standings)
+        asked = replace(
+            asked,
+            documents=documents,
+            links=replace(links, names=self.linked(names)),
+            populations=tuple(standings["populations"]),
+            colours=colours_of(standings),
         )
-        if run.view_of(address.name) == "game":
-            blocks = guarded("Game", lambda: medium.blocks(game(told[address.name])))
+        if run.view_of(name) == "game":
+            blocks = guarded("Game", lambda: asked.blocks(game(told[name])))
             return Content(title="Game", blocks=blocks)
-        page = PAGES.get(address.name)
+        page = PAGES.get(name)
         if page is not None:
             blocks = guarded(page.title, lambda: page.make(asked))
             # A page that could not be made is one block that says so.
             fails = len(blocks) == 1 and blocks[0].is_alert
             divided = {} if fails else self._divided(asked)
             return Content(title=page.title, blocks=blocks, **divided)
-        player = find_player(address.name, names)
+        player = find_player(name, names)
         if player is None:
             return None
         return Content(
@@ -218,46 +202,46 @@ class Site:
 
     def _divided(self, asked: PageRequest) -> dict[str, Any]:
         """Return the parts of a page that is divided by a subject, and the fields of its form."""
-        links, name = asked.medium.links, asked.medium.page
-        if name in FIELDS:
-            return {"filters": filters(asked), "query": asked.medium.query}
-        if name == "metrics" and (parts := parts_of_metrics(asked)):
+        if asked.page in FIELDS:
+            return {"filters": filters(asked), "query": asked.query}
+        if asked.page == "metrics" and (parts := parts_of_metrics(asked)):
+            page = asked.links.page
             return {
-                "parts": {one: links.page(name, number=number) for one, number in parts.items()},
-                "part": [*parts][min(asked.medium.number, len(parts)) - 1],
+                "parts": {one: page("metrics", number=number) for one, number in parts.items()},
+                "part": [*parts][min(asked.number, len(parts)) - 1],
             }
         return {}
 
-    def unmade(self, slug: str, address: Address) -> str:
+    def unmade(self, slug: str, address: Hypertext) -> str:
         """Return what is sent instead of a run's page while its documents are being made."""
-        page = PAGES.get(address.name)
+        page = PAGES.get(address.page)
         note = "A league of thousands of players takes a minute. The page comes by itself."
         content = Content(
-            title=short(address.name) if page is None else page.title,
+            title=short(address.page) if page is None else page.title,
             blocks=[Block(heading=UNMADE, about=note)],
         )
         frame = self._frame(self.runs[slug], None, address)
         return render(content, replace(frame, poll_s=UNMADE_POLL_S))
 
-    def _frame(self, run: Run, status: Document | None, address: Address) -> Frame:
-        name, base, page = address.name, address.base, PAGES.get(address.name)
-        navigation = {one.title: f"{base}{name}.html" for name, one in PAGES.items()}
+    def _frame(self, run: Run, status: Document | None, address: Hypertext) -> Frame:
+        name, links, page = address.page, address.links, PAGES.get(address.page)
+        navigation = {one.title: links.page(own) for own, one in PAGES.items()}
         if run.diffs:
             # The link leads to the only other run, or to the list of them.
             (first, *rest) = run.diffs
             navigation[DIFFERENCES] = (
-                f"{base}index.html#{slug(OTHERS)}" if rest else f"{base}{first}.html"
+                links.page("index", anchor=slug(OTHERS)) if rest else links.page(first)
             )
         # A page of one player or of two runs has a document of its own.
         names = (name,) if page is None else page.views
-        data = {short(one): f"{base}{one}.json" for one in names}
+        data = {short(one): f"{links.base}{one}.json" for one in names}
         state = "" if status is None else str(status["state"])
         poll_s = POLL_S if state == "running" else IDLE_POLL_S
         # A game that is over does not change either.
         if self.is_static or state in ("finished", "failed") or run.view_of(name) == "game":
             poll_s = 0.0
         return Frame(
-            root=address.root,
+            root=links.root,
             run=run.name,
             state=state,
             page=DIFFERENCES if name in run.diffs else "" if page is None else page.title,

@@ -22,7 +22,7 @@ from arena.envs.findings import MEND_EMPTY, MEND_SEED, Finding, finding_of, some
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import PlainEnvs
 from arena.envs.openspiel.game import is_openspiel
-from arena.envs.registry import TWINS, make_environment
+from arena.envs.registry import TWINS, make_of_spec
 from arena.errors import EnvironmentFault
 from arena.processes.settings import SETTINGS
 from arena.users_code import split_lines
@@ -215,10 +215,7 @@ class _Subject:
 
     def single(self) -> Any:  # noqa: ANN401
         """Make PettingZoo's own environment."""
-        spec = self.spec
-        return make_environment(
-            spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=self._launch_directory
-        )
+        return make_of_spec(self.spec, launch_directory=self._launch_directory)
 
 
 def _note_look(seen: Look, report: EnvironmentReport) -> None:

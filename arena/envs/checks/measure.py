@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import torch
@@ -178,47 +179,37 @@ def first_difference_by_seed(
     difference.
     """
     with make() as one, make() as other:
-        pairs = zip(
-            _told(one, actions=actions, num_steps=num_steps),
-            _told(other, actions=actions, num_steps=num_steps),
-            strict=False,
+        runs = (
+            random_turns(
+                env,
+                seeds=range(env.num_envs),
+                actions=actions,
+                generator=torch.Generator().manual_seed(SEED),
+            )
+            for env in (one, other)
         )
         # Both runs step in turns, so that what they share (a global generator) shows.
-        for call, (first, second) in enumerate(pairs):
-            for what, data in first.items():
-                if second[what] != data:
-                    where = f"after call {call} of step" if call else "after reset"
+        for call, ((first, _), (second, _)) in enumerate(
+            islice(zip(*runs, strict=True), num_steps + 1)
+        ):
+            where = f"after call {call} of step" if call else "after reset"
+            for (what, values), (_, others) in zip(_shown(first), _shown(second), strict=True):
+                # Bytes are equal also where both are NaN.
+                if values.numpy().tobytes() != others.numpy().tobytes():
                     return f"{what} {where}"
     return None
 
 
-def _told(
-    env: BatchedEnv, *, actions: Mapping[str, ActionLayout], num_steps: int
-) -> Iterator[dict[str, bytes]]:
-    generator = torch.Generator().manual_seed(SEED)
-    turns = random_turns(env, seeds=range(env.num_envs), actions=actions, generator=generator)
-    # Bytes, as the tensors are the buffers themselves; equal even where both are NaN.
-    for call, (turn, _) in zip(range(num_steps + 1), turns, strict=False):
-        yield (_received(turn) if call else {}) | _asked(turn)
-
-
-def _received(turn: Turn) -> dict[str, bytes]:
-    told = {
-        "rewards": turn.reward,
-        "terminations": turn.terminated,
-        "truncations": turn.truncated,
-        "ends of episodes": turn.episode_over,
-    }
-    return {what: values.numpy().tobytes() for what, values in told.items()}
-
-
-def _asked(turn: Turn) -> dict[str, bytes]:
-    told: dict[str, torch.Tensor] = {}
+def _shown(turn: Turn) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield what a turn shows, by name; after a reset there are no results, which are equal."""
+    yield "rewards", turn.reward
+    yield "terminations", turn.terminated
+    yield "truncations", turn.truncated
+    yield "ends of episodes", turn.episode_over
     for name, group in turn.groups.items():
+        yield f"who decides of {name!r}", group.agent_index
         asked = group.agent_index >= 0
-        told[f"who decides of {name!r}"] = group.agent_index
         # Rows without a decision are undefined.
-        told[f"observations of {name!r}"] = group.observation[asked]
+        yield f"observations of {name!r}", group.observation[asked]
         if group.action_mask is not None:
-            told[f"action masks of {name!r}"] = group.action_mask[asked]
-    return {what: values.numpy().tobytes() for what, values in told.items()}
+            yield f"action masks of {name!r}", group.action_mask[asked]

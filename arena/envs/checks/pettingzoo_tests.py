@@ -6,24 +6,16 @@ Tests: `tests/arena/envs/checks/test_check.py`.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 from arena.envs.findings import MEND_CONTRACT, Finding, finding_of
 from arena.envs.registry import Api
 from arena.users_code import pass_interrupt
-
-Test = Literal["api", "seed"]
-
-NAMES: dict[tuple[Test, Api], str] = {
-    ("api", "aec"): "api_test",
-    ("api", "parallel"): "parallel_api_test",
-    ("seed", "aec"): "seed_test",
-    ("seed", "parallel"): "parallel_seed_test",
-}
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -54,8 +46,8 @@ def run_contract(
         notes: Warnings, and tests that could not be run, to add to.
     """
     num_notes = len(notes)
-    for test in ("api", "seed"):
-        name = NAMES[test, api]
+    for test in ("api_test", "seed_test"):
+        name = test if api == "aec" else f"parallel_{test}"
         error = _run(name, make, num_cycles=num_cycles, notes=notes)
         passed[name] = error is None
         if error is None:
@@ -74,7 +66,10 @@ def _run(
     name: str, make: Callable[[], Any], *, num_cycles: int, notes: list[str]
 ) -> BaseException | None:
     """Run one test, note its warnings, and return its error."""
-    test = _tests()[name]
+    with warnings.catch_warnings():
+        # Importing the tests imports an environment in a way that PettingZoo itself warns of.
+        warnings.simplefilter("ignore")
+        test = getattr(importlib.import_module("pettingzoo.test"), name)
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("always")
         # This warning would end the process if it were raised as an error: it comes from Box2D's
@@ -99,7 +94,7 @@ def _outcome(
             # This test makes and closes two environments itself.
             test(make, num_cycles=num_cycles)
         else:
-            with _closing(make()) as env:
+            with contextlib.closing(make()) as env:
                 test(env, num_cycles=num_cycles)
     except BaseException as error:
         pass_interrupt(error)
@@ -110,27 +105,6 @@ def _outcome(
 
 def _is_difference(error: BaseException) -> bool:
     return isinstance(error, AssertionError) and str(error).startswith("Incorrect")
-
-
-@contextlib.contextmanager
-def _closing(env: Any) -> Iterator[Any]:  # noqa: ANN401
-    try:
-        yield env
-    finally:
-        env.close()
-
-
-def _tests() -> dict[str, Callable[..., None]]:
-    with warnings.catch_warnings():
-        # Importing the tests imports an environment in a way that PettingZoo itself warns of.
-        warnings.simplefilter("ignore")
-        from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
-    return {
-        "api_test": api_test,
-        "parallel_api_test": parallel_api_test,
-        "seed_test": seed_test,
-        "parallel_seed_test": parallel_seed_test,
-    }
 
 
 def _line(message: object) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,8 +106,3 @@ def _difference(
     if one_sided and abs(mean) > SURE * error:
         return f"{names}: random play paid {paid.mean():.4g} against {other.mean():.4g} on average"
     return ""
-
-
-def role_map(roles: Sequence[Role]) -> Mapping[str, Role]:
-    """Return the role of each agent."""
-    return {agent: role for role in roles for agent in role.agents}

@@ -26,7 +26,7 @@ from arena.envs.pettingzoo.episode import EpisodeRow, Stepper
 from arena.envs.pettingzoo.parallel import ParallelStepper
 from arena.envs.pettingzoo.pending_decisions import Allocate
 from arena.envs.pettingzoo.states import no_state
-from arena.envs.registry import make_environment
+from arena.envs.registry import make_of_spec
 from arena.errors import ConfigError
 
 
@@ -122,9 +122,7 @@ def make_one_by_one(
         row = EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos)
         if game is not None:
             return OpenSpielStepper(game, row=row), None
-        env = make_environment(
-            spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=request.launch_directory
-        )
+        env = make_of_spec(spec, launch_directory=request.launch_directory)
         # The first environment stands for all: they come from the same factory and kwargs.
         if b == 0:
             check_spec(env, spec=spec, possible_agents=environment.possible_agents)

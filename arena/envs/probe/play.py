@@ -27,7 +27,7 @@ from arena.envs.batched.find import find_game, names_code
 from arena.envs.openspiel.game import is_openspiel, load_game
 from arena.envs.openspiel.stepper import chance_outcome
 from arena.envs.probe.pace import Pace, Stakes
-from arena.envs.registry import TWINS, make_environment
+from arena.envs.registry import TWINS, make_of_spec
 from arena.envs.spaces.masks import flatten_mask
 from arena.errors import EnvironmentFault
 from arena.processes.machine_memory import machine_bytes
@@ -234,9 +234,7 @@ def _steps_of_pettingzoo(
     spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
 ) -> Iterator[bool]:
     """Play for ever; after each step, yield whether its episode is over."""
-    env = make_environment(
-        spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
-    )
+    env = make_of_spec(spec, launch_directory=launch_directory)
     episode_of = _parallel_episode if spec.api == "parallel" else _episode_in_turns
     acting = RandomActing(spec, seed=SEED)
     for episode in count():
@@ -358,9 +356,7 @@ def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic
     before = process.memory_info().rss
     grown, began = [0], time.perf_counter()
     for seed in range(1 + MAX_OBJECTS):
-        env = make_environment(
-            spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
-        )
+        env = make_of_spec(spec, launch_directory=launch_directory)
         env.reset(seed=seed)
         # The environment is kept, so that the next one cannot use its memory again.
         kept.append(env)

@@ -14,7 +14,7 @@ import mmap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 
 import numpy.typing as npt
 
@@ -24,7 +24,6 @@ from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.workers.crew import Crew
 from arena.envs.workers.messages import (
     Answer,
-    Call,
     Close,
     Command,
     Error,
@@ -124,10 +123,13 @@ class WorkerEnvs:
         self._faults = faults
         self._on_step = on_step
         self._num_told = 0
-        self._phases: list[Phase | None] = [None] * request.num_envs
+        # What the environments have been told, and what they are to be told.
+        self._told: Sequence[Phase | None] = [None] * request.num_envs
+        self._phases: Sequence[Phase | None] = self._told
         self._shares = shares_of(request.num_envs, num_workers=len(crew.pids))
         self._played = [0] * len(self._shares)
-        self._calls: list[list[Call]] = [[] for _ in self._shares]
+        self._halted: list[int] = []
+        self._resumed: list[int] = []
         measured = SharedArrays(None, num_envs=request.num_envs)
         shared_rows(request, measured)
         with anonymous_memory(measured.num_bytes) as fd:
@@ -145,18 +147,7 @@ class WorkerEnvs:
         """
         self._faults.clear()
         self._played = [0] * len(self._shares)
-        self._play(
-            [
-                Play(
-                    batch=self._batch,
-                    calls=calls,
-                    max_faults=self._max_faults,
-                    seeds=tuple(int(seeds[b]) for b in share),
-                )
-                for share, calls in zip(self._shares, self._take_calls(), strict=True)
-            ],
-            doing="reset",
-        )
+        self._play(seeds, doing="reset")
 
     def step(self, actions: Mapping[str, npt.NDArray[Any]]) -> None:
         """Carry out the pending decisions, as `BatchedEnv.step` does.
@@ -170,31 +161,21 @@ class WorkerEnvs:
         self.buffers.check(actions)
         for name, chosen in self._actions.items():
             chosen[:] = actions[name]
-        self._play(
-            [
-                Play(batch=self._batch, calls=calls, max_faults=self._max_faults)
-                for calls in self._take_calls()
-            ],
-            doing="step",
-        )
+        self._play(None, doing="step")
 
     def halt(self, environments: Sequence[int]) -> None:
         """Halt environments until they are resumed, as `BatchedEnv.halt` does."""
         # Workers write nothing between two calls.
         self.buffers.forget(environments)
-        self._call("halt", environments)
+        self._halted += environments
 
     def resume(self, environments: Sequence[int]) -> None:
         """Let halted environments begin in the next call of ``step``, as `BatchedEnv.resume`."""
-        self._call("resume", environments)
+        self._resumed += environments
 
     def tell(self, phases: Sequence[Phase]) -> None:
         """Take the phase of each environment's episodes from the next one on. Length B."""
-        for share, calls in zip(self._shares, self._calls, strict=True):
-            # A phase is told once, by its identity, which a copy does not have.
-            new = [None if phases[b] is self._phases[b] else phases[b] for b in share]
-            calls.append(Call(kind="tell", phases=tuple(new)))
-        self._phases[:] = phases
+        self._phases = tuple(phases)
 
     def close(self) -> None:
         """Release everything that the environments hold.
@@ -214,7 +195,7 @@ class WorkerEnvs:
 
         Each environment ends at most one episode in a call.
         """
-        return self._faults.most_more(sum(self._played) + len(self._phases))
+        return self._faults.most_more(sum(self._played) + self.buffers.num_envs)
 
     def _make(self, request: EnvsRequest, fd: int) -> None:
         commands = [
@@ -233,19 +214,32 @@ class WorkerEnvs:
             self._crew.ask([Close(batch=self._batch)] * len(self._shares))
             raise
 
-    def _call(self, kind: Literal["halt", "resume"], environments: Sequence[int]) -> None:
-        for share, calls in zip(self._shares, self._calls, strict=True):
-            inside = tuple(b - share.start for b in environments if b in share)
-            if inside:
-                calls.append(Call(kind=kind, environments=inside))
+    def _take_news(self) -> list[Phase | None]:
+        """Return the phases that the environments have not been told; empty: they know all."""
+        if self._phases is self._told:
+            return []
+        # A phase is told once, by its identity, which a copy does not have.
+        news = [
+            None if new is old else new for new, old in zip(self._phases, self._told, strict=True)
+        ]
+        self._told = self._phases
+        return news
 
-    def _take_calls(self) -> list[tuple[Call, ...]]:
-        taken = [tuple(calls) for calls in self._calls]
-        self._calls = [[] for _ in self._shares]
-        return taken
-
-    def _play(self, commands: Sequence[Play], *, doing: str) -> None:
+    def _play(self, seeds: Sequence[int] | None, *, doing: str) -> None:
         buffers = self.buffers
+        news = self._take_news()
+        commands = [
+            Play(
+                batch=self._batch,
+                max_faults=self._max_faults,
+                halted=tuple(b - share.start for b in self._halted if b in share),
+                resumed=tuple(b - share.start for b in self._resumed if b in share),
+                phases=tuple(news[share.start : share.stop]),
+                seeds=None if seeds is None else tuple(int(seeds[b]) for b in share),
+            )
+            for share in self._shares
+        ]
+        self._halted, self._resumed = [], []
         answers = self._ask(commands, doing=doing)
         buffers.has_void = any(answer.has_void for answer in answers)
         buffers.figures.reports[:] = [

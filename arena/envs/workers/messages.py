@@ -39,33 +39,23 @@ class Make(Part, frozen=True, kw_only=True, tag=True):
     num_envs: int
 
 
-class Call(Part, frozen=True, kw_only=True):
-    """Call that changes environments without an answer.
-
-    Attributes:
-        kind: Method of `BatchedEnv` or `Told`.
-        environments: Indices in the share that are halted or resumed.
-        phases: Phase of each environment; None: the same as before.
-    """
-
-    kind: Literal["halt", "resume", "tell"]
-    environments: tuple[int, ...] = ()
-    phases: tuple[Phase | None, ...] = ()
-
-
 class Play(Part, frozen=True, kw_only=True, tag=True):
-    """Make earlier calls, then reset, or step with the actions in shared memory.
+    """Reset, or step with the actions in shared memory, after the calls since the last message.
 
     Attributes:
         batch: Number of the batch.
-        calls: Calls since the last message.
         max_faults: Number of faults that may be tolerated in this call.
+        halted: Indices in the share of the environments that were halted.
+        resumed: Indices of those that were resumed.
+        phases: Phase of each environment, None: the same as before; empty: nobody was told.
         seeds: Seeds of the share for a reset. None: it steps.
     """
 
     batch: int
-    calls: tuple[Call, ...]
     max_faults: int
+    halted: tuple[int, ...] = ()
+    resumed: tuple[int, ...] = ()
+    phases: tuple[Phase | None, ...] = ()
     seeds: tuple[int, ...] | None = None
 
 

@@ -18,7 +18,6 @@ from arena.envs.one_by_one.envs import OneByOne
 from arena.envs.one_by_one.steppers import make_one_by_one
 from arena.envs.workers.messages import (
     Answer,
-    Call,
     Channel,
     Close,
     Command,
@@ -141,8 +140,10 @@ def _play(command: Play, share: Share) -> Answer:
     buffers, error = share.shared.buffers, None
     share.faults.begin(command.max_faults)
     try:
-        for call in command.calls:
-            _make_call(call, share.envs)
+        share.envs.halt(command.halted)
+        share.envs.resume(command.resumed)
+        if command.phases:
+            share.envs.tell(command.phases)
         if command.seeds is None:
             share.envs.step(share.shared.actions)
         else:
@@ -157,16 +158,6 @@ def _play(command: Play, share: Share) -> Answer:
         num_played=share.envs.num_played,
         error=error,
     )
-
-
-def _make_call(call: Call, envs: OneByOne) -> None:
-    match call.kind:
-        case "halt":
-            envs.halt(call.environments)
-        case "resume":
-            envs.resume(call.environments)
-        case "tell":
-            envs.tell(call.phases)
 
 
 def _error(error: BaseException, *, stage: int = 0, num_played: int = 0) -> Error:

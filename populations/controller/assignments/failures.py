@@ -305,17 +305,13 @@ def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Non
     """Put a policy on its newest older checkpoint that is still there, or quarantine its team."""
     # Checkpoints are not read back here: a damaged one fails its next assignment and is set aside
     # in turn.
-    candidates = [
-        row
-        for row in state.tables.checkpoints.values()
-        if row.policy == policy.policy and row.state == "present"
-    ]
+    candidates = state.tables.checkpoints.by("present").get(policy.policy)
     if not candidates:
         reason = f"no checkpoint of {policy.policy} is left that verifies"
         quarantine.quarantine(state, tx, policy.policy, reason=reason)
         return
     # Agent steps alone do not decide: an immigrant's checkpoint has as many as the one that it
     # replaced.
-    newest = max(candidates, key=newest_last)
+    newest = max(candidates.values(), key=newest_last)
     tx.put(structs.replace(policy, checkpoint=newest.key))
     tx.add_event("fell_back", policy.policy, checkpoint=newest.key, agent_steps=newest.agent_steps)

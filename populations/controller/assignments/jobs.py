@@ -1,24 +1,33 @@
 """Jobs: the assignments that learners are given, as messages.
 
+A job has a budget of agent steps, and may go on with episodes that a learner holds. These are not
+durable: they live in learners' memory, and after a crash they begin anew. Episodes go on only on
+the learner that holds them, and only with the weights that they were played with.
+
 Tests: `tests/populations/controller/assignments/test_placement.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from arena.types import MAX_GAMES, AssignmentId, LearnerId, WeightsRef
-from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from arena.types import MAX_GAMES, AssignmentId, LearnerId, PolicyId, WeightsRef
+from arena.wire.messages import Evaluate, Finished, Pairing, Train, Trainee
 from populations.config.run_config import RunConfig
-from populations.controller.assignments.budgets import team_budget
-from populations.controller.assignments.carried_episodes import holder_of
+from populations.controller.assignments.validation import entrants_of
+from populations.controller.evolution.snapshots import steps_to_next
 from populations.controller.indexes.teams import Team
 from populations.controller.lineups import Lineup, Requests, draw_lineup
-from populations.controller.state.settings import Settings
+from populations.controller.state.epoch import Settings
+from populations.controller.state.leases import CarriedEpisodes, Crew, Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
+from populations.pbt.scheduler import next_mark
 from populations.records.rows import PolicyRow
 from populations.records.tables import Tables
+from populations.storage.store import Retention
 
 Job = tuple[Train | Evaluate, Requests]
 """An assignment, and the requests that its opponents answer."""
@@ -102,3 +111,196 @@ def initial_weights(settings: Settings, tables: Tables, policy: PolicyRow) -> We
     ghosts = tables.ghosts.values()
     own = next((ghost.weights for ghost in ghosts if ghost.key == key), None)
     return settings.immigrants[key] if own is None else own
+
+
+FIXED_AGENT_STEPS = 16384
+"""Budget in deterministic mode, where no measured speed may decide it."""
+
+UNBOUNDED_AGENT_STEPS = 2**48
+"""Budget of an assignment that ends by its episodes."""
+
+MAX_DOUBLINGS = 12
+"""A learner's day for an assignment of some seconds: longer episodes than that are not awaited."""
+
+
+def team_budget(
+    state: ControllerState, tx: Transaction, team: Sequence[PolicyRow], *, learner: Learner
+) -> int:
+    """Return a team's budget on a learner: the most by which none of them passes its own.
+
+    Agents of all populations are taken to decide equally often.
+    """
+    agents = [len(state.settings.setup.populations[row.population].agents) for row in team]
+    # A policy does B * own / sum(agents) of a team's budget B, which its own budget bounds.
+    return min(
+        max(budget(state, tx, row, learner=learner) * sum(agents) // own, 1)
+        for row, own in zip(team, agents, strict=True)
+    )
+
+
+def budget(state: ControllerState, tx: Transaction, policy: PolicyRow, *, learner: Learner) -> int:
+    """Return the smallest of what the target time allows and the steps to the policy's next mark.
+
+    The learner does whole rollouts, so it may do a little more.
+    """
+    config, run = state.settings.config, state.tables.run
+    ends_at = _to_next_entry(state.settings, policy)
+    wanted = usual_budget(config, state.tables, policy, learner=learner)
+    if config.deterministic:
+        return wanted if ends_at is None else min(wanted, ends_at)
+    # The budget doubles with each assignment in which no episode ended, so that episodes end
+    # however long they are. The doubling stays while episodes begin anew each time.
+    doublings = min(state.blame.doublings[policy.policy], MAX_DOUBLINGS)
+    stop = config.stop
+    # Whole episodes are worth more than marks that are met to the step.
+    if config.assignment.episodes is None:
+        wanted = wanted << doublings if doublings else min([wanted, *_marks(config, policy)])
+    speed = _speed(state.tables, policy, learner)
+    # A budget ends with the run, however often it was doubled.
+    if stop.duration_s is not None and speed > 0.0:
+        left_s = max(stop.duration_s - state.phase.trained_s(tx.now, run), 0.0)
+        wanted = min(wanted, int(speed * left_s))
+    if stop.agent_steps_per_policy is not None and stop.agent_steps_per_policy > policy.agent_steps:
+        wanted = min(wanted, stop.agent_steps_per_policy - policy.agent_steps)
+    if stop.agent_steps is not None:
+        wanted = min(wanted, stop.agent_steps - run.agent_steps)
+    # A schedule is followed to the step, however few matches that leaves.
+    return max(wanted if ends_at is None else min(wanted, ends_at), 1)
+
+
+def usual_budget(config: RunConfig, tables: Tables, policy: PolicyRow, *, learner: Learner) -> int:
+    """Return agent steps in the time that an assignment should take, wherever marks are."""
+    assignment = config.assignment
+    # Whole episodes end the assignment instead.
+    if assignment.episodes is not None:
+        return UNBOUNDED_AGENT_STEPS
+    # Measured speed must decide nothing.
+    if assignment.agent_steps is not None or config.deterministic:
+        return assignment.agent_steps or FIXED_AGENT_STEPS
+    # 0 before any speed is known: the learner does one rollout, which measures it.
+    return int(_speed(tables, policy, learner) * assignment.target_s)
+
+
+def _marks(config: RunConfig, policy: PolicyRow) -> list[int]:
+    """Return agent steps to the policy's next ghost and to its next decision of PBT."""
+    pbt = config.pbt_of(policy.population)
+    mark = next_mark(policy, pbt)
+    turns = config.matchmaking.learning_side_turns
+    if turns is not None:
+        turn_ends = turns.every_agent_steps - policy.agent_steps % turns.every_agent_steps
+        mark = min(mark, turn_ends) if mark > 0 else turn_ends
+    # A mark that has passed waits for something else (matches, a fit) and bounds nothing.
+    return [ahead for ahead in (steps_to_next(config, policy), mark) if ahead > 0]
+
+
+def _to_next_entry(settings: Settings, policy: PolicyRow) -> int | None:
+    """Return agent steps to a policy's next mark in its schedules; None if there is none ahead."""
+    schedule = settings.config.populations[policy.population].schedule
+    marks = [entry.agent_steps for entry in schedule]
+    # Schedules of single hyperparameters; those without marks change with each assignment.
+    mark = settings.scheduled[policy.population].next_mark(policy.agent_steps)
+    marks += [mark] if mark is not None else []
+    return min((at - policy.agent_steps for at in marks if at > policy.agent_steps), default=None)
+
+
+def _speed(tables: Tables, policy: PolicyRow, learner: Learner) -> float:
+    """Return agent steps per second: of the population on the learner, else of the policy
+    anywhere, else of its population; 0: nothing is known.
+    """
+    # Machines differ by more than policies of one population.
+    if policy.population in learner.speeds:
+        return learner.speeds[policy.population]
+    if policy.speed > 0.0:
+        return policy.speed
+    speeds = [
+        row.speed
+        for row in tables.policies.values()
+        if row.population == policy.population and row.speed > 0.0
+    ]
+    return sum(speeds) / len(speeds) if speeds else 0.0
+
+
+def record_episodes(
+    state: ControllerState, learner_id: LearnerId, *, message: Train, finished: Finished
+) -> None:
+    """Note which episodes a learner holds after a Train assignment."""
+    # `validation` has refused episodes of players that the message does not seat.
+    by_entrants = entrants_of(message)
+    team = tuple(trainee.policy for trainee in message.trainees)
+    episodes = CarriedEpisodes(
+        learner=learner_id,
+        team=team,
+        checkpoints=tuple(published.checkpoint.key for published in finished.checkpoints),
+        seatings=tuple(by_entrants[held.entrants] for held in finished.in_flight),
+        lesson=message.lesson,
+    )
+    for policy in team:
+        # Older ones, on another learner or beside another rival, are not continued.
+        forget_episodes(state.indexes.retention, state.crew, policy)
+        state.crew.episodes[policy] = episodes
+    # The learner loads these weights again when the episodes go on; nothing else may need them.
+    state.indexes.retention.pin(
+        team[0],
+        [
+            player.weights.key
+            for seating in episodes.seatings
+            for player in seating.players
+            if player.weights is not None
+        ],
+    )
+
+
+def forget_dropped(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, *, finished: Finished
+) -> None:
+    """Forget episodes that a learner let go; explain those for which it lacked memory."""
+    dropped = [
+        policy
+        for policy in finished.dropped
+        if policy in state.crew.episodes and state.crew.episodes[policy].learner == learner_id
+    ]
+    if not dropped:
+        return
+    for policy in dropped:
+        forget_episodes(state.indexes.retention, state.crew, policy)
+    episodes = int(finished.metrics.get("episode/dropped", 0.0))
+    # There are none where processes that step environments were lost, which the failed assignment
+    # says.
+    if not episodes:
+        return
+    tx.add_event(
+        "episodes_dropped",
+        learner_id,
+        policies=list(dropped),
+        episodes=episodes,
+        reason="the learner's process has as much memory as environment.held_memory_mb allows",
+    )
+
+
+def forget_episodes(retention: Retention, crew: Crew, policy: PolicyId) -> None:
+    """Forget who holds episodes in which a policy learns, and those that learn in them with it."""
+    episodes = crew.episodes.get(policy)
+    for mate in () if episodes is None else episodes.team:
+        del crew.episodes[mate]
+        retention.pin(mate, [])
+
+
+def forget_learner(retention: Retention, crew: Crew, learner_id: LearnerId) -> None:
+    """Forget the episodes of a learner that leaves."""
+    for policy, episodes in tuple(crew.episodes.items()):
+        if episodes.learner == learner_id:
+            forget_episodes(retention, crew, policy)
+
+
+def holder_of(config: RunConfig, tables: Tables, crew: Crew, team: Team) -> LearnerId | None:
+    """Return the learner that holds episodes of a team's present weights, if one does."""
+    episodes = crew.episodes.get(team[0].policy)
+    # Held episodes are gone after a crash, and a deterministic run decides the same then.
+    if episodes is None or config.deterministic:
+        return None
+    # A learner lets go of them by itself when it is given another lesson.
+    if episodes.lesson != tables.run.lesson:
+        return None
+    # Other weights since then (an exploit, a fall back): the episodes begin anew.
+    is_same = episodes.checkpoints == tuple(row.checkpoint for row in team)
+    return episodes.learner if is_same else None

@@ -12,11 +12,18 @@ from arena.learners.versions import Differences, differences, pip_command, told
 from arena.types import Digest, LearnerId
 from arena.wire.messages import Hello, Refuse, Stop, Welcome
 from populations.config.run_config import RunConfig
-from populations.controller.assignments import carried_episodes, failures
+from populations.controller.assignments import failures
+from populations.controller.assignments.jobs import forget_learner
 from populations.controller.monitoring import alerts
 from populations.controller.state import pauses
-from populations.controller.state.commands import KillLearner, StartLearner
-from populations.controller.state.events import HeartbeatReceived, LearnerJoined, Ticked
+from populations.controller.state.epoch import Phase, Settings
+from populations.controller.state.events import (
+    HeartbeatReceived,
+    KillLearner,
+    LearnerJoined,
+    StartLearner,
+    Ticked,
+)
 from populations.controller.state.leases import (
     Crew,
     Fault,
@@ -28,8 +35,6 @@ from populations.controller.state.leases import (
 )
 from populations.controller.state.ledger import OWN_PLACE, STORAGE, Ledger
 from populations.controller.state.pauses import Blame
-from populations.controller.state.phase import Phase
-from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
@@ -246,7 +251,7 @@ def lose(
     crew = state.crew
     if learner_id not in crew.learners:
         return
-    carried_episodes.forget_learner(state.indexes.retention, crew, learner_id)
+    forget_learner(state.indexes.retention, crew, learner_id)
     learner = crew.learners.pop(learner_id)
     # The rows stay open: without a holder, `fill` gives them out again.
     for held in learner.held:

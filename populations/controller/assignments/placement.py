@@ -21,14 +21,14 @@ from arena.wire.messages import Evaluate, Train
 from populations.config.message_sizes import fitted
 from populations.config.run_config import RunConfig
 from populations.controller.assignments import jobs
-from populations.controller.assignments.budgets import budget, usual_budget
-from populations.controller.assignments.carried_episodes import holder_of
+from populations.controller.assignments.jobs import budget, holder_of, usual_budget
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import more_pairings
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
-from populations.controller.evolution.exploration import are_open
+from populations.controller.evolution.changes import are_open
 from populations.controller.indexes.teams import Team, held_up, team_of
 from populations.controller.lineups import Requests, knowledge
+from populations.controller.state.epoch import Settings
 from populations.controller.state.leases import (
     QUEUED_PER_LEARNER,
     Crew,
@@ -38,7 +38,6 @@ from populations.controller.state.leases import (
 )
 from populations.controller.state.ledger import Ledger
 from populations.controller.state.pauses import may_give
-from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League

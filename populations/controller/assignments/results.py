@@ -10,8 +10,9 @@ from arena.checkpoints.manifest import Manifest
 from arena.matches.seating import num_episodes
 from arena.types import Digest, LearnerId, Tally, population_of
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Finished, Train, Trainee
-from populations.controller.assignments import carried_episodes, learner_lifecycle
+from populations.controller.assignments import learner_lifecycle
 from populations.controller.assignments.failures import fail_row, finish_row
+from populations.controller.assignments.jobs import forget_dropped, record_episodes
 from populations.controller.assignments.validation import (
     LENGTH,
     SPEED,
@@ -29,11 +30,13 @@ from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.monitoring import alerts
 from populations.controller.opponents import update_qualities
 from populations.controller.state import pauses
-from populations.controller.state.commands import RemoveCheckpoints
-from populations.controller.state.events import AssignmentFailed, AssignmentFinished
-from populations.controller.state.indexes import Indexes
+from populations.controller.state.events import (
+    AssignmentFailed,
+    AssignmentFinished,
+    RemoveCheckpoints,
+)
 from populations.controller.state.leases import Crew, HeldAssignment, Learner
-from populations.controller.state.state import ControllerState
+from populations.controller.state.state import ControllerState, Indexes
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding
 from populations.league.league import League
@@ -100,11 +103,11 @@ def _commit(
         )
     )
     tx.count(agent_steps=trained, matches=matches, assignments_finished=1)
-    carried_episodes.forget_dropped(state, tx, event.learner, finished=finished)
+    forget_dropped(state, tx, event.learner, finished=finished)
     if isinstance(row.message, Train):
         # An initial checkpoint comes without episodes, and its time belongs to no share.
         if trained:
-            carried_episodes.record(state, event.learner, message=row.message, finished=finished)
+            record_episodes(state, event.learner, message=row.message, finished=finished)
             tx.count(training_s=finished.duration_s, training_assignments=1)
         for trainee, published in published_by(row.message, finished):
             manifest = event.manifests[published.checkpoint.key]

@@ -21,24 +21,22 @@ from arena.matches.comparisons import rival_populations
 from arena.types import RANDOM_BOT
 from arena.wire.messages import Pairing
 from populations.config.run_config import RunConfig
-from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.pairings import (
     MIN_MATCHES_PER_SEATING,
+    EvaluationPool,
     draw_pairings,
+    evaluation_pool,
     open_evaluations,
     pairings_about,
     seatings_of,
     validation_pairings,
 )
 from populations.controller.evaluation.share import at_most, full_size, match_s, matches_in_time
-from populations.controller.indexes.pending_evaluations import PendingMatches
-from populations.controller.indexes.player_strengths import PlayerStrength
+from populations.controller.indexes.player_strengths import PendingMatches, PlayerStrength
 from populations.controller.monitoring.champions import leading_entrant
-from populations.controller.state.clocks import Countdown
+from populations.controller.state.epoch import Countdown, Measured, Settings
 from populations.controller.state.fits import Fits
 from populations.controller.state.leases import Crew, Learner
-from populations.controller.state.measured import Measured
-from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from arena.config import LearnerSetup
 from arena.types import Game, PlayerId, is_external
 from arena.wire.messages import Evaluate
-from populations.controller.state.settings import Settings
+from populations.controller.state.epoch import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.records.games import MAX_HELD, defeats, kept_games, played_as, populations_of

@@ -2,35 +2,44 @@
 
 Frozen weights only. `populations.league.scheduling` says which pairs; here they are seated, each
 player in every seat equally often.
+
+Decisions are made on arrays of the players that evaluation matches are about (`EvaluationPool`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from arena.config import LearnerSetup
 from arena.matches.seating import pair_seatings
 from arena.types import RANDOM_BOT, Digest, Entrant, Player, PlayerId, PolicyId, Seating
 from arena.wire.messages import Evaluate, Pairing
 from populations.config.run_config import RunConfig
-from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.share import at_most, match_s
-from populations.controller.indexes.pending_evaluations import PendingMatches
-from populations.controller.indexes.player_strengths import PlayerStrength
-from populations.controller.indexes.teams import frozen_team, is_whole, leader_of, team_of
+from populations.controller.indexes.player_strengths import (
+    PendingMatches,
+    PlayerStrength,
+    player_strength,
+)
+from populations.controller.indexes.teams import frozen_team, is_whole, leader_of, maker_of, team_of
+from populations.controller.state.epoch import Settings
+from populations.controller.state.fits import Fits
 from populations.controller.state.goals import evaluation_bound, seekers_of_evaluation
 from populations.controller.state.leases import Learner
 from populations.controller.state.ledger import Ledger
-from populations.controller.state.state import ControllerState
+from populations.controller.state.state import ControllerState, Indexes
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
-from populations.league.scheduling import anywhere, choose_pairs, importance
+from populations.league.ratings import Ratings
+from populations.league.scheduling import Field, anywhere, choose_pairs, importance, squared_lengths
+from populations.matchmaking.external_players import ExternalPlayer
 from populations.pbt.scheduler import next_mark
 from populations.records.rows import PolicyRow
 from populations.records.tables import Tables
@@ -448,3 +457,106 @@ def goal_pairs(
             best = max(rivals, key=lambda rival: known.field.ratings[rival])
             for place in range(turn, turn + number):
                 yield (best if place % 2 else nearest), index
+
+
+class EvaluationPool(Struct, frozen=True, kw_only=True):
+    """Players with the arrays that decisions are made on, in one order."""
+
+    players: tuple[PlayerStrength, ...]
+    field: Field
+
+    def deviations(self) -> FloatArray:
+        """Return each rating's deviation from the mean of its population, Elo. float64 [N]."""
+        # sqrt(|s_i - mean s|^2 + own_i): how far all are from the anchor makes no order among them.
+        spread = self.field.centred_spread()
+        return np.sqrt(squared_lengths(spread) + self.field.own_variance)
+
+
+def evaluation_pool(
+    settings: Settings, indexes: Indexes, ledger: Ledger, rng: np.random.Generator | None
+) -> EvaluationPool:
+    """Return policies at their last checkpoints, ghosts worth a look, and the bots.
+
+    Args:
+        settings: Settings of the run.
+        indexes: Indexes over the rows.
+        ledger: Failures, and whose fault they are.
+        rng: Draws some of many ghosts; None: only the best of them are looked at.
+    """
+    league = indexes.league
+    found: list[PlayerStrength] = []
+    for population in settings.setup.ranked_populations:
+        ratings = indexes.fits.ratings(population)
+        found += indexes.strengths.policies(population, ratings)
+        found += indexes.strengths.ghosts(population, ratings, rng=rng)
+        found += _bots(settings.external_players, ratings, population)
+    # Equal weights are one player, whoever holds them: a donor's are also those of who copied it.
+    # Reversed, so that the first of equals stays: a policy comes before its ghost.
+    first = {(known.population, known.entrant): known for known in reversed(found)}
+    players = [known for known in found if first[known.population, known.entrant] is known]
+    if shunned := ledger.shunned():
+        players = [one for one in players if maker_of(league, one.entrant) not in shunned]
+    names = list(settings.setup.ranked_populations)
+    return EvaluationPool(
+        players=tuple(players),
+        field=Field(
+            ratings=np.array([known.rating for known in players]),
+            spread=_spread(settings.setup, indexes.fits, players),
+            own_variance=np.array([known.own_variance for known in players]),
+            is_eligible=np.array([known.kind != "bot" for known in players], dtype=bool),
+            is_ranked=np.array([known.kind == "policy" for known in players], dtype=bool),
+            population=np.array([names.index(known.population) for known in players]),
+            remaining=indexes.pending_matches.remaining(players),
+            scatter=max(
+                row.pair_deviation**2
+                if (row := indexes.fits.ratings(name).row) is not None
+                else 0.0
+                for name in names
+            ),
+            met=_meetings(league, players),
+        ),
+    )
+
+
+def _meetings(league: League, players: Sequence[PlayerStrength]) -> Callable[[int], FloatArray]:
+    """Return a function from a player's place to its matches with each player."""
+    places = {(known.population, known.entrant): place for place, known in enumerate(players)}
+
+    def met(player: int) -> FloatArray:
+        found = np.zeros(len(players))
+        own = (players[player].population, players[player].entrant)
+        for (first, second, _), counts in league.results.of_entrant(own):
+            place = places.get(second if first == own else first)
+            if place is not None:
+                found[place] += counts.matches
+        return found
+
+    return met
+
+
+def _spread(setup: LearnerSetup, fits: Fits, players: list[PlayerStrength]) -> FloatArray:
+    """Return rows of the populations' factors, which share their columns: one fit made them all."""
+    spreads = {name: fits.ratings(name).spread for name in setup.ranked_populations}
+    width = max((spread.shape[1] for spread in spreads.values() if spread is not None), default=1)
+    # Zeros without a spread: `player_strength` has the variance in ``own_variance`` then.
+    rows = np.zeros((len(players), width))
+    for place, known in enumerate(players):
+        spread = spreads[known.population]
+        if known.position is not None and spread is not None and spread.shape[1] == width:
+            rows[place] = spread[known.position]
+    return rows
+
+
+def _bots(
+    external_players: Mapping[str, tuple[ExternalPlayer, ...]], ratings: Ratings, population: str
+) -> Iterator[PlayerStrength]:
+    for bot in external_players[population]:
+        if bot.is_rated:
+            team = {
+                name: one.seated
+                for name, external in external_players.items()
+                for one in external
+                if one.player == bot.player
+            }
+            position = ratings.index(bot.player)
+            yield player_strength(ratings, team, population, kind="bot", position=position)

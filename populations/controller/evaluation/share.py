@@ -12,10 +12,9 @@ from collections.abc import Iterator
 
 from arena.config import LearnerSetup
 from arena.matches.seating import plays_of
-from populations.controller.indexes.pending_evaluations import PendingMatches
+from populations.controller.indexes.player_strengths import PendingMatches
+from populations.controller.state.epoch import Measured, Settings
 from populations.controller.state.leases import Crew, Learner
-from populations.controller.state.measured import Measured
-from populations.controller.state.settings import Settings
 from populations.records.rows import Json
 
 MIN_MATCHES = 128

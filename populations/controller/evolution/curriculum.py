@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from arena.config import LessonEnd
 from populations.controller.state import goals
-from populations.controller.state.indexes import Indexes
-from populations.controller.state.phase import Phase
-from populations.controller.state.settings import Settings
+from populations.controller.state.epoch import Phase, Settings
+from populations.controller.state.state import Indexes
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import Json, PolicyRow
 

@@ -11,25 +11,13 @@ from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, PolicyId
 from populations.config.run_config import RunConfig
+from populations.controller.state.epoch import Settings
 from populations.controller.state.fits import Fits
-from populations.controller.state.settings import Settings
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.league.lineage import first_of_line, num_copies, steps_since_parent
 from populations.league.ratings import Ratings
-from populations.records.rows import GenerationRow, PolicyRow
-
-Cause = Literal[
-    "start",
-    "exploit",
-    "explore",
-    "quarantine",
-    "reset",
-    "immigrate",
-    "replay",
-    "rewind",
-    "reconfigure",
-]
+from populations.records.rows import Cause, GenerationRow, PolicyRow
 
 KEPT = ("explore", "quarantine", "replay", "reconfigure")
 """Causes of generations that continue from the policy's own weights."""

@@ -6,7 +6,7 @@ from arena.types import Digest, Entrant, PolicyId
 from populations.config.run_config import RunConfig
 from populations.controller.indexes.player_strengths import nearest_rated
 from populations.controller.state.fits import Fits
-from populations.controller.state.indexes import Indexes
+from populations.controller.state.state import Indexes
 from populations.core import CommonScores, Member, RatingDifference, Score
 from populations.league.league import League
 from populations.league.ratings import Ratings

@@ -17,8 +17,7 @@ The life of a policy. ``PolicyRow.state`` says ``active``, ``quarantined`` or ``
 
 A change of weights or hyperparameters begins a generation (`changes`), and no policy with an open
 lease is changed. A decision that needs new hyperparameters waits for them in ``PolicyRow.pending``
-(`exploration`); a policy that waits is not trained. Quarantine is in `quarantine`, resets are in
-`resets`, immigrants in `immigration`.
+and is not trained meanwhile. Quarantine is in `quarantine`, resets and immigrants are in `resets`.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from populations.config.run_config import RunConfig
 from populations.controller.evolution import halving
 from populations.controller.evolution.changes import commit, exploit, explore_own
 from populations.controller.evolution.generations import explored_on
-from populations.controller.evolution.immigration import try_immigrate
 from populations.controller.evolution.members import common_scores, members_of, rating_difference
 from populations.controller.evolution.quarantine import abandon, is_failing
+from populations.controller.evolution.resets import try_immigrate
 from populations.controller.indexes.teams import leader_of, team_of
 from populations.controller.state.events import HyperparametersExplored
 from populations.controller.state.fits import Fits

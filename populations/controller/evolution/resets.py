@@ -1,13 +1,18 @@
-"""Exploiters that have left a ghost start again, so that they go on looking for something new.
+"""Policies that begin anew from other weights: exploiters after a ghost, and immigrants.
+
+Exploiters that have left a ghost start again, so that they go on looking for something new.
 
 Where from is said by ``roles.reset``; what is not there gives way to the exploiter's own first
 checkpoint, and the event says so. Identity, counters and hyperparameters stay, the generation rises
 and so its statistics start anew.
+
+Immigrants are policies from outside, which come in the place of a copy, now and then, with fresh
+weights or another run's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -17,14 +22,16 @@ from msgspec.structs import replace
 from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id
 from populations.config.role_settings import INITIAL, NEAREST_EVEN
 from populations.controller.evolution.generations import begin_generation
+from populations.controller.evolution.members import is_reference
+from populations.controller.state.epoch import Settings
 from populations.controller.state.fits import Fits
-from populations.controller.state.settings import Settings
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, FloatArray
 from populations.league.league import League
 from populations.league.scores import Outcome, counted
 from populations.matchmaking.rating_proximate import expected_scores
+from populations.pbt.explore import initial_hyperparameters
 from populations.records.rows import GhostRow, Json, PolicyRow
 from populations.records.tables import Tables
 from populations.roles import MAIN, is_reset, nearest_even, reset_probability
@@ -253,3 +260,108 @@ def _outcomes(
             yield i, j, seen.points, seen.matches
         for seen in league.results_of(main, own):
             yield i, j, seen.lost_points, seen.matches
+
+
+IMMIGRANTS = "immigrants"
+FRESH = "fresh"
+
+
+def immigrant_key(population: str, index: int) -> str:
+    """Return directory of an immigrant's weights, relative to the run's.
+
+    Args:
+        population: Population that it comes into.
+        index: Position in ``pbt.immigration.from``.
+    """
+    return f"{IMMIGRANTS}/{population}/{index:03d}"
+
+
+def try_immigrate(
+    state: ControllerState,
+    tx: Transaction,
+    team: Sequence[PolicyRow],
+    *,
+    data: Mapping[str, Json],
+) -> bool:
+    """Put immigrants in a team's places with the configured probability; False: they were not.
+
+    Hyperparameters are those that a new member would have. The reference member is never replaced,
+    nor is a policy that has reached its limit of agent steps.
+
+    Args:
+        state: The controller.
+        tx: Takes the rows.
+        team: Policies that would copy a donor and its mates; the first one leads.
+        data: The numbers of that decision.
+    """
+    policy, config = team[0], state.settings.config
+    immigration = config.pbt_of(policy.population).immigration
+    limit = config.stop.agent_steps_per_policy
+    is_done = limit is not None and policy.agent_steps >= limit
+    if immigration.probability <= 0.0 or is_done or is_reference(config, policy):
+        return False
+    # Draw after the conditions, so that no decision number is taken without immigration.
+    rng = tx.draw()
+    if rng.random() >= immigration.probability:
+        return False
+    for row in team:
+        _immigrate(state, tx, row, rng=rng, data=data)
+    return True
+
+
+def _immigrate(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    *,
+    rng: np.random.Generator,
+    data: Mapping[str, Json],
+) -> None:
+    immigration = state.settings.config.pbt_of(policy.population).immigration
+    players = immigration.players
+    index = int(rng.integers(len(players))) if players else None
+    population = state.settings.config.populations[policy.population]
+    # A new member's, by the clock of the policy whose place it takes.
+    scheduled = state.settings.scheduled[policy.population]
+    first = scheduled.first_factors
+    start = scheduled.values(population.start_values, factors=first, agent_steps=policy.agent_steps)
+    new, factors = scheduled.explored(
+        initial_hyperparameters(start, population.search_space, rng=rng),
+        old=start,
+        factors=first,
+        agent_steps=policy.agent_steps,
+    )
+    after = begin_generation(
+        state.fits,
+        tx,
+        replace(
+            policy,
+            # The next assignment makes one of the new weights; until then there is none to play
+            # with.
+            checkpoint=None,
+            # Empty: fresh ones. None would be those that the whole population starts from.
+            initial_weights="" if index is None else immigrant_key(policy.population, index),
+            parent=None,
+            hyperparameters=new,
+            factors=factors,
+            ready_at=policy.agent_steps,
+        ),
+        cause="immigrate",
+        parent=None if index is None else Entrant(players[index]),
+    )
+    # The donor that it would have copied is told as ``instead_of``.
+    numbers = {name: value for name, value in data.items() if name != "donor"}
+    tx.add_decision(
+        "immigrated",
+        policy.policy,
+        **{
+            **numbers,
+            "instead_of": data.get("donor"),
+            "from": FRESH if index is None else players[index],
+            "immigration_probability": immigration.probability,
+            "generation": after.generation,
+            "agent_steps": policy.agent_steps,
+            "old": dict(policy.hyperparameters),
+            "new": dict(new),
+        },
+    )

@@ -1,8 +1,12 @@
-"""A policy goes on from one of its kept checkpoints or ghosts, because its user wants it to.
+"""Changes of policies that their user wants, between two epochs.
 
-Weights, optimizer, normalizers and hyperparameters are those of then; a ghost has no optimizer, so
+A policy that is rewound goes on from one of its kept checkpoints or ghosts. Weights, optimizer,
+normalizers and hyperparameters are those of then; a ghost has no optimizer, so
 it is a fresh one. Identity and counters go on, and ghosts and results stay; the generation rises,
 so statistics start anew.
+
+With new start values and bounds of hyperparameters at a resume, policies continue with them
+(`reconfigure`).
 """
 
 from __future__ import annotations
@@ -11,13 +15,16 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from arena.types import Hyperparameters, PolicyId
-from populations.controller.evolution.generations import begin_generation
+from arena.types import Hyperparameters, PolicyId, Value
+from populations.controller.evolution.changes import values_of
+from populations.controller.evolution.generations import begin_generation, explored_on
+from populations.controller.state.epoch import Settings
 from populations.controller.state.fits import Fits
-from populations.controller.state.settings import Settings
+from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import CheckpointRow, GhostRow, PolicyRow
+from populations.records.rows import CheckpointRow, GhostRow, Json, PolicyRow
 from populations.records.tables import Tables
+from populations.search_space import Dimension
 
 
 def rewind(
@@ -93,6 +100,71 @@ def hyperparameters_of(
     tables: Tables, then: CheckpointRow | GhostRow
 ) -> tuple[Hyperparameters, Mapping[str, float]]:
     """Return the hyperparameters that weights were trained with, and factors of schedules."""
-    # Rows of old generations are removed (`populations.controller.generation_rows`).
+    # Rows of old generations are removed (`populations.controller.result_merging`).
     row = tables.generations.get(then.trainee, tables.policies[then.policy])
     return row.hyperparameters, row.factors
+
+
+def reconfigure(
+    state: ControllerState,
+    tx: Transaction,
+    population: str,
+    changed: Mapping[str, Value | None],
+    bounds: Mapping[str, Dimension],
+) -> None:
+    """Give every policy of a population the start values that were changed, in a new generation.
+
+    Other values stay, explored ones too, but for those outside of bounds that were changed: the
+    nearest value in these takes their place. A changed schedule begins with the factor
+    1 and has the value of each policy's own agent steps. Open training assignments end, for they
+    began with the old values. A decision that waits goes on waiting, about the new ones.
+
+    Args:
+        state: The controller of a run that is about to go on.
+        tx: Takes the rows.
+        population: Name of the population.
+        changed: New start values by name, of schedules their first; None: the hyperparameter is
+            gone.
+        bounds: Ranges and choices that were changed, by name.
+    """
+    # A new start value may be outside of the bounds, as at a launch.
+    bounds = {name: dimension for name, dimension in bounds.items() if name not in changed}
+    for policy in list(state.tables.policies.values()):
+        if policy.population != population:
+            continue
+        scheduled = state.settings.scheduled[population]
+        kept = {name: factor for name, factor in policy.factors.items() if name not in changed}
+        factors = scheduled.completed(kept)
+        new = scheduled.values(
+            with_changed(policy.hyperparameters, changed, bounds),
+            factors=factors,
+            agent_steps=policy.agent_steps,
+        )
+        if new == dict(policy.hyperparameters) and factors == dict(policy.factors):
+            continue
+        end_assignments(state.tables, tx, policy.policy, reason="hyperparameters were changed")
+        after = replace(policy, hyperparameters=new, factors=factors)
+        after = explored_on(state.fits, tx, after, cause="reconfigure")
+        if policy.pending:
+            waiting = values_of(policy.pending["hyperparameters"])
+            base: dict[str, Json] = {**with_changed(waiting, changed, bounds)}
+            tx.put(replace(after, pending={**policy.pending, "hyperparameters": base}))
+        tx.add_event(
+            "hyperparameters_changed",
+            policy.policy,
+            generation=after.generation,
+            agent_steps=policy.agent_steps,
+            old=dict(policy.hyperparameters),
+            new=dict(new),
+        )
+
+
+def with_changed(
+    values: Hyperparameters,
+    changed: Mapping[str, Value | None],
+    bounds: Mapping[str, Dimension],
+) -> dict[str, Value]:
+    """Return hyperparameters with changed ones replaced, in the bounds, without those gone."""
+    fitted = {name: bounds[name].fit(values[name]) for name in bounds if name in values}
+    merged = {**values, **fitted, **changed}
+    return {name: value for name, value in merged.items() if value is not None}

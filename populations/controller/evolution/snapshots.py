@@ -13,17 +13,18 @@ from arena.types import ghost_id
 from populations.config.run_config import RunConfig
 from populations.controller.evolution.resets import try_reset
 from populations.controller.opponents import make_request, quality_of_new
-from populations.controller.state.commands import LinkGhosts
-from populations.controller.state.indexes import Indexes
-from populations.controller.state.settings import Settings
-from populations.controller.state.state import ControllerState
+from populations.controller.state.epoch import Settings
+from populations.controller.state.events import LinkGhosts
+from populations.controller.state.state import ControllerState, Indexes
 from populations.controller.state.transaction import Transaction
 from populations.core import FloatArray
-from populations.league.pairs import JEFFREYS
 from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.records.rows import CheckpointRow, GhostRow, Json, PolicyRow
 from populations.roles import MAIN, MAIN_EXPLOITER, has_exploiters, next_mark
 from populations.rule_kinds import read_settings
+
+JEFFREYS = 0.5
+"""Added to wins and to losses: the Beta(1/2, 1/2) prior."""
 
 EXPORT_DUE = "export_due"
 """Kind of the event; its subject is the policy."""

@@ -15,7 +15,7 @@ from arena.types import Digest, Entrant, PolicyId
 from populations.league.league import League
 from populations.ratings.results import Rated
 from populations.records.tables import Tables, put_after
-from populations.storage.retention import Retention
+from populations.storage.store import Retention
 
 
 class RatedPins(Struct):

@@ -13,12 +13,10 @@ from arena.types import PolicyId
 from arena.users_code import encodable
 from arena.wire.messages import Train
 from populations.config.run_config import RunConfig
-from populations.controller.indexes.alert_kinds import KINDS
-from populations.controller.indexes.measurements import RULES, Trained
+from populations.controller.indexes.alert_kinds import KINDS, RULES, Trained
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
+from populations.controller.state.epoch import Measured, Phase
 from populations.controller.state.leases import Pause
-from populations.controller.state.measured import Measured
-from populations.controller.state.phase import Phase
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.hooks.findings import Finding

@@ -5,11 +5,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, PlayerId
+from populations.controller.state.epoch import Phase
 from populations.controller.state.fits import Fits
-from populations.controller.state.phase import Phase
 from populations.controller.state.transaction import Transaction
-from populations.league.champions import champion_of, holders_of, name_of, next_champion
 from populations.league.ratings import interval_fields
+from populations.league.standings import champion_of, holders_of, name_of, next_champion
 from populations.records.rows import Json
 
 CHAMPION = "champion"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from arena.checkpoints.files import read_manifest, resolve_key, verify_directory
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
-from arena.checkpoints.publish import link_ghost, remove_directory
+from arena.checkpoints.publish import remove_directory
 from arena.errors import (
     ArenaError,
     CheckpointCorrupt,
@@ -18,7 +18,7 @@ from arena.errors import (
     DiskRefused,
 )
 from arena.failpoints import failpoint
-from arena.types import MAX_CHARACTERS, CheckpointRef, LearnerId, PlayerId, WeightsRef
+from arena.types import MAX_CHARACTERS, CheckpointRef, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Failed, Finished, Train, named_references
 from populations.controller.state.events import (
     AssignmentFailed,
@@ -28,6 +28,7 @@ from populations.controller.state.events import (
     GhostsLinked,
 )
 from populations.records.rows import GhostRow
+from populations.storage.store import link_ghosts
 
 logger = logging.getLogger(__name__)
 
@@ -144,19 +145,7 @@ def _check_reference(run_dir: Path, ref: CheckpointRef | WeightsRef) -> None:
 
 def link(run_dir: Path, ghosts: tuple[GhostRow, ...]) -> Event:
     """Make ghosts of checkpoints; says which could not be made, and of those which later may."""
-    linked: list[PlayerId] = []
-    refused: list[PlayerId] = []
-    reason = ""
-    for ghost in ghosts:
-        try:
-            link_ghost(run_dir, checkpoint_key=ghost.checkpoint, ghost_key=ghost.key)
-            linked.append(ghost.player)
-        except CheckpointError as error:
-            logger.error("ghost %s could not be linked: %s", ghost.player, error)
-            # The disk may take it later; all else would fail again.
-            if isinstance(error, DiskRefused):
-                refused.append(ghost.player)
-                reason = str(error)
+    linked, refused, reason = link_ghosts(run_dir, ghosts)
     return GhostsLinked(players=tuple(linked), refused=tuple(refused), reason=reason)
 
 

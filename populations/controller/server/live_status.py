@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from arena.processes.guard import command_pid
 from arena.types import LearnerId
 from populations.controller.evaluation import share
-from populations.controller.indexes.raised_alerts import document
+from populations.controller.indexes.alert_kinds import document
+from populations.controller.state.epoch import Measured
 from populations.controller.state.leases import Pause
-from populations.controller.state.measured import Measured
 from populations.records.rows import Json
 from populations.storage.status import committed
 

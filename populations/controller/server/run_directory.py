@@ -1,7 +1,13 @@
-"""A run from the outside: made once in an empty directory, opened by one controller at a time."""
+"""A run from the outside: made once in an empty directory, opened by one controller at a time.
+
+A change of run.yaml at a resume is one step with the journal's rows about it. The new file is
+written beside the old one (``run.yaml.next``). The commit of the rows names its
+digest, and decides; then it takes the old one's place. What a kill leaves is put right by `settle`.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,6 +20,7 @@ from msgspec import structs
 from arena.checkpoints.files import make_store_id, sha256_file, store_digest
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
+from arena.errors import ConfigError
 from arena.failpoints import failpoint
 from arena.files import write_own
 from arena.metrics.sink import JSONL, METRICS_FILE, find_sinks
@@ -22,23 +29,23 @@ from arena.types import Digest, PolicyId, WeightsRef
 from populations.config.resume import Change, without_secrets
 from populations.config.run_config import RunConfig
 from populations.config.run_file import (
+    NEXT,
     RUN_FILE,
     RunFile,
+    content_digest,
     imported_players,
     learner_setup,
     require_recorded,
 )
 from populations.config.trust import record_launch, recorded_launch
 from populations.controller.evolution.generations import first_generations
-from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
-from populations.controller.evolution.reconfigure import reconfigure
-from populations.controller.evolution.resets import reset_key
-from populations.controller.indexes.stop_goals import StopGoals
+from populations.controller.evolution.resets import immigrant_key, reset_key
+from populations.controller.evolution.rewind import reconfigure
+from populations.controller.monitoring.curves import MAX_ASSIGNMENTS, go_on, read_written
 from populations.controller.monitoring.sinks import Sinks
-from populations.controller.monitoring.written_points import MAX_ASSIGNMENTS, go_on, read_written
-from populations.controller.server.reconfiguration import finish, prepare, settle
 from populations.controller.state.events import Now
+from populations.controller.state.goals import StopGoals
 from populations.controller.state.leases import Patience
 from populations.controller.state.state import make_state
 from populations.errors import StorageError
@@ -48,7 +55,7 @@ from populations.records.rows import EventRow, Json, PolicyRow, RunRow
 from populations.records.tables import Tables
 from populations.roles import has_exploiters
 from populations.search_space import parse_search_space
-from populations.storage.database import BACKUP, JOURNAL, storage_errors
+from populations.storage.database import BACKUP, JOURNAL, rename_durably, storage_errors
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.loss import accepted_loss
 from populations.storage.recovery import recover
@@ -451,3 +458,55 @@ def _reference(run_dir: Path, key: str) -> WeightsRef:
         return WeightsRef(digest=sha256_file(run_dir / key / WEIGHTS), key=key)
     except OSError as error:
         raise StorageError(f"{run_dir / key / WEIGHTS} cannot be read: {error.strerror}") from error
+
+
+def prepare(run_dir: Path, run_file: RunFile) -> Digest:
+    """Write the new file beside the old one, and return its digest.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    run_file.save(run_dir / NEXT)
+    return content_digest(run_dir / NEXT)
+
+
+def finish(run_dir: Path) -> None:
+    """Put the new file in the old one's place, once the journal has its digest.
+
+    Raises:
+        StorageError: If the disk refuses; the next `settle` tries again.
+    """
+    with storage_errors(run_dir / RUN_FILE):
+        rename_durably(run_dir / NEXT, run_dir / RUN_FILE)
+
+
+def current_file(run_dir: Path) -> Path:
+    """Return the run.yaml that holds: the new one, if the journal has its digest. Writes nothing.
+
+    The caller has the lock.
+
+    Raises:
+        StorageError: If the disk refuses or the journal cannot be read.
+    """
+    path, digest = run_dir / NEXT, None
+    if not path.exists():
+        return run_dir / RUN_FILE
+    # One that cannot be read was cut off, or is damaged: the old file stays.
+    with contextlib.suppress(ConfigError):
+        digest = content_digest(path)
+    with JournalReader(run_dir / JOURNAL, is_alone=True) as reader:
+        committed = reader.load(pairs=()).run.configuration
+    return path if digest == committed else run_dir / RUN_FILE
+
+
+def settle(run_dir: Path) -> None:
+    """Finish a change that the journal has, and undo one that it has not. The caller has the lock.
+
+    Raises:
+        StorageError: If the disk refuses or the journal cannot be read.
+    """
+    if current_file(run_dir) == run_dir / NEXT:
+        finish(run_dir)
+        return
+    with storage_errors(run_dir / NEXT):
+        (run_dir / NEXT).unlink(missing_ok=True)

@@ -1,10 +1,14 @@
-"""The controller's I/O shell: sockets, files, processes, clocks around the state machine."""
+"""The controller's I/O shell: sockets, files, processes, clocks around the state machine.
+
+Events of learners and of the worker threads wait for the state machine in the `Inbox`.
+"""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +16,7 @@ from typing import Protocol
 
 from arena.failpoints import failpoint
 from arena.transfer.terms import Grant
-from arena.types import LearnerId
+from arena.types import AssignmentId, LearnerId
 from arena.wire.messages import (
     Acknowledge,
     Evaluate,
@@ -26,19 +30,29 @@ from arena.wire.messages import (
 )
 from arena.wire.transport import ControllerTransport
 from populations.controller.assignments.validation import Leases, open_grants, open_leases
-from populations.controller.evolution.exploration import answer
-from populations.controller.indexes.raised_alerts import document
+from populations.controller.evolution.changes import answer
+from populations.controller.indexes.alert_kinds import document
 from populations.controller.machine import handle
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.rating_fit import Snapshot, fit_input, fit_ratings
 from populations.controller.server.checkpoint_tasks import link, read_back, remove, verify
-from populations.controller.server.commit_retry import check_commands, commit_patiently
-from populations.controller.server.inbox import Inbox, Lease
-from populations.controller.server.journal_upkeep import JournalUpkeep, one_thread
+from populations.controller.server.journal_upkeep import (
+    JournalUpkeep,
+    check_commands,
+    commit_patiently,
+    one_thread,
+)
 from populations.controller.server.live_status import STORAGE_ADVICE, LiveFigures
-from populations.controller.state import commands, events
-from populations.controller.state.commands import Command, SendMessage
-from populations.controller.state.events import Event, Now
+from populations.controller.state import events
+from populations.controller.state.events import (
+    AssignmentFailed,
+    AssignmentFinished,
+    Command,
+    Event,
+    LearnerEvent,
+    Now,
+    SendMessage,
+)
 from populations.controller.state.state import ControllerState
 from populations.core import Launcher
 from populations.errors import StorageError
@@ -405,30 +419,30 @@ class Server:
         match command:
             case SendMessage():
                 self._send(command)
-            case commands.StartLearner():
+            case events.StartLearner():
                 failpoint("controller.before_start")
                 with storage_errors(self._run_dir):
                     self._launcher.start(command.slot, command.populations)
                 failpoint("controller.started")
-            case commands.KillLearner():
+            case events.KillLearner():
                 self._launcher.kill(command.slot, dump_stacks=command.dump_stacks)
-            case commands.ExploreHyperparameters():
+            case events.ExploreHyperparameters():
                 self._inbox.expect(self._worker.submit(answer, command))
-            case commands.FitRatings():
+            case events.FitRatings():
                 self._inbox.expect(self._fitter.submit(_fit, command.known))
-            case commands.LinkGhosts():
+            case events.LinkGhosts():
                 # Ghosts are linked before the messages that name them: commands are carried out in
                 # order.
                 failpoint("controller.before_link")
                 self._inbox.expect(_done(link(self._run_dir, command.ghosts)))
                 failpoint("controller.linked")
-            case commands.RemoveCheckpoints():
+            case events.RemoveCheckpoints():
                 # Large directories take a while, and nothing depends on their removal.
                 self._inbox.expect(self._reader.submit(remove, self._run_dir, command.keys))
-            case commands.WriteMetrics():
+            case events.WriteMetrics():
                 self._sinks.write(command.policy, command.agent_steps, command.metrics)
                 self._hear_sinks()
-            case commands.EndRun():
+            case events.EndRun():
                 self._ended = True
 
     def _send(self, command: SendMessage) -> None:
@@ -454,3 +468,76 @@ def _done(event: Event) -> Future[Event]:
     future: Future[Event] = Future()
     future.set_result(event)
     return future
+
+
+Lease = tuple[AssignmentId, int]
+"""An assignment and the attempt at it."""
+
+
+class Inbox:
+    """Events in line, each thing that a learner says once. Owned by the controller's thread.
+
+    What learners say again meanwhile is not kept again, so they cannot make it grow.
+    """
+
+    def __init__(self) -> None:
+        self._heard: dict[Hashable, LearnerEvent] = {}
+        self._num_awaited = 0
+        self._answers: deque[Future[Event]] = deque()
+        """Answers that are ready, in the order of their coming."""
+        self._reading: set[tuple[LearnerId, Lease]] = set()
+        """Results that were heard and are not taken out yet."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing is ready."""
+        return not self._heard and not self._answers
+
+    @property
+    def num_awaited(self) -> int:
+        """Return how much of what was asked for has not been taken out yet."""
+        return self._num_awaited
+
+    def record(self, event: LearnerEvent, lease: Lease | None = None) -> None:
+        """Put an event in line, unless its learner has one of that kind there for that lease."""
+        # The first stays: a repetition says the same, and must not lose its place in line.
+        self._heard.setdefault((event.learner, type(event), lease), event)
+
+    def holds(self, learner: LearnerId, kind: type[LearnerEvent]) -> bool:
+        """Return whether an event of a learner, and for no lease, is in line."""
+        return (learner, kind, None) in self._heard
+
+    def begins_reading(self, learner: LearnerId, lease: Lease) -> bool:
+        """Return whether a result is new; it counts as read until its event is taken out."""
+        if (learner, lease) in self._reading:
+            return False
+        self._reading.add((learner, lease))
+        return True
+
+    def expect(self, answer: Future[Event]) -> None:
+        """Put an event in line as soon as it is ready; any thread may make it."""
+        self._num_awaited += 1
+        # Runs in the thread that made the answer; appending to a deque is atomic.
+        answer.add_done_callback(self._answers.append)
+
+    def drain(self) -> Iterator[Event]:
+        """Take events out until there are none: the oldest heard and the oldest ready in turn."""
+        # Both queues have their turn, so that neither learners nor answers wait for all of the
+        # others.
+        while not self.is_empty:
+            if self._heard:
+                yield self._heard.pop(next(iter(self._heard)))
+            if self._answers:
+                yield self._take_answer()
+
+    def _take_answer(self) -> Event:
+        # An error of a worker thread is raised here, in the controller's.
+        event = self._answers.popleft().result()
+        self._num_awaited -= 1
+        match event:
+            # The lease itself tells a repetition from now on.
+            case AssignmentFinished(learner=learner, finished=result):
+                self._reading.discard((learner, (result.assignment_id, result.attempt)))
+            case AssignmentFailed(learner=learner, failed=fault):
+                self._reading.discard((learner, (fault.assignment_id, fault.attempt)))
+        return event

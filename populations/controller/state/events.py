@@ -1,4 +1,8 @@
-"""Events of the controller: past tense, plain data. Every event comes with its time."""
+"""Events of the controller, and the commands that follow from them: plain data.
+
+Events are in the past tense, and each comes with its time. The server carries commands out in
+order, after the commit.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from arena.checkpoints.manifest import Manifest
-from arena.types import LearnerId, PlayerId, PolicyId
-from arena.wire.messages import Failed, Finished, Heartbeat, Hello
-from populations.core import Exploration
+from arena.types import Hyperparameters, LearnerId, PlayerId, PolicyId
+from arena.wire.messages import Failed, Finished, FromController, Heartbeat, Hello
+from populations.controller.rating_fit import Snapshot
+from populations.core import Exploration, Explore, SearchSpace
 from populations.hooks.findings import Finding
 from populations.league.ratings import Ratings
+from populations.records.rows import GenerationRow, GhostRow
 
 
 class Now(Struct, frozen=True, kw_only=True):
@@ -182,3 +188,95 @@ class Ticked(BaseEvent, frozen=True, kw_only=True):
 
 Event = BaseEvent | Finding
 """A `Finding` comes where a sink, a hook or an export failed, or works again."""
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """Order of the state machine, carried out by the server."""
+
+
+class SendMessage(Command, frozen=True, kw_only=True):
+    """Send to a learner; a message that cannot be delivered is not sent again."""
+
+    learner: LearnerId
+    message: FromController
+
+
+class StartLearner(Command, frozen=True, kw_only=True):
+    """Start a learner process in a slot of the launcher."""
+
+    slot: int
+    populations: tuple[str, ...]
+
+
+class KillLearner(Command, frozen=True, kw_only=True):
+    """End the process in a slot at once.
+
+    Attributes:
+        slot: Slot of the process.
+        dump_stacks: Whether it first writes where it is, in no more than a moment.
+    """
+
+    slot: int
+    dump_stacks: bool = False
+
+
+class FitRatings(Command, frozen=True, kw_only=True):
+    """Fit ratings on the worker thread; the answer is `RatingsFitted`."""
+
+    known: Snapshot
+
+
+class ExploreHyperparameters(Command, frozen=True, kw_only=True):
+    """Explore on the worker thread; the answer is `HyperparametersExplored`.
+
+    Attributes:
+        policy: Policy that waits for it.
+        rule: Rule of its population.
+        hyperparameters: Values to start from: the policy's own, or its donor's.
+        search_space: Hyperparameters that may change.
+        history: All generations of the population, in order of beginning, the policy's last ended.
+        agent_steps: The policy's count.
+        seed: Seed of the draw; the same words at every attempt.
+    """
+
+    policy: PolicyId
+    # A rule keeps no state, so the worker thread may call it.
+    rule: Explore
+    hyperparameters: Hyperparameters
+    search_space: SearchSpace
+    # A copy of references to frozen rows; the controller goes on meanwhile.
+    history: tuple[GenerationRow, ...]
+    agent_steps: int
+    # From ``PolicyRow.pending``: a repeated question has the same answer.
+    seed: tuple[int, ...]
+
+
+class LinkGhosts(Command, frozen=True, kw_only=True):
+    """Make the directories of ghosts; the answer is `GhostsLinked`. Idempotent."""
+
+    # Rows and not ids: the server looks nothing up in the state.
+    ghosts: tuple[GhostRow, ...]
+
+
+class RemoveCheckpoints(Command, frozen=True, kw_only=True):
+    """Remove directories, ghosts' too; the answer is `CheckpointsRemoved`. Idempotent."""
+
+    keys: tuple[str, ...]
+
+
+class WriteMetrics(Command, frozen=True, kw_only=True):
+    """Hand figures of what is committed to the sinks.
+
+    Attributes:
+        policy: Its id, or `arena.metrics.sink.RUN` for the run's own.
+        agent_steps: Position on the curves: the policy's count, or the run's.
+        metrics: By name.
+    """
+
+    policy: str
+    agent_steps: int
+    metrics: Mapping[str, float]
+
+
+class EndRun(Command, frozen=True, kw_only=True):
+    """Leave the loop: nothing is open any more, or it does not matter."""

@@ -13,8 +13,7 @@ from msgspec import Struct, field
 from arena.types import Digest, PolicyId
 from populations.controller.indexes.player_strengths import nearest_rated
 from populations.controller.rating_fit import snapshot
-from populations.controller.state.clocks import FitPace
-from populations.controller.state.commands import FitRatings
+from populations.controller.state.events import FitRatings
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.league.ratings import Ratings
@@ -23,6 +22,30 @@ from populations.ratings.results import Rated
 from populations.records.rows import PolicyRow
 
 _MODEL = BradleyTerry()
+
+
+PAUSE = 9.0
+"""Pause after a fit, as a multiple of its duration: fits take a tenth of a core at most."""
+
+
+class FitPace(Struct):
+    """Times of the last fit and of the next one, on the controller's clock, in seconds.
+
+    Attributes:
+        began_s: Time when the last fit was asked for.
+        due_s: Time from which the next one may be asked for.
+    """
+
+    began_s: float = 0.0
+    due_s: float = float("-inf")
+
+    def begin(self, now_s: float) -> None:
+        """Record that a fit was asked for."""
+        self.began_s = now_s
+
+    def end(self, now_s: float) -> None:
+        """Record that it has come."""
+        self.due_s = now_s + PAUSE * (now_s - self.began_s)
 
 
 class Fits(Struct):

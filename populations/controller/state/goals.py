@@ -1,28 +1,36 @@
-"""Goals of ``stop``: which policies have reached a rating, a result or a success rate."""
+"""Goals of ``stop``: which policies have reached a rating, a result or a success rate.
+
+Measurements that these and the lessons of a curriculum ask for are kept policy by policy. Each is
+of a policy's present generation, and of the newest weights in it: a mean over all that the
+policy ever was would lag behind what it is. Follows from the journal's tallies and assignments,
+which a resumed controller reads again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import NamedTuple
 
-from arena.types import PolicyId
+from msgspec import Struct, field
+
+from arena.matches.comparisons import counted, is_repeating
+from arena.matches.pair_scores import num_scored, points
+from arena.types import RANDOM_BOT, Digest, Entrant, PolicyId, Tally, population_of
+from arena.wire.messages import Train
 from populations.config.run_config import RunConfig
 from populations.config.sections import StopEvaluation
-from populations.controller.indexes.stop_goals import (
-    MIN_RETURNS,
-    MIN_WINDOW,
-    WINDOW_PARTS,
-    GenerationMatches,
-    StopGoals,
-    return_bound,
-    score_bound,
-    window_of_score,
+from populations.controller.indexes.trainee_metrics import (
+    EPISODES,
+    MIN_EPISODES,
+    NewestEpisodes,
+    metrics_of_trainee,
 )
-from populations.controller.indexes.trainee_metrics import MIN_EPISODES
 from populations.controller.state.fits import Fits
 from populations.ratings.any_time import any_time_width, squared_width_of_windows
 from populations.ratings.model import Z95
-from populations.records.rows import PolicyRow
+from populations.records.rows import AssignmentRow, CheckpointRow, PolicyRow, TallyRow
 from populations.records.tables import Tables
 
 
@@ -173,3 +181,228 @@ def unreported(config: RunConfig, goals: StopGoals) -> str | None:
                 "stop.success_return to the return of a success, or stop.success_rate to null"
             )
     return None
+
+
+MIN_WINDOW = 400
+"""Newest matches, or more, that a score or a return is of; fewer while there are not so many."""
+
+WINDOW_PARTS = (1.0, 0.5, 0.25)
+"""Windows of newest matches, as parts of the longest: a quarter of that of a score is enough for a
+policy that wins all of them (`window_of_score`)."""
+
+MAX_WINDOW = 100_000
+"""Matches of a generation that are kept at most: a league may play for months."""
+
+MIN_RETURNS = 30
+"""Matches from which on a mean return has an interval: of fewer the deviation is not known."""
+
+SUCCESS = "environment/success_mean"
+RETURN = "episode/return_mean"
+
+
+class Sums(NamedTuple):
+    """Sums over matches: points are in [0, 1] a match, returns undiscounted."""
+
+    matches: float = 0.0
+    points: float = 0.0
+    return_sum: float = 0.0
+    return_squares: float = 0.0
+
+    def plus(self, other: Sums) -> Sums:
+        """Return the sums over both."""
+        return Sums(*(one + more for one, more in zip(self, other, strict=True)))
+
+
+class GenerationMatches(Struct):
+    """Matches of one generation against the player.
+
+    Attributes:
+        generation: Number of the generation.
+        matches: All of its matches.
+        kept: Matches of ``newest``.
+        newest: Sums by weights, in order of first evaluation, which is that of training.
+        bound: Bound by these matches; None: nobody has asked for it since the last one.
+    """
+
+    generation: int
+    matches: float = 0.0
+    kept: float = 0.0
+    newest: dict[Digest, Sums] = {}
+    bound: float | None = None
+
+    def add(self, digest: Digest, sums: Sums) -> None:
+        """Add some matches of some weights; what no window reaches any more goes."""
+        self.bound = None
+        self.newest[digest] = self.newest.get(digest, Sums()).plus(sums)
+        self.matches += sums.matches
+        self.kept += sums.matches
+        while self.kept - self.newest[oldest := next(iter(self.newest))].matches >= MAX_WINDOW:
+            self.kept -= self.newest.pop(oldest).matches
+
+    def sum(self, window: float) -> Sums:
+        """Return the sums over the newest matches; after ``window`` older weights are left out."""
+        total = Sums()
+        for sums in reversed(self.newest.values()):
+            if total.matches >= window:
+                break
+            total = total.plus(sums)
+        return total
+
+
+class StopGoals(Struct):
+    """Measurements of all policies. Owned by one thread.
+
+    Attributes:
+        player: Player of ``stop.evaluation``; None: no matches are followed.
+        repeats_games: Whether those who draw nothing have one game in each seating, which counts
+            once.
+        unreported: Ended training episodes by population, while none has told of its success.
+    """
+
+    player: str | None = None
+    repeats_games: bool = False
+    unreported: dict[str, float] = {}
+    _met: dict[PolicyId, GenerationMatches] = {}
+    _successes: NewestEpisodes = field(default_factory=partial(NewestEpisodes, SUCCESS))
+    _returns: NewestEpisodes = field(default_factory=partial(NewestEpisodes, RETURN))
+    _reported: set[str] = set()
+    _repeated: set[tuple[Entrant, ...]] = set()
+    """Seatings of those who have played their one game."""
+
+    @classmethod
+    def fold(
+        cls,
+        player: str | None,
+        *,
+        tallies: Iterable[TallyRow],
+        assignments: Iterable[AssignmentRow],
+        origins: Mapping[Digest, CheckpointRow],
+        repeats_games: bool = False,
+    ) -> StopGoals:
+        """Take in the rows of a journal."""
+        goals = cls(player, repeats_games=repeats_games)
+        for tally in tallies:
+            goals.add_tally(tally, origins)
+        for assignment in assignments:
+            goals.add_assignment(assignment)
+        return goals
+
+    def add_tally(self, row: TallyRow, origins: Mapping[Digest, CheckpointRow]) -> None:
+        """Take in a tally, once.
+
+        Args:
+            row: The tally.
+            origins: Origin of each weights digest.
+        """
+        if self.player is None or row.kind != "evaluate" or self.player not in row.tally.entrants:
+            return
+        share = self._share(row.tally)
+        if not share:
+            return
+        for entrant in dict.fromkeys(row.tally.entrants):
+            origin = origins.get(Digest(entrant))
+            if origin is not None:
+                met = self._met.get(origin.policy)
+                if met is None or origin.generation > met.generation:
+                    met = self._met[origin.policy] = GenerationMatches(origin.generation)
+                if origin.generation == met.generation:
+                    new = _sums(row.tally, entrant=entrant, other=self.player)
+                    met.add(Digest(entrant), Sums(*(share * value for value in new)))
+
+    def _share(self, tally: Tally) -> float:
+        """Return the share of a tally's games that count; 0: its one game has counted already."""
+        if not self.repeats_games:
+            return 1.0
+        repeating = set(tally.entrants) - {RANDOM_BOT}
+        if tally.distinct == 1 and is_repeating(tally, repeating):
+            if tally.entrants in self._repeated:
+                return 0.0
+            self._repeated.add(tally.entrants)
+        return counted(tally, repeating) / max(tally.matches, 1)
+
+    def add_assignment(self, row: AssignmentRow) -> None:
+        """Take in a finished training assignment, once."""
+        if row.status != "finished" or not isinstance(row.message, Train) or not row.agent_steps:
+            return
+        for trainee in row.message.trainees:
+            metrics = metrics_of_trainee(row.metrics, row.message.trainees, of=trainee.policy)
+            self._returns.add(row.message, trainee, metrics)
+            self._successes.add(row.message, trainee, metrics)
+            self._note_report(population_of(trainee.policy), metrics)
+
+    def _note_report(self, population: str, metrics: Mapping[str, float]) -> None:
+        episodes = metrics.get(EPISODES, 0.0)
+        if SUCCESS in metrics:
+            self._reported.add(population)
+            self.unreported.pop(population, None)
+        elif episodes and population not in self._reported:
+            self.unreported[population] = self.unreported.get(population, 0.0) + episodes
+
+    def met(self, policy: PolicyRow) -> GenerationMatches | None:
+        """Return the matches of a policy's generation against the player; None: there are none."""
+        met = self._met.get(policy.policy)
+        return met if met is not None and met.generation == policy.generation else None
+
+    def success_rate(self, policy: PolicyRow, *, lesson: int) -> float | None:
+        """Return the success of a policy's newest episodes; None while there are too few."""
+        return self._successes.mean(policy.policy, generation=policy.generation, lesson=lesson)
+
+    def mean_return(self, policy: PolicyRow, *, lesson: int) -> float | None:
+        """Return the mean return of a policy's newest episodes; None while there are too few."""
+        return self._returns.mean(policy.policy, generation=policy.generation, lesson=lesson)
+
+
+def _sums(tally: Tally, *, entrant: str, other: str) -> Sums:
+    """Return an entrant's results against another, over all pairs of their seats."""
+    matches = won = 0.0
+    for pair in tally.pairs:
+        seats = tally.entrants[pair.first], tally.entrants[pair.second]
+        if seats == (entrant, other):
+            matches += num_scored(pair)
+            won += points(pair)
+        elif seats == (other, entrant):
+            matches += num_scored(pair)
+            won += num_scored(pair) - points(pair)
+    if not matches:
+        return Sums()
+    own = [seat for seat, name in enumerate(tally.entrants) if name == entrant]
+    # Several pairs of one match are no further matches.
+    share = tally.matches / matches
+    return Sums(
+        matches=float(tally.matches),
+        points=won * share,
+        return_sum=sum(tally.return_sum[seat] for seat in own) / len(own),
+        return_squares=sum(tally.return_sum_of_squares[seat] for seat in own) / len(own),
+    )
+
+
+def window_of_score(score: float, *, z_squared: float) -> float:
+    """Return the matches that a score is of: so many that its bound can be reached."""
+    # The bound of n wins in n matches is n / (n + z^2), which is the score at n = z^2 s / (1 - s).
+    return min(max(float(MIN_WINDOW), 4.0 * z_squared * score / (1.0 - score)), float(MAX_WINDOW))
+
+
+def score_bound(sums: Sums, *, z_squared: float) -> float | None:
+    """Return the lower end of Wilson's interval of a score; None without a match.
+
+    Source: Wilson, "Probable inference, the law of succession, and statistical inference" (Journal
+    of the American Statistical Association, 1927).
+    """
+    n = sums.matches
+    if n <= 0.0:
+        return None
+    p = sums.points / n
+    # (p + z^2 / 2n - z sqrt(p (1 - p) / n + z^2 / 4n^2)) / (1 + z^2 / n)
+    root = math.sqrt(z_squared * (max(p * (1.0 - p), 0.0) / n + z_squared / (4.0 * n * n)))
+    return (p + z_squared / (2.0 * n) - root) / (1.0 + z_squared / n)
+
+
+def return_bound(sums: Sums, *, z_squared: float) -> float | None:
+    """Return the lower end of a mean return's interval; None with too few matches."""
+    n = sums.matches
+    if n < MIN_RETURNS:
+        return None
+    mean = sums.return_sum / n
+    # s^2 = (sum of squares - n mean^2) / (n - 1); the mean's deviation is s / sqrt(n).
+    variance = max(sums.return_squares - n * mean * mean, 0.0) / (n - 1.0)
+    return mean - math.sqrt(z_squared * variance / n)

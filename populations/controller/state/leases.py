@@ -30,7 +30,6 @@ from msgspec import Struct, field
 from arena.types import AssignmentId, LearnerId, PlayerId, PolicyId, Seating
 from arena.wire.messages import Heartbeat, Hello
 from populations.config.run_config import RunConfig
-from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.ledger import Outcome
 
 # A learner goes on with it before the controller has heard that the one before ended.
@@ -89,6 +88,38 @@ class Patience(Struct, frozen=True, kw_only=True):
         # Three heartbeats at least within the silence after which a learner is lost.
         longer_s = min(num_learners / MAX_HEARTBEATS_PER_S, self.liveness_s / 3.0)
         return max(self.heartbeat_s, longer_s)
+
+
+KEPT = 0.5
+"""Weight of what earlier evaluations took, for each one that ends."""
+
+MIN_MATCH_S = 1e-9
+
+
+class MatchTimes(Struct):
+    """Matches of the last evaluations and their time, earlier ones counting less and less.
+
+    Attributes:
+        matches: Matches.
+        seconds: Learner seconds that these took.
+    """
+
+    matches: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, *, matches: int, duration_s: float) -> None:
+        """Take in how long an evaluation took."""
+        # n <- KEPT n + matches, and seconds alike: their quotient is the recent time of a match
+        self.matches = KEPT * self.matches + matches
+        self.seconds = KEPT * self.seconds + duration_s
+
+    @property
+    def match_s(self) -> float | None:
+        """Return learner seconds of a match; None: not known."""
+        # A stopwatch that shows 0 says nothing: by it, any number of matches would take no time.
+        if self.matches <= 0.0 or self.seconds <= 0.0:
+            return None
+        return max(self.seconds / self.matches, MIN_MATCH_S)
 
 
 class HeldAssignment(Struct):

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 
 from arena.types import LearnerId, PlayerId, PolicyId
-from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
-from populations.controller.state.events import GhostsLinked
+from populations.controller.state.epoch import Phase
+from populations.controller.state.events import GhostsLinked, LinkGhosts, RemoveCheckpoints
 from populations.controller.state.leases import Learner, Patience, Pause
 from populations.controller.state.ledger import (
     NO_POLICYS,
@@ -25,7 +25,6 @@ from populations.controller.state.ledger import (
     Ledger,
     Outcome,
 )
-from populations.controller.state.phase import Phase
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import Json
 from populations.records.tables import Tables

@@ -2,6 +2,8 @@
 
 Data, and what is said of it in one line. `populations.controller.machine` changes it. Beside the
 machine a function takes the part that it reads.
+
+Which rows feed which of the indexes over them is said in one place (`Indexes.apply`).
 """
 
 from __future__ import annotations
@@ -13,22 +15,24 @@ from msgspec import Struct
 from arena.config import LearnerSetup
 from arena.types import Digest, WeightsRef, is_bot
 from populations.config.run_config import RunConfig
-from populations.controller.indexes.raised_alerts import resumed
-from populations.controller.indexes.stop_goals import StopGoals
-from populations.controller.state.clocks import MatchTimes
+from populations.controller.indexes.alert_kinds import resumed
+from populations.controller.indexes.opponent_pool import OpponentPools
+from populations.controller.indexes.pbt_members import MemberIndex
+from populations.controller.indexes.player_strengths import PendingMatches, StrengthIndex
+from populations.controller.indexes.rated_pins import RatedPins
+from populations.controller.indexes.training_queue import TrainingQueue
+from populations.controller.state.epoch import Curves, Measured, Phase, Settings
 from populations.controller.state.events import Now
 from populations.controller.state.fits import Fits
-from populations.controller.state.indexes import Indexes
+from populations.controller.state.goals import StopGoals
 from populations.controller.state.leases import (
     CLUSTER_LIVENESS_S,
     Crew,
+    MatchTimes,
     Patience,
     make_slots,
 )
-from populations.controller.state.measured import Curves, Measured
 from populations.controller.state.pauses import Blame
-from populations.controller.state.phase import Phase
-from populations.controller.state.settings import Settings
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.matchmaking.external_players import (
@@ -38,8 +42,10 @@ from populations.matchmaking.external_players import (
 )
 from populations.matchmaking.make import make_matchmaker
 from populations.pbt.make import make_exploit, make_explore
+from populations.records import aggregates, rows
+from populations.records.aggregates import Row
 from populations.records.tables import Tables
-from populations.storage.retention import Retention
+from populations.storage.store import Retention
 from populations.thinning.make import make_thinning
 
 
@@ -204,3 +210,102 @@ def _league(config: RunConfig, setup: LearnerSetup, tables: Tables) -> League:
         mixes_teammates=bool(setup.agent_seats),
         repeats_games=setup.repeats_games,
     )
+
+
+class Indexes:
+    """Answers to hot questions, kept as rows change. They begin with the rows of a resume.
+
+    Attributes:
+        fits: Fits of ratings.
+        league: Players and results.
+        tables: The journal's rows.
+        retention: Which checkpoints are needed by what; a fold of the rows too.
+        opponent_pools: Possible opponents, in columns.
+        training_queue: Policies by how little they have trained.
+        members: Policies as PBT sees them.
+        strengths: Ratings of players and how sure they are.
+        pending_matches: Evaluation matches that ratings do not cover.
+        goals: Measurements that goals of ``stop`` ask for.
+        rated_pins: Checkpoints that stay because of their rating.
+    """
+
+    def __init__(
+        self,
+        *,
+        fits: Fits,
+        setup: LearnerSetup,
+        limit: int | None,
+        retention: Retention,
+        goals: StopGoals,
+    ) -> None:
+        """Begin with the rows of a resume.
+
+        Args:
+            fits: Fits of ratings.
+            setup: Setup of learners.
+            limit: Agent steps from which on no policy trains; None: there is no end.
+            retention: Which checkpoints are needed by what.
+            goals: Measurements that goals of ``stop`` ask for.
+        """
+        self.fits = fits
+        self.league = fits.league
+        self.tables = fits.league.tables
+        self.retention = retention
+        self.opponent_pools = OpponentPools(self.tables)
+        self.training_queue = TrainingQueue(self.tables, limit=limit)
+        self.members = MemberIndex(self.league)
+        self.strengths = StrengthIndex(self.league)
+        self.pending_matches = PendingMatches(
+            seats=setup.seats,
+            ranked=setup.ranked_populations,
+            checkpoints=self.tables.checkpoints,
+        )
+        self.goals = goals
+        self.rated_pins = RatedPins()
+        # Evaluations that the epoch before has left open.
+        for row in self.tables.assignments.values():
+            self._apply_evaluation(row)
+
+    def apply(self, row: Row) -> None:
+        """Feed every index over the journal's rows with a row that was put into the tables.
+
+        Nothing else feeds them, so this is the list of what depends on which rows. Results are not
+        on it: the league puts those of tallies into the tables itself (`League.add_tally`).
+        """
+        match row:
+            case rows.PolicyRow():
+                self.opponent_pools.apply(row)
+                self.training_queue.apply(row)
+                self.members.apply(row)
+                self.strengths.apply(row)
+                self.retention.apply(row)
+            case rows.CheckpointRow():
+                # Walks for a standing that ended here may now go on to its parent.
+                self.league.forget_standing(row.weights_digest)
+                self.retention.apply(row)
+            case rows.GhostRow():
+                self.opponent_pools.apply(row)
+                self.strengths.apply(row)
+                self.retention.apply(row)
+            case rows.GameRow():
+                self.retention.apply(row)
+            case rows.AssignmentRow():
+                self.training_queue.apply(row)
+                self.goals.add_assignment(row)
+                self._apply_evaluation(row)
+                self.retention.apply(row)
+            case aggregates.RecordRow():
+                self.members.apply(row)
+                self.retention.apply(row)
+            case rows.TallyRow():
+                self.goals.add_tally(row, self.league.checkpoints)
+            case rows.Deletion(row=(rows.GhostRow() | rows.GameRow()) as gone):
+                self.retention.release(gone)
+            case rows.Deletion(row=rows.CheckpointRow()):
+                self.pending_matches.forget_lines()
+            case _:
+                pass  # the league makes pairs; ratings come with spreads that no row has
+
+    def _apply_evaluation(self, row: rows.AssignmentRow) -> None:
+        num_tallies = self.tables.num_tallies
+        self.pending_matches.apply(row, num_tallies=num_tallies, estimate=self.fits.estimate)

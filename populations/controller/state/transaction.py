@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from arena.types import LearnerId, PolicyId
 from arena.wire.messages import FromController
-from populations.controller.state.commands import Command, SendMessage
-from populations.controller.state.events import Now
+from populations.controller.state.events import Command, Now, SendMessage
 from populations.records.aggregates import Row
 from populations.records.rows import Deletion, EventRow, Json, Removable
 from populations.records.tables import Tables, table_of

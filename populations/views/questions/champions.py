@@ -24,7 +24,7 @@ from populations.ratings.model import Z95
 from populations.records.rows import Document, Json
 from populations.views.parts import picked
 from populations.views.questions.inspection import CheckpointFit
-from populations.views.questions.results import payoff_cells
+from populations.views.questions.results import seen_from_both
 
 if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
@@ -117,11 +117,6 @@ def line_of(run: Inspection, best: Standing) -> list[Document]:
     ]
 
 
-def anchor_scores(run: Inspection, population: str | None = None) -> Document:
-    """Return `anchor_score` of each population's champion."""
-    return {n: anchor_score(run, n, best) for n, best in run.champions(population).items()}
-
-
 def anchor_score(run: Inspection, population: str, player: Standing) -> Document | None:
     """Return what a player has won against ``bot:random`` in evaluation; None: they never met.
 
@@ -130,27 +125,21 @@ def anchor_score(run: Inspection, population: str, player: Standing) -> Document
         the ends of its 95% interval.
     """
     weights = player.weights or ""
-    populations = dict.fromkeys(seat.population for seat in run.league.seats)
-    names = {(name, str(RANDOM_BOT)): str(RANDOM_BOT) for name in populations}
-    cells = payoff_cells(
-        run.reader.pairs(kind="evaluate", between=(weights, RANDOM_BOT)),
-        seats=run.league.seats,
-        names={**names, (population, weights): player.player},
-    )
     # Each of several other populations may have met it.
     own = [
-        (cell["score"], cell["matches"])
-        for cell in cells
-        if (cell["population"], cell["player"]) == (population, player.player) and cell["matches"]
+        counts
+        for row in run.reader.pairs(kind="evaluate", between=(weights, RANDOM_BOT))
+        for seen, _, _, counts, _ in seen_from_both(row, run.league.seats)
+        if seen == (population, weights)
     ]
-    if not own:
+    matches = sum(one.matches for one in own)
+    if not matches:
         return None
-    matches = sum(num for _, num in own)
-    score = sum(mean * num for mean, num in own) / matches
+    score = sum(one.points for one in own) / matches
     low, high = wilson(score, matches)
     return {
         "player": player.player,
-        "matches": matches,
+        "matches": int(matches),
         "score": score,
         "score_low": low,
         "score_high": high,
@@ -215,12 +204,11 @@ def _lead(run: Inspection, population: str, best: Standing) -> _Lead | None:
     found = _over(untrained, own, difference=by_last_fit) or _over_random(best, z)
     if found is None or found.elo.low > 0.0:
         return found
+
     # A journal has no spread of the last fit, so it overstates the error of a difference: what is
     # clear by it is clear, and only what is not is worth a fit of its own.
-    _, fit = run.rated
-
     def by_one_fit(other: Digest) -> Interval | None:
-        gap = fit.difference((population, Entrant(weights)), (population, Entrant(other)))
+        gap = run.rated.difference((population, Entrant(weights)), (population, Entrant(other)))
         return None if gap is None else _interval(gap.rating, z * (gap.high - gap.rating) / Z95)
 
     return _over(untrained, own, difference=by_one_fit) or found

@@ -24,26 +24,20 @@ def pins_of(league: League, *, section: CheckpointsConfig) -> dict[str, tuple[st
     restarts from it; ``assignment``: an open assignment names it; ``pin``: a user wants it to stay.
 
     Args:
-        tables: Rows of the run.
-        league: Their fold.
+        league: League of the run.
         section: Rules of retention.
     """
-    tables = league.tables
     found: dict[str, dict[str, None]] = {
-        row.key: {} for row in tables.checkpoints.values() if row.state == "present"
+        row.key: {} for row in league.tables.checkpoints.values() if row.state == "present"
     }
-    reasons = (
-        *_reasons_of_rows(tables),
-        *_reasons_of_ratings(league),
-        *_reasons_of_age(tables, section),
-    )
-    for key, reason in reasons:
+    for key, reason in (*_reasons_of_rows(league), *_reasons_of_age(league.tables, section)):
         if key in found:
             found[key][reason] = None
     return {key: tuple(reasons) for key, reasons in found.items()}
 
 
-def _reasons_of_rows(tables: Tables) -> Iterator[tuple[str, str]]:
+def _reasons_of_rows(league: League) -> Iterator[tuple[str, str]]:
+    tables = league.tables
     for policy in tables.policies.values():
         for key in named_by(policy):
             yield key, "latest" if key == policy.checkpoint else "donor"
@@ -51,15 +45,12 @@ def _reasons_of_rows(tables: Tables) -> Iterator[tuple[str, str]]:
         yield from ((key, "ghost") for key in named_by(ghost))
     for assignment in tables.assignments.values():
         yield from ((key, "assignment") for key in named_by(assignment))
-
-
-def _reasons_of_ratings(league: League) -> Iterator[tuple[str, str]]:
-    for ratings in league.tables.ratings.values():
+    for ratings in tables.ratings.values():
         for entrant in ratings.best:
             origin = league.checkpoints.get(Digest(entrant))
             if origin is not None:
                 yield origin.key, BEST
-    for policy in league.tables.policies.values():
+    for policy in tables.policies.values():
         digest = league.standing_weights(policy)
         if digest is not None:
             yield league.checkpoints[digest].key, "standing"

@@ -10,10 +10,10 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from arena.errors import ConfigError
-from arena.matches.pair_scores import num_scored, points
 from arena.types import RANDOM_BOT, Digest, Entrant
 from populations.records.rows import Json
 from populations.views.questions.inspection import Document, Inspection, rating_points
+from populations.views.questions.results import seen_from_both
 
 NUM_POINTS = 20
 """Points of a curve, at equal distances in agent steps."""
@@ -110,8 +110,7 @@ def _curve(runs: Sequence[Inspection], population: str) -> Iterator[Json]:
 
 def _ratings(run: Inspection, population: str) -> list[list[tuple[int, float]]]:
     """Return the rated checkpoints of each policy: agent steps and rating, in order."""
-    tables, fit = run.rated
-    lines = rating_points(tables, fit.intervals(), assigned=()).get(population, [])
+    lines = rating_points(run.rated, assigned=()).get(population, [])
     return [[(point["agent_steps"], point["rating"]) for point in line["points"]] for line in lines]
 
 
@@ -125,16 +124,12 @@ def _best_at(lines: Sequence[Sequence[tuple[int, float]]], ends: Sequence[int]) 
 
 def _scores(run: Inspection, population: str) -> list[tuple[int, float, float]]:
     """Return results of checkpoints against ``bot:random``: agent steps, points and matches."""
-    seats, found = run.league.seats, []
-    for row in run.reader.pairs(kind="evaluate"):
-        won, played = points(row), num_scored(row)
-        for own, seat, other, own_points in (
-            (row.first, row.first_seat, row.second, won),
-            (row.second, row.second_seat, row.first, played - won),
-        ):
-            origin = run.league.checkpoints.get(Digest(own))
-            if other == Entrant(RANDOM_BOT) and origin and seats[seat].population == population:
-                found.append((origin.agent_steps, own_points, played))
+    found = []
+    for row in run.met:
+        for own, (_, other), _, counts, _ in seen_from_both(row, run.league.seats):
+            origin = run.league.checkpoints.get(Digest(own[1]))
+            if other == Entrant(RANDOM_BOT) and origin and own[0] == population:
+                found.append((origin.agent_steps, counts.points, counts.matches))
     return found
 
 

@@ -9,7 +9,7 @@ Tests: `tests/populations/views/test_ratings.py`, `tests/populations/views/test_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +23,9 @@ from populations.config.run_file import RUN_FILE, RunFile, learner_setup, requir
 from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
 from populations.core import SearchSpace
 from populations.league.league import League
-from populations.league.lineage import History
+from populations.league.lineage import REMOVED_KINDS, History
 from populations.league.mixture import Mixture, nash_mixtures
 from populations.league.ratings import Interval, Ratings, interval_fields
-from populations.league.removed_rows import KINDS
 from populations.league.standings import Standing, champion, standings
 from populations.ratings.model import Z95
 from populations.ratings.results import Rated
@@ -53,12 +52,15 @@ class CheckpointFit:
     """Last fit of a run: of all recorded checkpoints that have played evaluation matches.
 
     Attributes:
-        league: Fold of the tables, results of pairs included.
-        tables: Rows of the run.
+        league: Fold of the rows of the moment, results of pairs included.
     """
 
     league: League
-    tables: Tables
+
+    @property
+    def tables(self) -> Tables:
+        """Rows of the moment, which may be later than an inspection's."""
+        return self.league.tables
 
     def difference(self, first: Rated, second: Rated) -> Interval | None:
         """Return how much better ``first`` is, with the interval of the difference; None if one of
@@ -96,16 +98,14 @@ class CheckpointFit:
         return {name: Ratings(row, again[name].spread) for name, row in rows.items()}
 
 
-def rating_points(
-    tables: Tables, ratings: Mapping[Rated, Interval], *, assigned: Iterable[EventRow]
-) -> dict[str, list[Document]]:
+def rating_points(fit: CheckpointFit, *, assigned: Iterable[EventRow]) -> dict[str, list[Document]]:
     """Return the rated checkpoints of each policy in the order of their training, by population.
 
     Args:
-        tables: Rows of the run.
-        ratings: Rating of each checkpoint, by `CheckpointFit.intervals`.
+        fit: Rows of the run with their ratings.
         assigned: Events of kinds `ASSIGNED`.
     """
+    tables, ratings = fit.tables, fit.intervals()
     # The last of equal subjects: an assignment that failed is given out again.
     times = {event.subject: event.time for event in assigned}
     lines: dict[str, dict[str, list[Document]]] = {}
@@ -165,17 +165,15 @@ class Inspection:
         self.reader.close()
 
     @cached_property
-    def rated(self) -> tuple[Tables, CheckpointFit]:
-        """All rated checkpoints, and the rows of the moment, which may be later than the
-        inspection's.
-        """
+    def rated(self) -> CheckpointFit:
+        """All rated checkpoints."""
         # Training results, most of the rows of pairs, rate nothing.
         tables = self.reader.load(pairs=RATING)
-        return tables, CheckpointFit(folded(tables, self.run_file, self.run_dir), tables)
+        return CheckpointFit(folded(tables, self.run_file, self.run_dir))
 
     def history(self) -> History:
         """Return all generations, those whose rows were removed included."""
-        return History.of(self.tables, self.reader.events(kinds=KINDS))
+        return History.of(self.tables, self.reader.events(kinds=REMOVED_KINDS))
 
     def space(self, population: str) -> SearchSpace:
         """Return what may be explored in a population."""

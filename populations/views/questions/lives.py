@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arena.types import Entrant, PolicyId
 from populations.league.names import Subject
@@ -21,9 +20,7 @@ from populations.views.sentences import data_of
 from populations.views.wording import is_number
 
 if TYPE_CHECKING:
-    from populations.league.ratings import Interval
     from populations.ratings.results import Rated
-    from populations.records.tables import Tables
     from populations.views.questions.inspection import CheckpointFit, Inspection
 
 BEGINNINGS = (
@@ -39,43 +36,23 @@ FIGURES = (
 """Keys of a generation's gain in documents."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
-    """Ratings of a generation's weights at its beginning and its end.
-
-    Attributes:
-        begin: Rating of the weights that it began with, or of the nearest rated ones before; those
-            that began fresh: of their first rated ones. None: none were rated.
-        end: Rating of its newest rated weights; None: none were rated.
-        gain: Difference of the two; None: unknown, or they are about the same weights.
-        agent_steps: Agent steps trained between the two weights. None: there is no gain, they are
-            unknown, or earlier generations trained more of them than this one.
-    """
-
-    begin: Interval | None = None
-    end: Interval | None = None
-    gain: Interval | None = None
-    agent_steps: int | None = None
-
-    def document(self) -> Document:
-        """Return the figures as plain data."""
-        unknown = (None, None, None)
-        intervals = (self.begin or unknown, self.end or unknown, self.gain or unknown)
-        values = (*(end for one in intervals for end in one), self.agent_steps)
-        return dict(zip(FIGURES, values, strict=True))
-
-
 def gains(
-    tables: Tables, fit: CheckpointFit, generations: Mapping[Entrant, GenerationRow]
-) -> dict[Entrant, Gain]:
-    """Return what each generation has gained.
+    fit: CheckpointFit, generations: Mapping[Entrant, GenerationRow]
+) -> dict[Entrant, dict[str, Any]]:
+    """Return the `FIGURES` of each generation, None where they are unknown.
+
+    ``elo_begin`` is the rating of the weights that it began with, or of the nearest rated ones
+    before; of those that began fresh that of their first rated ones. ``elo_end`` is that of its
+    newest rated weights, and ``elo_gain`` the difference, if these are others.
+    ``elo_gain_agent_steps`` are those trained between the two weights, unless earlier generations
+    trained more of them than this one.
 
     Args:
-        tables: Rows that the fit was made from.
-        fit: Ratings of the checkpoints.
+        fit: Rows with the ratings of the checkpoints.
         generations: Generations to look at, those of their lines included.
     """
-    intervals = fit.intervals()
+    tables, intervals = fit.tables, fit.intervals()
+    unknown = (None, None, None)
     rated: defaultdict[Entrant, list[tuple[int, Rated]]] = defaultdict(list)
     for row in tables.checkpoints.values():
         weights = (tables.policies[row.policy].population, Entrant(row.weights_digest))
@@ -84,7 +61,7 @@ def gains(
             rated[entrant].append((row.agent_steps, weights))
     for line in rated.values():
         line.sort()
-    found: dict[Entrant, Gain] = {}
+    found = {}
     for entrant, generation in generations.items():
         own = rated.get(entrant, [])
         begin, lead = _before(generation, generations, rated)
@@ -97,12 +74,9 @@ def gains(
             num_own = own[-1][0] - generation.agent_steps_begin
             if lead is not None and lead < num_own:
                 agent_steps = lead + num_own
-        found[entrant] = Gain(
-            begin=None if begin is None else intervals[begin],
-            end=None if end is None else intervals[end],
-            gain=gain,
-            agent_steps=agent_steps,
-        )
+        ends = [unknown if weights is None else intervals[weights] for weights in (begin, end)]
+        values = (*ends[0], *ends[1], *(gain or unknown), agent_steps)
+        found[entrant] = dict(zip(FIGURES, values, strict=True))
     return found
 
 
@@ -154,7 +128,7 @@ def begun(events: Iterable[Mapping[str, Json]]) -> Iterator[tuple[Mapping[str, J
 
 def generations_of(run: Inspection, population: str | None = None) -> list[Document]:
     """Return generations with their times, and with Elo at their begin and end by one fit."""
-    known = gains(*run.rated, run.history().generations)
+    known = gains(run.rated, run.history().generations)
     events = run.reader.events(kinds=BEGINNINGS)
     told = ({**row.data, "kind": row.kind, "subject": row.subject} for row in events)
     begins = zip(begun(told), events, strict=True)
@@ -167,7 +141,7 @@ def generations_of(run: Inspection, population: str | None = None) -> list[Docum
                 **line,
                 "time_begin": times.get((policy, number)),
                 "time_end": times.get((policy, number + 1)),
-                **known[line["entrant"]].document(),
+                **known[line["entrant"]],
             }
         )
     return found

@@ -41,8 +41,19 @@ from populations.records.rows import Document, RatingsRow, TallyRow
 Names = Mapping[tuple[str, str], str]
 """Displayed players, by population and entrant."""
 
-_Key = tuple[str, str, str, str, int, int]
-"""Population and entrant of both players, and their seats."""
+Seen = tuple[Rated, Rated, tuple[int, ...], Counts, float]
+"""Player and opponent of a pair, their seats, and the results and returns of the player."""
+
+
+def seen_from_both(row: PairRow, seats: tuple[Seat, ...]) -> tuple[Seen, Seen]:
+    """Return the results of a pair as each of the two sees them."""
+    first = (seats[row.first_seat].population, row.first)
+    second = (seats[row.second_seat].population, row.second)
+    counts = Counts.from_results(row)
+    return (
+        (first, second, (row.first_seat, row.second_seat), counts, row.first_return_sum),
+        (second, first, (row.second_seat, row.first_seat), counts.turned(), row.second_return_sum),
+    )
 
 
 def payoff_cells(
@@ -59,57 +70,35 @@ def payoff_cells(
     Returns:
         One object per cell, in the order of populations, entrants and seats.
     """
-    cells: dict[_Key, Sequence[float]] = {}
+    cells: dict[tuple[Rated, Rated, tuple[int, ...]], Sequence[float]] = {}
     for row in pairs:
-        first = (seats[row.first_seat].population, row.first)
-        second = (seats[row.second_seat].population, row.second)
-        if first in names and second in names:
-            # -1 is no seat: all of them share the key.
-            own, other = (row.first_seat, row.second_seat) if by_seats else (-1, -1)
-            won = points(row)
-            # Wins and losses change places seen from the other side, and two scores add up to 1.
-            sides: Mapping[_Key, Sequence[float]] = {
-                (*first, *second, own, other): (
-                    *(row.wins, row.draws, row.losses, won, row.first_return_sum),
-                ),
-                (*second, *first, other, own): (
-                    *(row.losses, row.draws, row.wins, num_scored(row) - won),
-                    row.second_return_sum,
-                ),
-            }
-            for key, sums in sides.items():
+        for own, other, places, counts, paid in seen_from_both(row, seats):
+            if own in names and other in names:
+                # Without seats all of them share the key.
+                key = (own, other, places if by_seats else ())
+                sums = (counts.wins, counts.draws, counts.losses, counts.points, paid)
                 known = cells.get(key, (0.0,) * len(sums))
                 cells[key] = [one + more for one, more in zip(known, sums, strict=True)]
+    found: list[Document] = []
     # Keys are sorted, because they are in the order of first matches.
-    return [_json(key, cells[key], seats=seats, names=names) for key in sorted(cells)]
-
-
-def _json(
-    key: _Key,
-    sums: Sequence[float],
-    *,
-    seats: tuple[Seat, ...],
-    names: Names,
-) -> Document:
-    population, entrant, other_population, other, seat, other_seat = key
-    wins, draws, losses, won, return_sum = sums
-    matches = wins + draws + losses
-    document: Document = {
-        "population": population,
-        "player": names[population, entrant],
-        "opponent_population": other_population,
-        "opponent": names[other_population, other],
-        "matches": int(matches),
-        "wins": int(wins),
-        "draws": int(draws),
-        "losses": int(losses),
-        "score": mean_score(won, matches),
-        "mean_return": return_sum / matches if matches else None,
-    }
-    if seat >= 0:
-        document["seat"] = seats[seat].name
-        document["opponent_seat"] = seats[other_seat].name
-    return document
+    for (own, other, places), (wins, draws, losses, won, paid) in sorted(cells.items()):
+        matches = wins + draws + losses
+        cell: Document = {
+            "population": own[0],
+            "player": names[own],
+            "opponent_population": other[0],
+            "opponent": names[other],
+            "matches": int(matches),
+            "wins": int(wins),
+            "draws": int(draws),
+            "losses": int(losses),
+            "score": mean_score(won, matches),
+            "mean_return": paid / matches if matches else None,
+        }
+        if places:
+            cell["seat"], cell["opponent_seat"] = (seats[place].name for place in places)
+        found.append(cell)
+    return found
 
 
 @dataclass(slots=True)
@@ -174,8 +163,7 @@ def calibrations(
     is_cooperation = len(plays_of(seats)) > 1
     found: dict[tuple[Rated, Rated], Calibration] = {}
     for row in pairs:
-        first = (seats[row.first_seat].population, row.first)
-        second = (seats[row.second_seat].population, row.second)
+        (first, second, _, counts, _), _ = seen_from_both(row, seats)
         if first not in known or second not in known or first == second:
             continue
         ahead = known[first]
@@ -183,7 +171,6 @@ def calibrations(
         if not is_cooperation:
             ahead += seat_advantage(advantages, seats_of(row))
         promised = expected_score(ahead, known[second])
-        counts = Counts.from_results(row)
         # A pair with seats swapped is the same one, seen from its other player.
         if (second, first) in found:
             one = found[second, first]

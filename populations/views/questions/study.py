@@ -20,9 +20,9 @@ from populations.ratings.model import Z95
 from populations.records.rows import GenerationRow
 from populations.roles import MAIN
 from populations.search_space import Choices, Range, parse_search_space
-from populations.views.parts import picked
+from populations.views.parts import Document, picked
 from populations.views.questions.inspection import Inspection
-from populations.views.questions.lives import Gain, gains
+from populations.views.questions.lives import gains
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -109,7 +109,7 @@ def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[Fro
     Unfinished generations are running as long as the run is; those of unknown gain count as pruned.
     """
     policies, generations = run.tables.policies, run.history().generations
-    known = gains(*run.rated, generations)
+    known = gains(run.rated, generations)
     is_running = run.tables.run.state == "running"
     return [
         _trial(row, known[row.entrant], config=run.run_file.config, is_running=is_running)
@@ -118,7 +118,9 @@ def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[Fro
     ]
 
 
-def _trial(row: GenerationRow, known: Gain, *, config: RunConfig, is_running: bool) -> FrozenTrial:
+def _trial(
+    row: GenerationRow, known: Document, *, config: RunConfig, is_running: bool
+) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
     space = config.populations[row.population].search_space
@@ -133,8 +135,9 @@ def _trial(row: GenerationRow, known: Gain, *, config: RunConfig, is_running: bo
     rate, state = None, TrialState.PRUNED
     if row.agent_steps_end is None and is_running:
         state = TrialState.RUNNING
-    elif known.gain is not None and known.agent_steps is not None:
-        rate, state = known.gain.rating * MILLION / known.agent_steps, TrialState.COMPLETE
+    elif known["elo_gain"] is not None and known["elo_gain_agent_steps"] is not None:
+        rate = known["elo_gain"] * MILLION / known["elo_gain_agent_steps"]
+        state = TrialState.COMPLETE
     return create_trial(
         state=state,
         value=rate,
@@ -144,16 +147,16 @@ def _trial(row: GenerationRow, known: Gain, *, config: RunConfig, is_running: bo
     )
 
 
-def _attributes(row: GenerationRow, known: Gain) -> Mapping[str, object]:
-    gain = known.gain
+def _attributes(row: GenerationRow, known: Document) -> Mapping[str, object]:
+    low, high = known["elo_gain_low"], known["elo_gain_high"]
     return {
         **picked(row, "policy", "generation", "cause", "parent"),
         "factors": dict(row.factors),
         **picked(row, "agent_steps_begin", "agent_steps_end"),
-        "rating_begin": None if known.begin is None else known.begin.rating,
-        "rating_end": None if known.end is None else known.end.rating,
-        "gain_deviation": None if gain is None else (gain.high - gain.low) / (2.0 * Z95),
-        "gain_agent_steps": known.agent_steps,
+        "rating_begin": known["elo_begin"],
+        "rating_end": known["elo_end"],
+        "gain_deviation": None if low is None else (high - low) / (2.0 * Z95),
+        "gain_agent_steps": known["elo_gain_agent_steps"],
     }
 
 

@@ -107,12 +107,6 @@ def test_hand_positions(diagram: str, expected: set[int], masked: bool) -> None:
     assert set(choices(board, masked=masked)) == expected
 
 
-def test_no_line_goes_around_the_edge() -> None:
-    # Three at the top of a column and the bottom of the next one are neighbours in the bitboard.
-    board = board_of("x...... x...... o...... x...... o...... oo.....")
-    assert set(choices(board)) == best_columns(board) == set(range(1, 7))
-
-
 def test_ties_are_broken_evenly() -> None:
     counts = choices(board_of("..xxx.. .ooxoo."), num_draws=40_000)
     # Six standard deviations of 40,000 fair coins.

@@ -62,15 +62,6 @@ def test_a_line_that_wins_is_marked() -> None:
     assert picture.text.splitlines()[1:4] == [" o .[x]", " o[x].", "[x]. ."]
 
 
-def test_tic_tac_toe_counts_cells_column_by_column() -> None:
-    # 0 3 6
-    # 1 4 7
-    # 2 5 8
-    picture = drawn(moment("classic/tictactoe-v3", *in_turn(3, 2, 8)))
-    assert cells_in(picture.svg) == letters([".x.", "...", "o.x"])
-    assert picture.text.splitlines()[1:4] == [" . x .", " . . .", " o .[x]"]
-
-
 def test_the_winner_of_each_round_stands_out() -> None:
     rounds = [{"player_0": 0, "player_1": 1}, {"player_0": 0, "player_1": 2}]
     rounds += [{"player_0": 1, "player_1": 1}]

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from arena.config import EnvironmentConfig, Outcome
-from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
+from arena.config import Outcome
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
-from arena.envs.describe import environment_facts
-from arena.envs.make import make_batched_env
-from arena.envs.one_by_one.steppers import EnvsRequest
+from arena.envs.describe import populations_of
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import discrete_actions
 from arena.envs.workers.envs import EnvWorkers
-
-ASSETS = str(Path(__file__).parents[2] / "assets")
+from tests.arena.samples import ASSETS, facts_of, make_env
 
 
 @dataclass
@@ -71,34 +67,19 @@ def make(request: pytest.FixtureRequest, env_workers: Mapping[int, EnvWorkers]) 
         outcome: Outcome = "return",
         on_step: Callable[[], object] | None = None,
     ) -> Made:
-        spec = environment_facts(
-            EnvironmentRequest(environment_id, kwargs=kwargs or {}, launch_directory=ASSETS)
-        )
-        populations: dict[str, list[str]] = {}
-        for agent in spec.agents:
-            populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)
-        by_name = {agents[0]: tuple(agents) for agents in populations.values()}
+        spec = facts_of(environment_id, kwargs)
         workers = None
         if request.param == "workers" and not is_openspiel(spec.id):
             workers = env_workers[min(2, num_envs)]
-        env = make_batched_env(
-            EnvsRequest(
-                EnvironmentConfig(
-                    id=environment_id,
-                    kwargs=dict(kwargs or {}),
-                    backend="pettingzoo",
-                    outcome=outcome,
-                ),
-                spec=spec,
-                sides=sides or {agent: (agent,) for agent in spec.agents},
-                populations=by_name,
-                num_envs=num_envs,
-                launch_directory=ASSETS,
-            ),
+        env = make_env(
+            spec,
+            num_envs=num_envs,
+            sides=sides,
+            config={"backend": "pettingzoo", "outcome": outcome},
             on_step=on_step,
             workers=workers,
         )
-        made.append(Made(env=env, spec=spec, populations=by_name))
+        made.append(Made(env=env, spec=spec, populations=populations_of(spec)))
         return made[-1]
 
     yield make_one

@@ -134,6 +134,14 @@ def level(number: int, card: Card, **values: Any) -> CardLevel:
     return CardLevel(level=number, **given)
 
 
+def boards(num_rows: int, *, seed: int = 1) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 2, (num_rows, 6, 7, 2)).astype(np.int8)
+    masks = rng.integers(0, 2, (num_rows, 7)).astype(np.int8)
+    masks[:, 2] = 1
+    return rows, masks
+
+
 @pytest.fixture(scope="session")
 def board_policy() -> Policy:
     """Connect Four's spaces: a Box of planes, masks, 7 actions."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from arena.errors import CheckpointCorrupt, CheckpointMissing
+from arena.errors import CheckpointCorrupt
 from arena.export.actor import ExportedActor, load_export_weights
 from arena.export.card import Card
 from arena.export.write import Written
@@ -38,8 +38,3 @@ def test_an_altered_file_is_refused(
     (copy / name).write_bytes(data)
     with pytest.raises(CheckpointCorrupt, match=name):
         reader(copy)
-
-
-def test_a_directory_that_is_no_export_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointMissing, match="no export"):
-        ExportedActor(tmp_path)

@@ -12,18 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import torch
 
-from arena.checkpoints.files import sha256_bytes
 from arena.config import MarginOutcome
 from arena.core import ActorInput
 from arena.envs.batched.scoring import score_against
 from arena.envs.outcome import make_outcome
-from arena.export.card import Card, read_card
+from arena.export.card import Card
 from arena.export.champion import Champion, main, play_game, results_of
 from arena.export.write import SPACES_MARK, Written
+from tests.arena.export.conftest import boards
 from tests.layouts import frozen_policy
 from tests.support import run_process
 
@@ -48,14 +47,6 @@ champion = Champion(sys.argv[1])
 data = numpy.load(sys.argv[2])
 print(json.dumps([champion.act(row, mask) for row, mask in zip(data["rows"], data["masks"])]))
 """
-
-
-def boards(num_rows: int, seed: int) -> tuple[Any, Any]:
-    rng = np.random.default_rng(seed)
-    rows = rng.integers(0, 2, (num_rows, 6, 7, 2)).astype(np.int8)
-    masks = rng.integers(0, 2, (num_rows, 7)).astype(np.int8)
-    masks[:, 2] = 1
-    return rows, masks
 
 
 def test_it_stands_alone_and_plays_the_policys_likeliest_actions(
@@ -165,32 +156,6 @@ def test_a_seed_fixes_the_stream(board_export: Written[Card]) -> None:
 
     assert stream(champion, 1) == stream(other, 1) == stream(champion, 1)
     assert stream(champion, 1) != stream(champion, 2)
-
-
-def test_an_export_without_a_value_plays(board_export: Written[Card], tmp_path: Path) -> None:
-    old, (row,), (mask,) = without_value(board_export, tmp_path / "old"), *boards(1, seed=9)
-    assert not old.has_value
-    assert old.act(row, mask) == Champion(board_export.directory).act(row, mask)
-    with pytest.raises(ValueError, match="output value"):
-        old.value(row)
-
-
-def without_value(written: Written[Card], directory: Path) -> Champion:
-    """The export with a graph as that of a policy with a centralized critic."""
-    shutil.copytree(written.directory, directory)
-    model = onnx.load(str(directory / "policy.onnx"))
-    (value,) = (output for output in model.graph.output if output.name == "value")
-    model.graph.output.remove(value)
-    onnx.save(model, str(directory / "policy.onnx"))
-    card = json.loads((directory / "card.json").read_text())
-    del card["value"]
-    card["files"]["policy.onnx"] = {
-        "sha256": sha256_bytes((directory / "policy.onnx").read_bytes()),
-        "size_bytes": (directory / "policy.onnx").stat().st_size,
-    }
-    (directory / "card.json").write_text(json.dumps(card))
-    assert not read_card(directory).value
-    return Champion(directory)
 
 
 @pytest.mark.parametrize(

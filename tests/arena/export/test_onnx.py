@@ -11,11 +11,11 @@ import torch
 
 from arena.codec import plain
 from arena.config import NetworkConfig
-from arena.envs.spaces.observations import describe, flatten_into
+from arena.envs.spaces.observations import describe
 from arena.errors import ExportError
 from arena.export.card import Card
 from arena.export.champion import Champion, GraphPlayer
-from arena.export.graph import Flatten, TorchSession, random_feeds
+from arena.export.graph import TorchSession
 from arena.export.onnx import check_onnx, export_onnx, opset_version
 from arena.export.write import Written
 from arena.networks.actor_critic import ActorCritic, make_actor_critic
@@ -35,17 +35,6 @@ def fresh_network(observation_size: int, num_actions: int, *, seed: int = 1) -> 
         action=discrete(num_actions),
         seed=seed,
     ).eval()
-
-
-@pytest.mark.parametrize("num_rows", [1, 3, 200])
-def test_any_batch_size_works(board_export: Written[Card], num_rows: int) -> None:
-    session = onnxruntime.InferenceSession(board_export.directory / "policy.onnx")
-    feeds = {
-        "observation": np.zeros((num_rows, 6, 7, 2), dtype=np.float32),
-        "action_mask": np.ones((num_rows, 7), dtype=np.bool_),
-    }
-    logits, action = session.run(["logits", "action"], feeds)
-    assert (logits.shape, action.shape) == ((num_rows, 7), (num_rows,))
 
 
 def test_inputs_and_outputs_are_those_that_were_promised(
@@ -120,29 +109,6 @@ def test_the_check_refuses_another_value(board_policy: Policy, board_export: Wri
         )
 
 
-def test_the_check_saw_64_observations(board_export: Written[Card]) -> None:
-    assert 0.0 <= board_export.differences[0] < 1e-4
-
-
-@pytest.mark.parametrize(
-    "space",
-    [
-        gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(3, 2), dtype=np.float32),
-        gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(), dtype=np.float32),
-        gymnasium.spaces.Discrete(5),
-        gymnasium.spaces.Discrete(5, start=-2),
-    ],
-)
-def test_the_graph_flattens_as_the_learners_do(space: gymnasium.Space[Any]) -> None:
-    layout = ObservationLayout.from_json(describe(space))
-    feeds = random_feeds(layout, 20, rng=np.random.default_rng(2))
-    expected = np.full((20, layout.size), np.nan, dtype=np.float32)
-    for row, observation in zip(expected, feeds["observation"], strict=True):
-        flatten_into(layout, row, observation.astype(layout.leaves[0].dtype))
-    inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
-    np.testing.assert_array_equal(Flatten(layout)(inputs).numpy(), expected)
-
-
 BOX = gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(5,), dtype=np.float32)
 
 
@@ -199,13 +165,3 @@ def test_episodes_of_a_batch_go_on_side_by_side(core: Any, separate: bool) -> No
         together.act(rows[0, 0, :2], agent=together.agents[0])
     together.reset()
     assert together.act(rows[0, 0, :2], agent=together.agents[0]).shape == (2,)
-
-
-def test_a_centralized_critic_gives_no_value() -> None:
-    network = NetworkConfig(hidden_sizes=(8,), critic="joint")
-    policy = make_policy(BOX, actions=gymnasium.spaces.Discrete(6), mask=None, network=network)
-    player, module = by_torch(policy)
-    assert not module.has_value
-    assert not player.has_value
-    with pytest.raises(ValueError, match="no value"):
-        player.value(np.zeros(5))

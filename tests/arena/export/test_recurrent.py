@@ -12,12 +12,9 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.core import ActorInput
-from arena.envs.base import Group
 from arena.export.actor import ExportedActor
 from arena.export.champion import Champion
 from arena.export.write import write_export
-from arena.matches.seated import SeatedPlayers, block_of_envs
-from arena.matches.seating import make_seats
 from tests.arena.export.conftest import make_policy
 from tests.layouts import frozen_policy
 
@@ -39,6 +36,7 @@ def test_an_episode_is_the_same_everywhere(core: Any, tmp_path: Path) -> None:
     directory = tmp_path / "champion"
     written = write_export(directory, card=card, weights=weights)
     assert written.differences[0] < 1e-4
+    assert f"| memory | {core} 8 |" in (directory / "card.md").read_text(encoding="utf-8")
     policy = frozen_policy(card, weights, greedy=True)
     exported = ExportedActor(directory, greedy=True)
     assert exported.state_size == policy.state_size == (8 if core == "gru" else 16)
@@ -72,51 +70,3 @@ def test_an_episode_is_the_same_everywhere(core: Any, tmp_path: Path) -> None:
                 assert champion.act(row, mask, agent=agent) == chosen[0] == chosen[1]
                 torch.testing.assert_close(by_onnx[agent], by_torch[agent], rtol=0, atol=1e-5)
         assert episode == 0 or float(by_torch[AGENTS[0]].abs().sum()) > 0.0
-
-
-@pytest.mark.slow
-def test_a_champion_forgets_at_a_reset_and_remembers_by_agent(tmp_path: Path) -> None:
-    network = NetworkConfig(hidden_sizes=(16,), core="gru", core_size=8)
-    card, weights = make_policy(
-        BOX, actions=gymnasium.spaces.Discrete(1000), mask=None, network=network
-    )
-    weights["head.weight"] *= 100.0
-    directory = tmp_path / "champion"
-    write_export(directory, card=card, weights=weights)
-    champion = Champion(directory)
-    rows = np.random.default_rng(0).normal(size=(LENGTH, 5)).astype(np.float32)
-    first = [champion.act(row, agent="player_0") for row in rows]
-    goes_on = [champion.act(row, agent="player_0") for row in rows]
-    other = [champion.act(row, agent="player_1") for row in rows]
-    champion.reset()
-    again = [champion.act(row, agent="player_0") for row in rows]
-    assert first == again == other
-    assert first != goes_on
-    assert "| memory | gru 8 |" in (directory / "card.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_an_export_with_a_memory_takes_part_in_matches(tmp_path: Path) -> None:
-    network = NetworkConfig(hidden_sizes=(16,), core="gru", core_size=8)
-    card, weights = make_policy(
-        BOX, actions=gymnasium.spaces.Discrete(6), mask=None, network=network
-    )
-    write_export(tmp_path / "champion", card=card, weights=weights)
-    exported = ExportedActor(tmp_path / "champion", greedy=True)
-    seats = make_seats(
-        agents=AGENTS, sides={a: (a,) for a in AGENTS}, populations={"player": AGENTS}
-    )
-    generator = torch.Generator().manual_seed(0)
-    observations = torch.randn(LENGTH, 3, 2, 5, generator=generator)
-    played = []
-    for player in (exported, frozen_policy(card, weights, greedy=True)):
-        seated = SeatedPlayers(
-            [(player, player)], block_of_env=block_of_envs([3]), seats=seats, agents=AGENTS
-        )
-        for observation in observations:
-            group = Group(torch.tensor([[0, 1]] * 3), observation, None)
-            action = group.new_actions()
-            owner = seated.owners(group.agent_index)
-            seated.play_frozen("player", group, owner=owner, action=action, generator=generator)
-            played.append(action.tolist())
-    assert played[:LENGTH] == played[LENGTH:]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from msgspec import structs
 
-from arena.errors import CheckpointCorrupt, ConfigError
+from arena.errors import CheckpointCorrupt
 from arena.export.card import Card, read_card
 from arena.export.write import Written, write_export
 
@@ -40,15 +40,6 @@ def test_the_card_says_what_was_given_and_by_what_it_was_written(
     added = {"files": {}, "versions": board_policy[0].versions, "value": False}
     assert structs.replace(card, **added) == board_policy[0]
     assert "policy.onnx" in (board_export.directory / "card.md").read_text()
-
-
-def test_an_export_is_not_replaced_without_force(
-    board_policy: Policy, board_export: Written[Card]
-) -> None:
-    before = (board_export.directory / "card.json").read_bytes()
-    with pytest.raises(ConfigError, match="--force"):
-        write_export(board_export.directory, card=board_policy[0], weights=board_policy[1])
-    assert (board_export.directory / "card.json").read_bytes() == before
 
 
 def test_weights_of_another_architecture_leave_nothing_behind(

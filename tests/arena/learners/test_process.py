@@ -21,13 +21,10 @@ from arena.wire.messages import (
     Finished,
     Goodbye,
     Heartbeat,
-    Hello,
-    Refuse,
 )
 from arena.wire.zeromq import ZmqControllerTransport
 from tests.arena.learners.stub import (
     FINISH,
-    HANG,
     TIMEOUT_S,
     UNTIL_STOPPED,
     ControllerEnd,
@@ -110,31 +107,6 @@ def test_a_signal_lets_the_result_be_delivered_first(bench: Bench, number: int) 
     bench.acknowledge(finished)
     bench.wait_for(Goodbye)
     wait_until(lambda: process.poll() == 128 + number, timeout_s=TIMEOUT_S)
-
-
-def test_it_writes_its_stacks_when_asked(bench: Bench) -> None:
-    process = bench.spawn()
-    bench.welcome()
-    bench.send(assignment(HANG))
-    bench.wait_for(Heartbeat, lambda beat: beat.progress == 1)
-    process.dump_stacks()
-    stacks = bench.directory / "logs" / "stacks-learner.txt"
-    wait_until(lambda: "in carry_out" in stacks.read_text(), timeout_s=TIMEOUT_S)
-    assert process.poll() is None
-    assert stacks.read_text().startswith(f"process {process.pid}:\n")
-    # Stuck as it is, it can be killed.
-    process.kill_group()
-    assert process.poll() == -signal.SIGKILL
-    process.kill_group()
-
-
-def test_a_refused_learner_exits_with_2(bench: Bench) -> None:
-    process = bench.spawn()
-    bench.wait_for(Hello)
-    bench.send(Refuse(reason="configuration differs: ..."))
-    wait_until(lambda: process.poll() is not None, timeout_s=TIMEOUT_S)
-    assert process.poll() == 2
-    assert "configuration differs" in bench.log()
 
 
 @pytest.mark.slow

@@ -251,15 +251,6 @@ def test_it_trains_and_plays_against_random_play(bench: Bench) -> None:
     assert not list(bench.root.iterdir()), "the run directory is not its own"
 
 
-def test_the_same_trial_again(bench: Bench) -> None:
-    one, other = tried(bench), tried(bench)
-    assert (one.score, one.mean_return, one.entropy) == (
-        other.score,
-        other.mean_return,
-        other.entropy,
-    )
-
-
 def test_without_matches(bench: Bench) -> None:
     trial = tried(bench, matches=0)
     assert trial.learner_updates == 8

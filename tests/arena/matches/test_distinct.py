@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 import torch
 
-from arena.config import EnvironmentConfig, MarginOutcome
+from arena.config import MarginOutcome
 from arena.core import Actor, ActorInput, ActorOutput
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.batched.find import find_game, game_facts
 from arena.envs.make import make_game_batch
-from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.probe.chance import has_chance
 from arena.envs.random_play import action_layouts
 from arena.matches.actors import make_bot
@@ -20,7 +19,7 @@ from arena.matches.pair_scores import points
 from arena.matches.seating import make_seats
 from arena.matches.tournament import play_tournament
 from arena.types import Entrant, Tally
-from tests.arena.samples import Always, each_alone
+from tests.arena.samples import Always, each_alone, make_request
 
 CPU = torch.device("cpu")
 GAMES = {
@@ -38,13 +37,11 @@ def batch(
     assert kind is not None
     spec = game_facts(name, kind, kwargs={})
     env = make_game_batch(
-        EnvsRequest(
-            EnvironmentConfig(id=name, outcome=outcome),
-            spec=spec,
-            sides=each_alone(spec),
-            populations={"player": spec.agents},
+        make_request(
+            spec,
             num_envs=num_envs,
-            launch_directory="",
+            populations={"player": spec.agents},
+            config={"outcome": outcome},
         ),
         kind,
     )

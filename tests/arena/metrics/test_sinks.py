@@ -178,45 +178,6 @@ def test_jsonl_writes_through_no_link_and_waits_for_no_pipe(tmp_path: Path) -> N
     assert notes.read_text() == "of the user"
 
 
-def test_jsonl_is_one_file_unless_it_is_told_a_size(tmp_path: Path) -> None:
-    (make,) = find_sinks(["jsonl"], tmp_path).values()
-    sink = make()
-    for step in range(200):
-        sink.write("player/p001", step, {f"loss/figure_{k}": 0.125 for k in range(100)})
-    sink.close()
-    assert [name.name for name in tmp_path.iterdir()] == ["metrics.jsonl"]
-    (tmp_path / "metrics.jsonl").write_text("{}\n" * 400_000)
-    (make,) = find_sinks(["jsonl"], tmp_path, rotate_mb=1).values()
-    sink = make()
-    sink.write("player/p001", 1, {})
-    sink.close()
-    assert (tmp_path / "metrics.0001.jsonl").stat().st_size == 1_200_000
-
-
-def test_tensorboard_has_a_directory_per_policy_and_counts_agent_steps(tmp_path: Path) -> None:
-    sink = TensorboardSink(tmp_path)
-    sink.write("player/p001", 128, {"losses/policy": -0.5})
-    sink.write("player/p002", 512, {"losses/policy": 0.25})
-    sink.write("player/p001", 256, {"losses/policy": -0.75})
-    sink.close()
-    assert scalars(tmp_path / "player/p001") == [
-        ("losses/policy", 128, -0.5),
-        ("losses/policy", 256, -0.75),
-    ]
-    assert scalars(tmp_path / "player/p002") == [("losses/policy", 512, 0.25)]
-
-
-def test_tensorboard_loses_nothing_when_files_are_closed_and_opened_again(tmp_path: Path) -> None:
-    sink = TensorboardSink(tmp_path, max_open_files=1)
-    for step in range(3):
-        sink.write("player/p001", step, {"a/b": 1.0})
-        sink.write("player/p002", step, {"a/b": 2.0})
-    sink.close()
-    assert len(list(tmp_path.rglob("events.out.tfevents.*"))) == 2
-    assert sorted(scalars(tmp_path / "player/p001")) == [("a/b", step, 1.0) for step in range(3)]
-    assert sorted(scalars(tmp_path / "player/p002")) == [("a/b", step, 2.0) for step in range(3)]
-
-
 def test_jsonl_keeps_the_newest_of_the_files_that_were_set_aside(tmp_path: Path) -> None:
     """Each file has one line of 55 bytes; 112 are those of two."""
     path = tmp_path / "metrics.jsonl"

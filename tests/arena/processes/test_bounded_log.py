@@ -38,14 +38,6 @@ def parts(content: bytes) -> tuple[bytes, int, bytes]:
     return before, int(number), after
 
 
-def test_what_fits_is_kept_as_it_is(tmp_path: Path) -> None:
-    with BoundedLog(tmp_path / "log") as log:
-        log.write(lines(0, 100))
-    with BoundedLog(tmp_path / "log") as log:
-        log.write(lines(100, 10_000))
-    assert (tmp_path / "log").read_bytes() == lines(0, 10_000)
-
-
 @settings(max_examples=25)
 @given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=40), restarts=st.integers(1, 4))
 def test_of_more_the_beginning_and_the_end_stay_and_nothing_is_uncounted(

@@ -243,13 +243,6 @@ def test_a_process_that_is_stopped_is_replaced(
         wait_until(lambda: is_answered(connection), timeout_s=TIMEOUT_S)
 
 
-def test_the_process_ends_with_its_parent(place: Place) -> None:
-    with place.keeper() as keeper:
-        assert keeper.endpoint.startswith("tcp://127.0.0.1:")
-        (process,) = children()
-    assert not process.is_running()
-
-
 def test_an_address_in_use_is_said(place: Place) -> None:
     with place.keeper() as keeper:
         with pytest.raises(AddressInUse, match="checkpoints cannot be served at tcp"):
@@ -311,22 +304,6 @@ def test_what_is_no_request_of_this_learner_is_counted_and_dropped(
         wait_until(lambda: other.ask(REQUEST) is not None, timeout_s=TIMEOUT_S)
         (asked,) = listener.receive(TIMEOUT_S)
         assert (asked.learner, asked.request, asked.data) == ("remote-1.y", REQUEST, b"")
-
-
-def test_a_key_of_another_run_does_not_get_in(
-    place: Place, listener: StoreListener, tmp_path: Path
-) -> None:
-    stranger = tmp_path / "stranger"
-    make_keys(stranger, names=["remote-0"])
-    own = load_learner_keys(key_path(stranger, "remote-0"))
-    known = load_learner_keys(key_path(place.keys, "remote-0"))
-    # With the right controller's key, too: it could have been read off a stolen file's neighbour.
-    forged = own.model_copy(update={"controller_key": known.controller_key})
-    with closing(
-        StoreConnection(listener.endpoint, run=RUN, learner=LEARNER, keys=forged)
-    ) as connection:
-        wait_until(lambda: counted(listener, "key"), timeout_s=TIMEOUT_S)
-        assert connection.ask(REQUEST) is None
 
 
 def test_a_key_that_is_withdrawn_is_refused_from_the_next_request_on(

@@ -174,17 +174,6 @@ def test_a_store_that_is_silent_is_waited_for_a_while(run: Run, tmp_path: Path) 
     assert Patience().stall_s / 2 >= PATIENCE_S, "else the controller gives the learner up before"
 
 
-def test_a_learner_that_is_to_stop_waits_no_longer(run: Run, tmp_path: Path) -> None:
-    wire = Wire(run.service)
-    wire.is_lost = lambda number: True
-    (tmp_path / "cache").mkdir()
-    cache = Cache(tmp_path / "cache", max_bytes=MANY)
-    store = RemoteStore(wire, cache, clock=wire.clock, should_stop=lambda: True)
-    with pytest.raises(StoreUnreachable, match="told to stop"):
-        store.fetch([run.known.ref])
-    assert wire.now_s < 1.0
-
-
 def test_bytes_that_were_altered_on_the_way_are_not_kept(run: Run, tmp_path: Path) -> None:
     wire = Wire(run.service)
     wire.alter = lambda data: data[:-1] + bytes([data[-1] ^ 1]) if len(data) > 5000 else data
@@ -349,6 +338,7 @@ def test_a_learner_that_is_told_to_stop_has_failed_nothing(place: Place) -> None
     place.wire.is_lost = lambda number: True
     place.is_stopping = True
     assert place.failure() == "stopped"
+    assert place.wire.now_s < 1.0, "it waits no longer"
 
 
 def test_a_full_disk_of_the_run_is_nobodys_fault(

@@ -76,18 +76,6 @@ def test_a_message_of_this_run_and_epoch_is_delivered_once(
     assert controller.open(IDENTITY, again, now_s=0.0) == HEARTBEAT
 
 
-@pytest.mark.parametrize("epoch", [0, 1, 3])
-def test_another_epoch_is_fenced_but_may_say_hello(
-    controller: ControllerSession, learner: LearnerSession, epoch: int
-) -> None:
-    opened = controller.open(IDENTITY, learner.seal(HEARTBEAT, epoch=epoch), now_s=0.0)
-    assert refusal(opened) == f"fenced: epoch {epoch} is over, this is 2"
-    (bad,) = controller.take_bad_messages()
-    assert (bad.peer, bad.reason[:6]) == (LEARNER, "fenced")
-    assert controller.take_bad_messages() == []
-    assert controller.open(IDENTITY, learner.seal(HELLO, epoch=epoch), now_s=0.0) == HELLO
-
-
 def test_another_run_is_refused_and_the_learner_hears_it(controller: ControllerSession) -> None:
     stranger = LearnerSession(run="another", learner=LEARNER)
     opened = controller.open(IDENTITY, stranger.seal(HELLO, epoch=0), now_s=0.0)

@@ -14,7 +14,7 @@ import pytest
 import zmq
 from msgspec.structs import replace
 
-from arena.errors import AddressInUse, ConfigError, VersionMismatch
+from arena.errors import AddressInUse, ConfigError
 from arena.learners.loop import new_learner_id
 from arena.types import LearnerId
 from arena.wire import unproven
@@ -113,19 +113,6 @@ def test_bad_messages_are_reported_answered_and_otherwise_ignored(
         assert isinstance(answer, Refuse)
         assert reason in answer.reason
         assert_works(controller)
-
-
-def test_a_learner_of_an_older_release_hears_a_version_it_can_name(directory: Path) -> None:
-    """The controller of a later version answers; this release's learner says both numbers."""
-    with zmq.Context() as context, context.socket(zmq.ROUTER) as later:
-        later.bind(f"ipc://{directory}/s")
-        learner = ZmqLearnerTransport(f"ipc://{directory}/s", run=RUN, learner=LEARNER)
-        wait_until(lambda: learner.send(HELLO, epoch=0), timeout_s=TIMEOUT_S)
-        identity = later.recv_multipart()[0]
-        later.send_multipart([identity, b"ARENA", b"\x04\x11", b"?", b"?"])
-        with pytest.raises(VersionMismatch, match="version 3, the controller 4: upgrade"):
-            learner.receive(TIMEOUT_S)
-        learner.close(linger_s=0.0)
 
 
 def test_an_oversize_frame_ends_the_connection_only(controller: ZmqControllerTransport) -> None:

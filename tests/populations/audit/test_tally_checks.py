@@ -17,8 +17,7 @@ from msgspec.structs import replace
 
 from arena.checkpoints.manifest import WEIGHTS
 from arena.types import Digest, Entrant, PairScore, PolicyId, Seat, Tally
-from populations.audit.repair import repair_run
-from populations.audit.row_mending import MENDED
+from populations.audit.repair import MENDED, repair_run
 from populations.audit.tally_checks import differences, refold
 from populations.audit.verify import verify_run
 from populations.config.run_file import RUN_FILE
@@ -29,6 +28,7 @@ from populations.records.rows import CheckpointRow, RunRow
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
 from populations.views.questions.inspection import Inspection
+from tests.populations.payoffs import record, records
 from tests.populations.rows import (
     make_checkpoint,
     make_policy,
@@ -84,7 +84,7 @@ def state_of(league: League) -> object:
     """All that a league says, exactly."""
     payoff = league.payoff
     per_seat = {
-        (first, second, seats): payoff.record(first, second, seats=seats)
+        (first, second, seats): record(payoff, first, second, seats=seats)
         for first in ENTRANTS
         for second in ENTRANTS
         for seats in ((0, 1), (1, 0), (0, 2), (2, 1))
@@ -93,8 +93,7 @@ def state_of(league: League) -> object:
         (
             list(league.tables.records.items()),
             sorted((key, tuple(value)) for key, value in league.results.items()),
-            sorted(payoff.records.items()),
-            [[payoff.win_rate(one, other) for other in ENTRANTS] for one in ENTRANTS],
+            sorted(records(payoff).items()),
             per_seat,
             league.tables.last_evaluation_sequence,
         )
@@ -352,7 +351,7 @@ def test_a_kill_while_rows_are_mended_changes_none(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("populations.audit.row_mending.refold", killed)
+        patched.setattr("populations.audit.repair.refold", killed)
         with pytest.raises(KeyboardInterrupt):
             repair_run(run.run_dir)
     assert contents(run.run_dir / JOURNAL) == before

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from arena.checkpoints.files import encode_manifest, read_manifest
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
 from arena.types import AssignmentId, Digest, Entrant, PairScore, PlayerId, PolicyId
-from populations.audit.evolution_checks import begins_anew, check_evolution
-from populations.audit.verify import verify_run
+from populations.audit.verify import begins_anew, check_evolution, verify_run
 from populations.records.rows import GenerationRow, Json, PolicyRow
 from populations.records.tables import ASSIGNMENTS, Table, Tables
 from populations.storage.lock import LOCK, RunLock

@@ -180,8 +180,6 @@ def test_globs_are_expanded_in_the_environments_order() -> None:
         (TAG, {"environment": {"sides": {"team": ["*"]}},
                "populations": {"adversary": {"size": 2}, "agent": {"size": 3}}},
          "populations: must have equal sizes where the environment has one side"),
-        (TWO_PLAYERS, {"populations": {"player": {"hyperparameters": {"learning_rat": 1.0}}}},
-         "populations.player.hyperparameters.learning_rat: no such hyperparameter"),
         (TWO_PLAYERS, {"populations": {"player": {"hyperparameters": {"gamma": 2.0}}}},
          "populations.player.hyperparameters.gamma"),
         (TWO_PLAYERS, {"populations": {"player": {"search_space": {"gama": {}}}}},

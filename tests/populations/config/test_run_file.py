@@ -204,15 +204,6 @@ def test_greedy_matches_part_learners_and_chance_does_not(
     assert setup.digest not in {one.digest for one in setups.values()}
 
 
-def test_device_does_not_part_learners(run_file: RunFile, tmp_path: Path) -> None:
-    config = run_file.config.model_copy(update={"device": "cuda:1"})
-    moved = with_config(run_file, config)
-    assert learner_setup(moved, root=tmp_path).device == "cuda:1"
-    assert (
-        learner_setup(moved, root=tmp_path).digest == learner_setup(run_file, root=tmp_path).digest
-    )
-
-
 @pytest.mark.parametrize("names_its_configuration", [False, True])
 def test_an_empty_mapping_at_a_resume_empties_a_section(
     run_file: RunFile, tmp_path: Path, names_its_configuration: bool
@@ -333,11 +324,9 @@ def test_populations_follow_a_change_of_pbt_but_for_what_is_their_own() -> None:
 @pytest.mark.parametrize(
     ("override", "key"),
     [
-        ("seed=2", "seed"),
         ("populations.player.size=5", "populations.player.size"),
         ("populations.player.network.hidden_sizes=[3]",
          "populations.player.network.hidden_sizes"),
-        ("payoffs.half_life_matches=1", "payoffs.half_life_matches"),
         ("pbt.immigration.from=[runs/a]", "pbt.immigration.from"),
         ("matchmaking.bots={runs/a/champion: 0.1}", "matchmaking.bots.runs/a/champion"),
         ("environment.num_envs=8", "environment.num_envs"),

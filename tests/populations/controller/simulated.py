@@ -33,25 +33,22 @@ from populations.choices import number_of
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import learner_setup, new_run_file
-from populations.controller.evolution.exploration import answer
+from populations.controller.evolution.changes import answer
 from populations.controller.indexes.opponent_pool import OpponentPools
-from populations.controller.state.clocks import MatchTimes
-from populations.controller.state.commands import (
+from populations.controller.state.events import (
+    AssignmentFinished,
     Command,
+    ControllerStarted,
+    Event,
     ExploreHyperparameters,
+    HeartbeatReceived,
+    LearnerLeft,
     LinkGhosts,
     SendMessage,
     StartLearner,
-)
-from populations.controller.state.events import (
-    AssignmentFinished,
-    ControllerStarted,
-    Event,
-    HeartbeatReceived,
-    LearnerLeft,
     Ticked,
 )
-from populations.controller.state.leases import Learner
+from populations.controller.state.leases import Learner, MatchTimes
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
 from populations.records.aggregates import Row

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from arena.types import Entrant, PolicyId
-from populations.controller.best_rated import as_decided, best_rated, with_best
+from populations.controller.rating_fit import as_decided, best_rated, with_best
 from populations.ratings.results import Rated
 from populations.records.rows import RatingsRow
 from tests.populations.rows import make_ratings

@@ -10,17 +10,16 @@ from msgspec.structs import replace
 
 from arena.types import Digest, Entrant
 from populations.audit.verify import Sums
-from populations.controller import checkpoint_rows, result_merging
+from populations.controller import result_merging
 from populations.controller.evolution.generations import _rated
-from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.rating_fit import fit_input, snapshot
 from populations.controller.state.events import Now
 from populations.controller.state.fits import Fits
+from populations.controller.state.goals import StopGoals
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
-from populations.league.lineage import History, steps_since_parent
-from populations.league.removed_rows import CHECKPOINTS
+from populations.league.lineage import CHECKPOINTS_REMOVED, History, steps_since_parent
 from populations.records.rows import AssignmentRow, CheckpointRow, Deletion, EventRow
 from tests.populations.controller.simulated import DUEL, World, by_rate, fold, make_world
 from tests.populations.controller.test_result_merging import ENTRANTS, FEW, GAMES, merge_from, run
@@ -69,7 +68,7 @@ class Watched:
 
 def watched(world: World, patch: pytest.MonkeyPatch) -> Watched:
     found = Watched(world)
-    remove = checkpoint_rows.remove
+    remove = result_merging.remove_checkpoints
 
     def look(
         league: League, stop_goals: StopGoals, tx: Transaction, populations: list[str]
@@ -90,7 +89,7 @@ def watched(world: World, patch: pytest.MonkeyPatch) -> Watched:
         assert met & lately <= state.league.checkpoints.keys()
         found.removals.append((num_before, len(state.tables.checkpoints)))
 
-    patch.setattr(checkpoint_rows, "remove", look)
+    patch.setattr(result_merging, "remove_checkpoints", look)
     patch.setattr(result_merging, "BATCH", 4)
     merge_from(patch, ENTRANTS)
     return found
@@ -176,7 +175,7 @@ def test_events_tell_of_schedules_what_rows_told() -> None:
     for generation in list(state.tables.generations.values()):
         tx.put(replace(generation, factors={"learning_rate": 1.1}))
     before, num_before = History.of(state.tables), len(state.tables.checkpoints)
-    checkpoint_rows.remove(state.league, state.indexes.goals, tx, ["player"])
+    result_merging.remove_checkpoints(state.league, state.indexes.goals, tx, ["player"])
     assert len(state.tables.checkpoints) < num_before
     events = [row for row in tx.rows if isinstance(row, EventRow)]
     assert History.of(state.tables, events) == before
@@ -193,7 +192,7 @@ def test_rows_stay_whose_matches_a_resume_counts() -> None:
         for row in state.tables.checkpoints.values()
         if present[row.policy] == row.generation
     }
-    checkpoint_rows.remove(state.league, state.indexes.goals, tx, ["player"])
+    result_merging.remove_checkpoints(state.league, state.indexes.goals, tx, ["player"])
     assert before <= state.tables.checkpoints.keys()
 
 
@@ -207,7 +206,7 @@ def world_to_thin() -> tuple[World, Transaction]:
 
 
 def test_the_oldest_go_first_and_no_more_than_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_rows, "MAX_REMOVED", 7)
+    monkeypatch.setattr(result_merging, "MAX_CHECKPOINTS", 7)
     world, tx = world_to_thin()
     state = world.state
     before = dict(state.tables.checkpoints)
@@ -216,14 +215,16 @@ def test_the_oldest_go_first_and_no_more_than_so_many(monkeypatch: pytest.Monkey
         for policy in state.tables.policies.values()
     }
     for _ in range(3):
-        checkpoint_rows.remove(state.league, state.indexes.goals, tx, ["player"])
+        result_merging.remove_checkpoints(state.league, state.indexes.goals, tx, ["player"])
     gone = [row for key, row in before.items() if key not in state.tables.checkpoints]
     assert len(gone) == 21
-    events = [row for row in tx.rows if isinstance(row, EventRow) and row.kind == CHECKPOINTS]
+    events = [
+        row for row in tx.rows if isinstance(row, EventRow) and row.kind == CHECKPOINTS_REMOVED
+    ]
     assert [len(event.data["checkpoints"]) for event in events] == [7, 7, 7]  # type: ignore[arg-type]
     newest = max(row.assignment_id for row in gone)
     stayed = [row for row in state.tables.checkpoints.values() if row.assignment_id < newest]
-    referred = checkpoint_rows._referred_to(state.league, state.indexes.goals)
+    referred = result_merging._weights_referred_to(state.league, state.indexes.goals)
     assert all(row.weights_digest in referred or row.state != "deleted" for row in stayed)
     for policy in state.tables.policies.values():
         assert total_steps(state, policy.checkpoint) == line[policy.policy]
@@ -245,7 +246,7 @@ def total_steps(state: ControllerState, key: str | None) -> int:
 def test_populations_that_are_not_full_keep_theirs() -> None:
     world, tx = world_to_thin()
     before = dict(world.state.tables.checkpoints)
-    checkpoint_rows.remove(world.state.league, world.state.indexes.goals, tx, [])
+    result_merging.remove_checkpoints(world.state.league, world.state.indexes.goals, tx, [])
     assert world.state.tables.checkpoints == before
 
 
@@ -254,7 +255,9 @@ def test_what_is_referred_to_stays(by: str) -> None:
     world, tx = world_to_thin()
     state = world.state
     tables = state.tables
-    (victim, *_) = checkpoint_rows._going(state.league, state.indexes.goals, ["player"]).values()
+    (victim, *_) = result_merging._checkpoints_to_go(
+        state.league, state.indexes.goals, ["player"]
+    ).values()
     if by == "ratings":
         ratings = tables.ratings["player"]
         tx.put(replace(ratings, former_best=(Entrant(victim.weights_digest),)))
@@ -266,5 +269,5 @@ def test_what_is_referred_to_stays(by: str) -> None:
         tables.ghosts[ghost.player] = replace(ghost, checkpoint=victim.key)
     elif by == "equal weights":
         tx.put(replace(victim, key=victim.key + "0", agent_steps=victim.agent_steps + 1))
-    checkpoint_rows.remove(state.league, state.indexes.goals, tx, ["player"])
+    result_merging.remove_checkpoints(state.league, state.indexes.goals, tx, ["player"])
     assert (victim.key in tables.checkpoints) == (by != "nothing")

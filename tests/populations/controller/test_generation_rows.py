@@ -8,11 +8,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from arena.types import Entrant, trainee_entrant
-from populations.audit.evolution_checks import check_evolution
 from populations.audit.tally_checks import differences, refold
-from populations.audit.verify import Sums
+from populations.audit.verify import Sums, check_evolution
 from populations.choices import number_of
-from populations.controller import generation_rows, result_merging
+from populations.controller import result_merging
 from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.opponents import OpponentStatistics
 from populations.controller.state.state import ControllerState, make_state
@@ -107,7 +106,7 @@ def watched(request: pytest.FixtureRequest) -> Watched:
         learning=lambda trainee: 2e4 * number_of(trainee.hyperparameters["learning_rate"]),
     )
     found = Watched(world)
-    remove, apply = generation_rows.remove, result_merging._apply
+    remove, apply = result_merging.remove_generations, result_merging._apply
 
     def look(league: League, tx: Transaction, populations: list[str]) -> None:
         state = world.state
@@ -133,9 +132,9 @@ def watched(request: pytest.FixtureRequest) -> Watched:
             assert after == [results(anew(state), policy) for policy in policies]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generation_rows, "remove", look)
-        patch.setattr(generation_rows, "KEPT_ROWS", KEPT)
-        patch.setattr(generation_rows, "BATCH", 4)
+        patch.setattr(result_merging, "remove_generations", look)
+        patch.setattr(result_merging, "KEPT_GENERATIONS", KEPT)
+        patch.setattr(result_merging, "GENERATIONS_BATCH", 4)
         patch.setattr(result_merging, "BATCH", 4)
         merge_from(patch, ENTRANTS)
         patch.setattr(result_merging, "RECENT_GENERATIONS", RECENT)

@@ -9,12 +9,16 @@ from arena.types import PlayerId
 from populations.controller import ghost_thinning
 from populations.controller.ghost_thinning import thin
 from populations.controller.machine import handle
-from populations.controller.state.commands import RemoveCheckpoints
-from populations.controller.state.events import CheckpointsRemoved, ControllerStarted, Now
+from populations.controller.state.events import (
+    CheckpointsRemoved,
+    ControllerStarted,
+    Now,
+    RemoveCheckpoints,
+)
 from populations.controller.state.state import make_state
 from populations.core import ThinningRequest
 from populations.records.rows import GhostRow
-from populations.thinning.kinds import Oldest
+from populations.thinning.make import Oldest
 from tests.populations.controller.simulated import DUEL, World, made_once, make_world
 
 KEEP = 16

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from arena.errors import ConfigError
 from arena.types import Digest, LearnerId, Seating, is_bot, population_of, trainee_entrant
 from arena.wire.messages import Evaluate, Train
-from populations.audit.evolution_checks import check_evolution
 from populations.audit.tally_checks import refold
+from populations.audit.verify import check_evolution
 from populations.config.resolve import resolve_config
 from populations.config.run_config import validate_config
 from populations.config.run_file import check_resume, new_run_file
@@ -38,6 +38,7 @@ from tests.populations.controller.simulated import (
     make_world,
     tag_spec,
 )
+from tests.populations.payoffs import record
 from tests.populations.rows import make_failed
 
 
@@ -221,8 +222,8 @@ def test_a_match_of_two_trainees_is_there_once_and_names_both_as_living(rivals: 
     # Of one generation each, what the payoff has is the sum of these tallies, but for what fades.
     for first, second in known:
         played = sum(r.tally.matches for r in between if r.tally.entrants == (first, second))
-        record = rivals.state.league.payoff.record(first, second)
-        assert 0.95 * played < record.wins + record.draws + record.losses <= played + 1e-9
+        found = record(rivals.state.league.payoff, first, second)
+        assert 0.95 * played < found.matches <= played + 1e-9
 
 
 def test_a_rival_that_learned_beside_counts_as_its_latest_by_hand() -> None:

@@ -22,7 +22,7 @@ from arena.types import RANDOM_BOT, Entrant
 from experiments.planted_league.week import DAY, make_long_league
 from populations.controller.evaluation import pairings
 from populations.controller.evolution.members import common_scores
-from populations.controller.indexes import pending_evaluations
+from populations.controller.indexes import player_strengths
 from populations.controller.machine import handle
 from populations.controller.rating_fit import snapshot
 from populations.controller.state.events import AssignmentFinished, Event, Now
@@ -180,7 +180,7 @@ def test_decisions_do_not_grow_with_what_was_played(monkeypatch: pytest.MonkeyPa
     Even the small league has more ghosts, and longer lines, than an evaluation looks at.
     """
     # Of few ghosts the same lines are asked for again; each walk up one has the same bound.
-    monkeypatch.setattr(pending_evaluations, "MAX_LINES", 1)
+    monkeypatch.setattr(player_strengths, "MAX_LINES", 1)
     changes = ("pbt.ready_agent_steps=40000", "pbt.exploit=welch")
     small, large = (
         counts_by_decision(

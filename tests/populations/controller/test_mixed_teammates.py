@@ -34,6 +34,7 @@ from tests.populations.controller.simulated import (
     make_world,
     tag_spec,
 )
+from tests.populations.payoffs import met, records
 from tests.populations.rows import make_spec
 
 AGENTS = ("red_0", "blue_0", "red_1", "blue_1")
@@ -154,11 +155,11 @@ def test_ratings_come_from_whole_sides_and_payoffs_from_the_trainee_and_its_riva
         frozenset(between_rivals(row.tally, seats=seats).entrants)
         for row in tallies(squads, "train")
     }
-    met = {frozenset(pair) for pair in league.payoff.records}
+    found = {frozenset(pair) for pair in records(league.payoff)}
     # A trainee that met itself has no result against itself.
-    assert met == {pair for pair in known if len(pair) == 2}
+    assert found == {pair for pair in known if len(pair) == 2}
     # A partner that sat beside the trainee is in no result.
-    assert all(sum(map(is_trainee, pair)) == 1 for pair in met)
+    assert all(sum(map(is_trainee, pair)) == 1 for pair in found)
 
 
 def test_one_match_is_one_result_of_a_side(squads: World) -> None:
@@ -166,12 +167,12 @@ def test_one_match_is_one_result_of_a_side(squads: World) -> None:
         assert [(pair.first, pair.second) for pair in row.tally.pairs] == [(0, 2)]
     league = squads.state.league
     rows = tallies(squads, "train")
-    trainee = max(league.payoff.records)[1]
+    trainee = max(records(league.payoff))[1]
     played = Counter[frozenset[str]]()
     for row in rows:
         between = between_rivals(row.tally, seats=squads.setup.seats)
         played[frozenset(between.entrants)] += row.tally.matches
-    for other, won, lost in league.payoff.met(trainee):
+    for other, won, lost in met(league.payoff, trainee):
         # Less than all that were played: old results decay, with a half-life of 5000 matches.
         assert 0.9 * played[frozenset((trainee, other))] < won + lost
         assert won + lost <= played[frozenset((trainee, other))] + 1e-9

@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from arena.types import AssignmentId, Digest, Entrant, PlayerId, Tally, trainee_entrant
 from populations.candidates import FloatArray
-from populations.controller.evolution.generations import Cause, begin_generation, explored_on
+from populations.controller.evolution.generations import begin_generation, explored_on
 from populations.controller.opponents import make_request
 from populations.controller.state.state import make_state
 from populations.core import PRIOR_MATCHES
 from populations.league.lineage import line_of
 from populations.league.scores import rating_by_results
-from populations.records.rows import PolicyRow, TallyRow
+from populations.records.rows import Cause, PolicyRow, TallyRow
 from tests.populations.controller.simulated import (
     CROWD,
     DUEL,
@@ -31,6 +31,7 @@ from tests.populations.controller.test_lineups import (
     training_tally,
     transaction,
 )
+from tests.populations.payoffs import record
 
 
 def test_before_anything_is_known_all_is_even() -> None:
@@ -74,7 +75,7 @@ def test_results_are_those_of_the_payoffs() -> None:
         request = make_request(state.settings, state.indexes, policy, "player")
         line = line_of(state.tables.generations, state.league.payoff, request.entrant)
         records = [
-            [state.league.payoff.record(generation, entrant) for generation in line]
+            [record(state.league.payoff, generation, entrant) for generation in line]
             for entrant in request.ghosts.entrants
         ]
         # 5000 matches are a half-life: of so few nothing fades that can be seen.

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arena.types import LearnerId
 from arena.wire.messages import Train
-from populations.audit.evolution_checks import check_evolution
+from populations.audit.verify import check_evolution
 from populations.choices import is_known
 from populations.controller.state.events import (
     AssignmentFailed,

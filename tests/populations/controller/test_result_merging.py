@@ -27,6 +27,7 @@ from tests.populations.controller.simulated import (
     make_world,
     tag_spec,
 )
+from tests.populations.payoffs import records
 
 # Whole runs, each of which several tests look at.
 pytestmark = pytest.mark.xdist_group("merged results")
@@ -180,7 +181,7 @@ def test_a_resumed_league_has_the_same(merged: World) -> None:
     assert dict(live.results) == dict(anew.results)
     assert dict(live.links) == dict(anew.links)
     assert len(live.links) > KEEP
-    assert dict(live.payoff.records) == dict(anew.payoff.records)
+    assert records(live.payoff) == records(anew.payoff)
     for policy in state.tables.policies.values():
         assert live.matches_in_generation(policy) == anew.matches_in_generation(policy)
         for method in (League.standing_weights, League.first_weights):
@@ -235,7 +236,7 @@ def test_strengths_of_a_merge_are_the_ratings_of_the_last_fit_else_by_results(
             fitted[row.population] = dict(zip(row.entrants, row.ratings, strict=True))
         elif isinstance(row, EventRow) and row.kind == MERGED:
             (merge,) = merges([row])
-            for (population, entrant), point in merge.points.items():
+            for population, entrant, point in merge.points:
                 if entrant not in merge.gone:
                     continue
                 rating = fitted[population].get(entrant)

@@ -32,21 +32,21 @@ from populations.config.run_file import (
 )
 from populations.controller.evaluation.pairings import draw_pairings
 from populations.controller.evolution import pbt
-from populations.controller.evolution.changes import explore_own
-from populations.controller.evolution.exploration import answer, ask
+from populations.controller.evolution.changes import answer, ask, explore_own
 from populations.controller.evolution.snapshots import steps_to_next
-from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.lineups import draw_lineup
 from populations.controller.monitoring.alerts import record
 from populations.controller.opponents import make_request
-from populations.controller.state.commands import (
+from populations.controller.state.events import (
     Command,
+    ControllerStarted,
     ExploreHyperparameters,
+    Now,
     StartLearner,
+    Ticked,
     WriteMetrics,
 )
-from populations.controller.state.events import ControllerStarted, Now, Ticked
-from populations.controller.state.goals import bound_at_any_time
+from populations.controller.state.goals import StopGoals, bound_at_any_time
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
 from populations.core import OpponentRequest, Opponents

@@ -213,13 +213,6 @@ def test_hooks_begin_with_the_run_or_with_the_resume_that_brings_them(tmp_path: 
     assert read_place(tmp_path / "exports.json") == Place(after=40)
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    place = Place(after=7, done=("on_end: a:b", "on_event: x y"), dropped=3)
-    write_place(tmp_path / "hooks.json", place)
-    assert read_place(tmp_path / "hooks.json") == place
-    assert [path.name for path in tmp_path.iterdir()] == ["hooks.json"]
-
-
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"after": "x", "done": [], "dropped": 0}'])
 def test_what_is_no_place_is_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "hooks.json"

@@ -12,15 +12,14 @@ from arena.checkpoints.manifest import Manifest
 from arena.types import RANDOM_BOT, AssignmentId, Entrant, PairScore, Seat, Tally
 from arena.wire.messages import Evaluate, Finished, Train
 from populations.audit.tally_checks import differences, refold
-from populations.league.elimination import Link
 from populations.league.league import League
-from populations.league.merging import meetings, settled_points
-from populations.league.pairs import link_row
+from populations.league.merging import Link, link_row, meetings, settled_points
 from populations.league.standings import champion, standings
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Counts, Rated
 from populations.records.rows import AssignmentRow, TallyRow
 from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world
+from tests.populations.payoffs import record
 from tests.populations.rows import make_tally, make_tally_row, tables_with
 
 BOT, WEIGHTS = Entrant("bot:random"), Entrant("a" * 64)
@@ -70,7 +69,7 @@ def test_only_evaluation_counts_and_each_population_has_its_own_scale() -> None:
         prey: 8,
         ("prey", WEIGHTS): 66,
     }
-    assert league.payoff.record(BOT, WEIGHTS).wins == 100
+    assert record(league.payoff, BOT, WEIGHTS).wins == 100
     assert league.tables.last_evaluation_sequence == 4
 
 
@@ -162,9 +161,9 @@ def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
             assert met is not None
             assert met[0] == 7 / 12
         else:
-            found = league.payoff.record(WEIGHTS, BOT)
+            found = record(league.payoff, WEIGHTS, BOT)
             assert (found.wins, found.draws, found.losses) == (3.0, 1.0, 2.0)
-            assert (found.matches, found.mean_return) == (6.0, 1.0)
+            assert (found.matches, found.return_sum) == (6.0, 6.0)
 
 
 def test_of_many_sides_two_players_have_one_result_over_all_seats() -> None:
@@ -199,8 +198,8 @@ def test_of_many_sides_two_players_have_one_result_over_all_seats() -> None:
     assert league.evaluated_against(WEIGHTS, BOT) == (0.75, 4.0)
     assert league.evaluated_against(BOT, WEIGHTS) == (0.25, -0.5)
     assert league.num_met(me, bot) == 4.0
-    record = league.record("player", WEIGHTS)
-    assert (record.matches, record.wins, record.losses, record.return_sum) == (4, 63, 21, 16.0)
+    total = league.record("player", WEIGHTS)
+    assert (total.matches, total.wins, total.losses, total.return_sum) == (4, 63, 21, 16.0)
     # A match is one for a player of 21 seats, too, or a policy would soon have its least number.
     assert league.record("player", BOT).matches == 4
     assert league.record("player", BOT).return_sum == -2.0
@@ -208,8 +207,8 @@ def test_of_many_sides_two_players_have_one_result_over_all_seats() -> None:
     train = replace(rows[1], kind="train")
     learning = League(tables_with(), seats=seats, half_life_matches=1e12)
     learning.add_tally(train)
-    found = learning.payoff.record(WEIGHTS, BOT)
-    assert (found.wins, found.losses, found.mean_return) == (1.0, 1.0, 4.0)
+    found = record(learning.payoff, WEIGHTS, BOT)
+    assert (found.wins, found.losses, found.return_sum) == (1.0, 1.0, 8.0)
 
 
 def test_of_many_sides_a_match_is_one_result_however_seats_are_shared() -> None:

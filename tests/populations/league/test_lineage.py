@@ -12,8 +12,16 @@ from msgspec.structs import replace
 
 from arena.errors import ConfigError
 from arena.types import Entrant, PolicyId, Tally
-from populations.league import removed_rows
-from populations.league.lineage import History, first_of_line, line_of, lineage, schedule_of
+from populations.league.lineage import (
+    CHECKPOINTS_REMOVED,
+    GENERATIONS_REMOVED,
+    History,
+    first_of_line,
+    generation_data,
+    line_of,
+    lineage,
+    schedule_of,
+)
 from populations.league.names import (
     Subject,
     compact,
@@ -22,7 +30,7 @@ from populations.league.names import (
     short_name,
     short_names,
 )
-from populations.league.payoff import Payoff
+from populations.league.pairs import Payoff
 from populations.records.columns import to_json
 from populations.records.rows import EventRow, GenerationRow, Json
 from populations.records.tables import GENERATIONS as KIND
@@ -170,8 +178,8 @@ def test_a_schedule_goes_through_generations_whose_rows_are_gone() -> None:
     rows = tables(p001=2500)
     whole = schedule_of(rows, "player/p001")
     gone = [GENERATIONS[Entrant(name)] for name in ("player/p000#1", "player/p001#1")]
-    data = {"generations": [removed_rows.generation_data(row) for row in gone]}
-    event = removal(removed_rows.GENERATIONS, data)
+    data = {"generations": [generation_data(row) for row in gone]}
+    event = removal(GENERATIONS_REMOVED, data)
     # As the journal stores it.
     stored = replace(event, data=json.loads(to_json(event.data)))
     rows.generations = Table(KIND, [row for row in GENERATIONS.values() if row not in gone])
@@ -187,7 +195,7 @@ def test_a_schedule_goes_through_generations_whose_rows_are_gone() -> None:
 def test_checkpoints_of_a_generation_are_those_there_are_and_those_that_are_gone() -> None:
     named: list[Json] = [["player/p000", 300, 4, 0], ["player/p000", 1200, 9, 1]]
     damaged: list[Json] = ["damaged", ["player/p000", "many", 4, 0], ["player/p001", 400, 5]]
-    event = removal(removed_rows.CHECKPOINTS, {"checkpoints": [*named, *damaged]})
+    event = removal(CHECKPOINTS_REMOVED, {"checkpoints": [*named, *damaged]})
     found = History.of(tables(p000=2400), [event]).checkpoints
     assert found == {"player/p000#0": {300}, "player/p000#1": {1200}}
 

@@ -17,21 +17,26 @@ from arena.types import (
     PolicyId,
     Seat,
 )
-from populations.league.elimination import (
+from populations.league.league import League
+from populations.league.merging import (
+    MERGED,
     Link,
+    Merge,
+    apply_merge,
     known_of,
     link_of,
+    link_row,
+    merged_record,
+    merges,
     strength_of,
 )
-from populations.league.league import League
-from populations.league.merging import MERGED, Merge, apply_merge, merged_record, merges
-from populations.league.pairs import link_row
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.model import Fit
 from populations.ratings.results import Counts, Rated
 from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import CheckpointRow, Deletion, EventRow, TallyRow
 from populations.records.tables import table_of
+from tests.populations.payoffs import met
 from tests.populations.rows import make_checkpoint, make_tally, make_tally_row, tables_with
 
 
@@ -75,11 +80,13 @@ def test_a_league_without_a_player_by_hand() -> None:
         pair_deviation=0.0,
         into={Entrant("player/p000#2"): (Entrant("b"),)},
         # b by its line alone; x and y by a fit, on whose scale the first seat is worth 40 Elo.
-        points={
-            ("player", Entrant("b")): 20.0,
-            ("player", Entrant("x")): -30.0,
-            ("player", Entrant("y")): 60.0,
-        },
+        points=told(
+            {
+                ("player", Entrant("b")): 20.0,
+                ("player", Entrant("x")): -30.0,
+                ("player", Entrant("y")): 60.0,
+            }
+        ),
         advantages=(0.0, 40.0, -40.0, 0.0),
     )
     changes = apply_merge(league, merge)
@@ -118,7 +125,7 @@ def test_a_league_without_a_player_by_hand() -> None:
     }
     # The others keep theirs.
     assert league.tables.records["player", Entrant("x")] == before["player", Entrant("x")]
-    assert list(league.payoff.met(Entrant("player/p000#2"))) == [("x", 4.0, 4.0)]
+    assert list(met(league.payoff, Entrant("player/p000#2"))) == [("x", 4.0, 4.0)]
     with pytest.raises(ValueError, match="b of player has no results"):
         apply_merge(league, merge)
 
@@ -146,7 +153,7 @@ def test_what_a_population_knows_of_a_player_takes_no_bias_away_in_another() -> 
         num_tallies=2,
         pair_deviation=0.0,
         into={Entrant("predator/p000#2"): (Entrant("b"),)},
-        points=points,
+        points=told(points),
         advantages=(0.0, 40.0, -40.0, 0.0),
     )
     kept = [row for row in apply_merge(league, merge) if not isinstance(row, Deletion)]
@@ -187,23 +194,28 @@ def two_sided(
     return TallyRow(sequence=sequence, assignment_id=AssignmentId(1), kind=kind, tally=tally)
 
 
+def told(points: dict[Rated, float]) -> tuple[tuple[str, Entrant, float], ...]:
+    return tuple((*rated, point) for rated, point in points.items())
+
+
 def event(**data: object) -> EventRow:
     return EventRow(sequence=3, time="", kind=MERGED, subject="player", data=data)  # type: ignore[arg-type]
 
 
 def test_a_merge_is_what_its_event_says() -> None:
+    first, second, third = (Entrant(letter * 64) for letter in "abc")
     merge = Merge(
         population="player",
         num_tallies=7,
         pair_deviation=1.5,
-        into={Entrant("player/p000#1"): (Entrant("a"), Entrant("b"))},
-        forgotten=(Entrant("c"),),
-        points={("player", Entrant("a")): 12.5, ("prey", Entrant("bot:random")): 0.0},
+        into={Entrant("player/p000#1"): (first, second)},
+        forgotten=(third,),
+        points=(("player", first, 12.5), ("prey", Entrant("bot:random"), 0.0)),
         advantages=(0.0, 3.5, -3.5, 0.0),
     )
     other = EventRow(sequence=1, time="", kind="exploited", subject="player", data={})
     assert list(merges([other, event(**merge.data())])) == [merge]
-    assert merge.gone == {"a": "player/p000#1", "b": "player/p000#1"}
+    assert merge.gone == {first: "player/p000#1", second: "player/p000#1"}
 
 
 @pytest.mark.parametrize(
@@ -303,7 +315,7 @@ class Ladder:
                 num_tallies=self.num_tallies,
                 pair_deviation=0.0,
                 into={GENERATION: tuple(entrant for _, entrant in gone)},
-                points=points,
+                points=told(points),
             ),
         )
 

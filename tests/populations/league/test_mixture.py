@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from arena.types import Digest, Entrant, PlayerId, Seat
-from populations.league.elimination import (
+from populations.league.merging import (
     LINE_WEIGHT,
     MAX_NEIGHBOURS,
     MIN_WEIGHT,

@@ -14,20 +14,23 @@ from msgspec import structs
 
 from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.choices import number_of
-from populations.league.champions import (
+from populations.league.league import League
+from populations.league.ratings import Ratings, interval_fields
+from populations.league.standings import (
     Holders,
+    Standing,
+    champion,
     champion_of,
     name_of,
     next_champion,
+    standings,
     with_title_of,
 )
-from populations.league.league import League
-from populations.league.ratings import Ratings, interval_fields
-from populations.league.standings import Standing, champion, standings
 from populations.ratings.model import Z95
 from populations.records.rows import GhostRow, PolicyRow, RatingsRow
 from populations.records.tables import GHOSTS, RATINGS, Table
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.payoffs import records
 from tests.populations.rows import make_ghost, make_policy, make_ratings
 
 
@@ -148,7 +151,7 @@ def test_folding_the_rows_again_gives_the_same_league(finished: World) -> None:
         seats=league.seats,
         half_life_matches=finished.state.settings.config.payoffs.half_life_matches,
     )
-    assert dict(again.payoff.records) == dict(league.payoff.records)
+    assert records(again.payoff) == records(league.payoff)
     assert again.results == league.results
 
 

@@ -19,7 +19,6 @@ from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.matchmaking.drawing import RuleMatchmaker
 from populations.matchmaking.external_players import ExternalPlayer, ExternalPlayersMatchmaker
 from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
-from populations.matchmaking.latest import LatestMatchmaker
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
 from tests.populations.matchmaking.toy_league import ghost, latest, request, shares
@@ -86,7 +85,7 @@ def test_every_rule_fills_every_block_and_is_a_function_of_its_arguments(
     assert first.num_mirrors + len(first.players) == num_opponents
     assert first.num_mirrors == 0 or is_own
     assert set(first.players) <= {*ghosts, *others}
-    assert isinstance(matchmaker, RuleMatchmaker | LatestMatchmaker | AlphastarMatchmaker)
+    assert isinstance(matchmaker, RuleMatchmaker | AlphastarMatchmaker)
     distribution = matchmaker.distribution(asked, rng=np.random.default_rng(seed))
     parts = np.concatenate([[distribution.mirror], distribution.latest, distribution.ghosts])
     assert np.isfinite(parts).all()
@@ -94,7 +93,7 @@ def test_every_rule_fills_every_block_and_is_a_function_of_its_arguments(
     assert parts.sum() == pytest.approx(1.0)
     if isinstance(matchmaker, RuleMatchmaker) and num_ghosts and (is_own or num_others):
         drawn = sum(player in ghosts for player in first.players)
-        assert abs(drawn - (1.0 - latest_ratio) * num_opponents) < 1.0 + 1e-6
+        assert abs(drawn - (1.0 - matchmaker.latest_ratio) * num_opponents) < 1.0 + 1e-6
 
 
 @pytest.mark.parametrize("variant", ["uniform", "psro", "alphastar", "quality", "rating_proximate"])
@@ -126,16 +125,6 @@ def test_outsiders_have_their_share_and_the_rest_is_the_rules() -> None:
     found = shares(matchmaker, request(), num_draws=2500)
     expected = {ghost(0).player: 0.1, ghost(1).player: 0.15, "mirror": 0.75}
     assert found == pytest.approx(expected, abs=0.01)
-
-
-@pytest.mark.parametrize("num_opponents", [1, 3, 7])
-@pytest.mark.slow
-def test_outsiders_have_their_share_of_few_opponents_on_average(num_opponents: int) -> None:
-    matchmaker = ExternalPlayersMatchmaker(inner=make("latest"), external=BOTS)
-    found = shares(matchmaker, request(num_opponents=num_opponents), num_draws=6000)
-    expected = {ghost(0).player: 0.1, ghost(1).player: 0.15, "mirror": 0.75}
-    # standard deviation of a share at most sqrt(1/4 / 6000) = 0.0065
-    assert found == pytest.approx(expected, abs=0.022)
 
 
 def test_outsiders_alone_need_nobody_else() -> None:

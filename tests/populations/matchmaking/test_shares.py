@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.errors import ConfigError
 from arena.types import Digest, PlayerId, WeightsRef
 from arena.wire.messages import Train
 from populations.candidates import FloatArray
@@ -33,13 +32,19 @@ from populations.matchmaking.external_players import (
     external_player_key,
 )
 from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
-from populations.matchmaking.latest import LatestMatchmaker
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
 from populations.matchmaking.window import UniformRule
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, TAG, duel_spec, make_world, tag_spec
-from tests.populations.matchmaking.toy_league import by_player, ghost, latest, request, shares
+from tests.populations.matchmaking.toy_league import (
+    SELF_PLAY,
+    by_player,
+    ghost,
+    latest,
+    request,
+    shares,
+)
 
 OTHERS = [latest(number) for number in (1, 2, 3)]
 
@@ -137,15 +142,6 @@ def test_what_the_living_leave_is_at_most_the_latest(
     assert resolve_config(resolved, duel_spec()).matchmaking == resolved.matchmaking
 
 
-def test_both_shares_are_at_most_all() -> None:
-    with pytest.raises(ConfigError, match=r"must sum to at most 1, got 0.5 and 0.6"):
-        config(latest_ratio=0.5, living_ratio=0.6)
-    with pytest.raises(ConfigError, match=r"matchmaking.living_ratio.*1.5"):
-        config(living_ratio=1.5)
-    with pytest.raises(ConfigError, match=r"matchmaking.living_ratio"):
-        config(liveng_ratio=0.5)
-
-
 @pytest.mark.parametrize("kind", ["pfsp", "latest", "alphastar"])
 def test_a_league_of_the_living_seats_only_them_and_knows_how_that_went(kind: str) -> None:
     stop = {"agent_steps_per_policy": 3000}
@@ -212,7 +208,7 @@ def test_shares_are_met_to_the_next_whole_opponent(
     first: float, second: float, num_opponents: int, seed: int
 ) -> None:
     external = (player("bot:a", first), player("bot:b", second))
-    matchmaker = ExternalPlayersMatchmaker(inner=LatestMatchmaker(), external=external)
+    matchmaker = ExternalPlayersMatchmaker(inner=SELF_PLAY, external=external)
     asked = request(num_opponents=num_opponents)
     drawn = matchmaker.draw(asked, rng=np.random.default_rng(seed))
     assert drawn.num_mirrors + len(drawn.players) == num_opponents
@@ -222,27 +218,18 @@ def test_shares_are_met_to_the_next_whole_opponent(
     assert abs(number_of_a - first / (first + second) * len(drawn.players)) < 1.0 + 1e-9
 
 
-def test_a_share_of_all_leaves_nothing_to_the_rule() -> None:
-    matchmaker = ExternalPlayersMatchmaker(
-        inner=LatestMatchmaker(), external=(player("bot:a", 1.0),)
-    )
-    assert shares(matchmaker, request(), num_draws=3) == {"bot:a": 1.0}
-
-
 def test_an_imported_player_is_known_by_its_name_where_all_see_it() -> None:
     assert external_player_id("bot:random") == "bot:random"
     assert external_player_id("my exports/champion") == "outsider:my_exports/champion"
     assert external_player_key(3, "prey") == "outsiders/003/prey"
     one = ExternalPlayer(player=PlayerId("outsider:x"), share=1.0, weights=WEIGHTS)
-    matchmaker = ExternalPlayersMatchmaker(inner=LatestMatchmaker(), external=(one,))
+    matchmaker = ExternalPlayersMatchmaker(inner=SELF_PLAY, external=(one,))
     (drawn, *_) = matchmaker.draw(request(), rng=np.random.default_rng(0)).players
     assert drawn.entrant == one.seated.entrant == "outsider:x"
 
 
 def test_on_average_a_small_share_of_few_opponents_is_met() -> None:
-    matchmaker = ExternalPlayersMatchmaker(
-        inner=LatestMatchmaker(), external=(player("bot:a", 0.1),)
-    )
+    matchmaker = ExternalPlayersMatchmaker(inner=SELF_PLAY, external=(player("bot:a", 0.1),))
     found = shares(matchmaker, request(num_opponents=2), num_draws=4000)
     assert found["bot:a"] == pytest.approx(0.1, abs=0.02)
 
@@ -283,22 +270,6 @@ def test_ghosts_are_drawn_as_often_as_they_weigh() -> None:
     assert by_player(asked, distribution) == pytest.approx(expected)
     # 6000 ghosts: standard deviation of a share of 12000 opponents at most 0.004
     assert shares(matchmaker, asked, num_draws=1500) == pytest.approx(expected, abs=0.016)
-
-
-def test_the_latest_of_another_population_are_drawn_alike() -> None:
-    others = [latest(number, population="prey") for number in range(2)]
-    matchmaker = RuleMatchmaker(rule=UniformRule(), latest_ratio=0.5)
-    asked = request(ghosts=1, others=others, is_own=False)
-    expected = {"prey/p000": 0.25, "prey/p001": 0.25, ghost(0).player: 0.5}
-    distribution = matchmaker.distribution(asked, rng=np.random.default_rng(0))
-    assert by_player(asked, distribution) == pytest.approx(expected)
-
-
-def test_in_the_own_population_the_latest_is_the_trainee_itself() -> None:
-    asked = request(ghosts=1, others=[latest(1)])
-    matchmaker = RuleMatchmaker(rule=UniformRule(), latest_ratio=0.5)
-    distribution = matchmaker.distribution(asked, rng=np.random.default_rng(0))
-    assert by_player(asked, distribution) == {"mirror": 0.5, ghost(0).player: 0.5}
 
 
 @pytest.mark.parametrize("rule", [UniformRule(), Planted(())])

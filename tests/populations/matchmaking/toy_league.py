@@ -16,9 +16,11 @@ from populations.candidates import (
 from populations.core import Matchmaker, OpponentRequest
 from populations.matchmaking.drawing import Distribution, Rule, normalized
 from populations.matchmaking.rating_proximate import expected_scores
+from populations.matchmaking.window import LATEST
 from tests.populations.columns import make_candidates
 
 TRAINEE = PolicyId("player/p000")
+SELF_PLAY = LATEST.make(LATEST.settings())
 SURE = 1e9
 """Matches after which a win rate is what was planted."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from arena.types import Hyperparameters, PolicyId
+from populations.core import Member, RatingDifference
 from populations.records.rows import GenerationRow
 from tests.populations.rows import make_generation
 
@@ -34,3 +35,14 @@ def generation(
         gain_deviation=None if rate is None else deviation,
         gain_agent_steps=None if rate is None else num_steps,
     )
+
+
+def differences(members: list[Member], *, deviation: float = 10.0) -> RatingDifference:
+    """Return the differences of the members' ratings, all with one deviation."""
+    ratings = {member.policy: member.rating for member in members}
+
+    def difference(first: PolicyId, second: PolicyId) -> tuple[float, float] | None:
+        a, b = ratings[first], ratings[second]
+        return None if a is None or b is None else (a - b, deviation)
+
+    return difference

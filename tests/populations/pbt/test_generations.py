@@ -136,6 +136,16 @@ def gain(a: Value, b: Value) -> float:
     return 300.0 * math.exp(-8.0 * ((a - 0.7) ** 2 + (b - 0.3) ** 2))
 
 
+def mean_gain(rule: Explore, history: list[GenerationRow], *, num_seeds: int) -> float:
+    """Return the mean gain of what a rule explores after a history."""
+    middle = {"a": 0.5, "b": 0.5}
+    rngs = [np.random.default_rng(seed) for seed in range(num_seeds)]
+    found = [
+        rule.explore(middle, SPACE, history=history, agent_steps=10**6, rng=rng) for rng in rngs
+    ]
+    return float(np.mean([gain(**one.new) for one in found]))
+
+
 @pytest.mark.parametrize(
     ("rule", "least"),
     [
@@ -160,19 +170,7 @@ def test_a_generation_of_500_steps_ruins_no_model(rule: Explore, least: float) -
         {"a": 0.0, "b": 1.0}, rate=60_000.0, number=9, num_steps=500, begin=10**6, deviation=40.0
     )
     assert short.rating_end == 30.0
-    gains = [
-        gain(
-            **rule.explore(
-                {"a": 0.5, "b": 0.5},
-                SPACE,
-                history=[*history, short],
-                agent_steps=10**6,
-                rng=np.random.default_rng(seed),
-            ).new
-        )
-        for seed in range(3)
-    ]
-    assert np.mean(gains) > least
+    assert mean_gain(rule, [*history, short], num_seeds=3) > least
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "cma_es", pytest.param("gp", marks=pytest.mark.slow)])
@@ -190,19 +188,7 @@ def test_early_generations_are_no_better_for_being_early(sampler: SamplerKind) -
             )
         )
     rule = ModelBased(sampler=sampler, fallback=PerturbSettings())
-    gains = [
-        gain(
-            **rule.explore(
-                {"a": 0.5, "b": 0.5},
-                SPACE,
-                history=history,
-                agent_steps=10**6,
-                rng=np.random.default_rng(seed),
-            ).new
-        )
-        for seed in range(6)
-    ]
-    assert np.mean(gains) > 150.0
+    assert mean_gain(rule, history, num_seeds=6) > 150.0
 
 
 def test_a_gaussian_process_is_told_what_neighbours_say_and_not_the_luckiest() -> None:

@@ -15,6 +15,7 @@ from populations.core import CommonScores, Member, Score
 from populations.decisions import Decision, ExploitDonor, ExploreOwn, Keep, NotReady
 from populations.pbt.exploit import BinaryTournament, PredictedWin, SignificantlyBetter
 from populations.pbt.selection import Rule, Selection
+from tests.populations.pbt.histories import differences
 
 A, B = PolicyId("player/p000"), PolicyId("player/p001")
 RULES: dict[str, Rule] = {
@@ -41,17 +42,11 @@ def decide(
     seed: int = 0,
     mutate_others: bool = True,
 ) -> Decision:
-    ratings = {member.policy: member.rating for member in members}
-
-    def difference(first: PolicyId, second: PolicyId) -> tuple[float, float] | None:
-        a, b = ratings[first], ratings[second]
-        return None if a is None or b is None else (a - b, deviation)
-
     selection = Selection(rule=rule, min_matches=100, mutate_others=mutate_others)
     return selection.decide(
         policy,
         members=members,
-        difference=difference,
+        difference=differences(members, deviation=deviation),
         common=common,
         rng=np.random.default_rng(seed),
     )

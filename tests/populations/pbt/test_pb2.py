@@ -83,17 +83,6 @@ def test_a_rating_beyond_all_data_does_not_hide_what_was_learnt() -> None:
     assert new["a"] == pytest.approx(0.6, abs=0.15)
 
 
-def test_it_looks_where_the_upper_bound_is_highest() -> None:
-    # Clear data without noise on a line: a brute-force search finds nothing better.
-    values = np.linspace(0.0, 1.0, 9)
-    history = [
-        generation({"a": value}, rate=-((value - 0.6) ** 2), index=i)
-        for i, value in enumerate(values)
-    ]
-    new = RULE.explore({"a": 0.0}, LINE, history=history, rng=np.random.default_rng(0)).new
-    assert new["a"] == pytest.approx(0.6, abs=0.15)
-
-
 def test_running_generations_are_avoided_but_change_no_mean() -> None:
     rng = np.random.default_rng(0)
     history = [

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from populations.ratings.design import (
-    NUM_STAGES,
     Design,
     Time,
     check_lineage,
@@ -239,38 +238,6 @@ def test_terms_are_the_differences_that_the_model_names(
     assert named == [name for name in free if name in times and name not in parents]
 
 
-def test_without_anything_there_are_no_terms() -> None:
-    design = make_design(
-        played([], entrants=()),
-        parents={},
-        times={},
-        anchors=[],
-        links=NOTHING,
-        **DEVIATIONS,
-    )
-    assert design.index.shape == (0, 4)
-    assert design.seats == ()
-
-
-def test_the_order_of_parents_and_times_does_not_matter() -> None:
-    parents = {"b": "a", "c": "b", "e": "a"}
-    times = {"a": ("p", 0.0), "c": ("q", 1.0), "e": ("p", 3.0)}
-    results = played([("a", "b", (0, 1)), ("c", "e", (1, 0))], entrants=ENTRANTS)
-    designs = [
-        make_design(
-            results,
-            parents=dict(order(parents.items())),
-            times=dict(order(times.items())),
-            anchors={"d"},
-            links=NOTHING,
-            **DEVIATIONS,
-        )
-        for order in (list, lambda items: reversed(list(items)))
-    ]
-    for name in ("index", "deviations", "groups", "free", "children", "roots"):
-        assert np.array_equal(getattr(designs[0], name), getattr(designs[1], name))
-
-
 def test_stages_by_hand() -> None:
     times = [("q", 5.0), None, ("p", 4.0), ("p", 1.0), ("p", 3.0), ("p", 2.0), ("q", 5.0)]
     # Four of p in two stages, from 1 and from 3; q has one time.
@@ -281,13 +248,6 @@ def test_stages_by_hand() -> None:
     # Borders at the places 0, 1 and 2 of the sorted times: 1, 2 and 3.
     assert stage.tolist() == [3, -1, 2, 0, 2, 1, 3]
     assert before.tolist() == [-1, 0, 1, -1]
-
-
-def test_as_many_stages_as_asked_for_have_equally_many_entrants() -> None:
-    times: list[Time | None] = [("p", float(k * 7 % 320)) for k in range(320)]
-    stage, before = slices(times, number=NUM_STAGES)
-    assert Counter(stage.tolist()) == dict.fromkeys(range(32), 10)
-    assert before.tolist() == list(range(-1, 31))
 
 
 MAYBE_TIMES = st.lists(

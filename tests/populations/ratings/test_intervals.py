@@ -19,19 +19,12 @@ from populations.ratings.bootstrap import bootstrap, intervals
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.fitting.components import Components
 from populations.ratings.fitting.posterior import FloatArray
-from populations.ratings.model import Z95, Fit, Result, TeamGame, probability_positive
+from populations.ratings.model import Z95, Fit, Result, probability_positive
 from populations.ratings.ranks import measured_cyclicity, open_above, rank_intervals
 from populations.ratings.results import result_columns
+from tests.populations.ratings.matches import met
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])
-
-
-def test_sure_differences_give_sure_ranks() -> None:
-    assert rank_intervals(np.array([0.0, 100.0, 50.0]), spread=np.eye(3)) == [
-        (3, 3),
-        (1, 1),
-        (2, 2),
-    ]
 
 
 def test_ranks_of_three_by_hand() -> None:
@@ -97,22 +90,6 @@ def test_ranks_of_planted_skills_are_held(size: int, gap: float) -> None:
     assert np.mean(held, axis=0).min() >= 0.93
 
 
-def test_ranks_of_played_matches_are_held() -> None:
-    rng = np.random.default_rng(12)
-    held, widths = [], []
-    for _ in range(120):
-        theta = rng.normal(0.0, 0.6, size=8)
-        results = played(theta[:, None] - theta[None, :], matches=30, rng=rng)
-        fit = BradleyTerry().fit(results)
-        found = np.array(rank_intervals(fit.ratings, spread=fit.spread))
-        place = 1 + (theta[None, :] > theta[:, None]).sum(axis=1)[list(fit.entrants)]
-        held += ((found[:, 0] <= place) & (place <= found[:, 1])).tolist()
-        widths += (found[:, 1] - found[:, 0] + 1).tolist()
-    assert np.mean(held) >= 0.93
-    # They say something: of 8 ranks less than 4 are left.
-    assert np.mean(widths) < 4.0
-
-
 def played(
     advantages: FloatArray, *, matches: int, rng: np.random.Generator, eta: float = -1.0
 ) -> list[Result[int]]:
@@ -122,9 +99,7 @@ def played(
         half = 0.5 * (advantages[i, j] + 0.3)
         odds = np.exp([half, eta, -half])
         wins, draws, losses = rng.multinomial(matches, odds / odds.sum())
-        results.append(
-            Result(first=i, second=j, seats=(0, 1), wins=wins, draws=draws, losses=losses)
-        )
+        results.append(met(i, j, wins, losses, draws=draws, seats=(0, 1)))
     return results
 
 
@@ -194,14 +169,7 @@ def test_which_entrant_is_told_first_does_not_matter_to_cyclicity() -> None:
     rng = np.random.default_rng(9)
     results = played(ROCK_PAPER_SCISSORS, matches=50, rng=rng)
     turned = [
-        Result(
-            first=r.second,
-            second=r.first,
-            seats=r.seats[::-1],
-            wins=r.losses,
-            draws=r.draws,
-            losses=r.wins,
-        )
+        met(r.second, r.first, r.losses, r.wins, draws=r.draws, seats=(r.seats[1], r.seats[0]))
         for r in results
     ]
     fit = BradleyTerry().fit(results)
@@ -265,11 +233,7 @@ def well_played(*, matches: int) -> list[Result[str]]:
         draw = 0.4 * min(p, 1.0 - p)
         shares = [p - 0.5 * draw, draw, 1.0 - p - 0.5 * draw]
         wins, draws, losses = rng.multinomial(matches, shares).tolist()
-        results.append(
-            Result(
-                first=NAMES[i], second=NAMES[j], seats=(0, 1), wins=wins, draws=draws, losses=losses
-            )
-        )
+        results.append(met(NAMES[i], NAMES[j], wins, losses, draws=draws, seats=(0, 1)))
     return results
 
 
@@ -337,9 +301,7 @@ def test_one_match_a_pair_is_not_known_exactly() -> None:
         results = []
         for i, j in itertools.combinations(range(10), 2):
             won = rng.random() < 1.0 / (1.0 + 10.0 ** ((elo[j] - elo[i]) / 400.0))
-            results.append(
-                Result(first=i, second=j, seats=(0, 0), wins=won, draws=0, losses=1 - won)
-            )
+            results.append(met(i, j, won, 1 - won))
         drawn = bootstrap(BradleyTerry(), results, num_resamples=60, rng=rng)
         low, high = ends_of(drawn)
         truth = elo - elo.mean()
@@ -446,28 +408,6 @@ FIT = Fit(
 )
 
 
-def test_covariance_and_deviations_follow_from_the_spread() -> None:
-    # S @ S.T: 3 * 3 + 4 * 4, 4 * 13, 13 * 13
-    expected = [[0.0, 0.0, 0.0, 0.0], [0.0, 25.0, 52.0, 0.0], [0.0, 52.0, 169.0, 0.0], [0.0] * 4]
-    assert FIT.covariance.tolist() == expected
-    assert FIT.deviations.tolist() == [0.0, 5.0, 13.0, 0.0]
-
-
-def test_one_entrant_is_asked_for_by_its_name() -> None:
-    assert [FIT.index(name) for name in FIT.entrants] == [0, 1, 2, 3]
-    assert (FIT.rating("a"), FIT.deviation("a")) == (100.0, 5.0)
-    assert (FIT.rating("b"), FIT.deviation("b")) == (40.0, 13.0)
-    assert FIT.interval("a") == pytest.approx((100.0 - 9.7998199227, 100.0 + 9.7998199227))
-    assert FIT.interval("anchor") == (0.0, 0.0)
-
-
-@pytest.mark.parametrize("question", [FIT.index, FIT.rating, FIT.deviation, FIT.interval])
-def test_an_entrant_that_was_not_rated_is_refused(question: object) -> None:
-    assert callable(question)
-    with pytest.raises(ValueError, match="not in tuple"):
-        question("stranger")
-
-
 def test_a_difference_counts_common_errors_once() -> None:
     # Rows (3, 4) and (0, 13): the difference (3, -9) has the length sqrt(90), and not that of
     # independent errors, sqrt(25 + 169).
@@ -477,13 +417,6 @@ def test_a_difference_counts_common_errors_once() -> None:
     assert FIT.difference("a", "a") == (0.0, 0.0)
     variance = FIT.covariance[1, 1] + FIT.covariance[2, 2] - 2.0 * FIT.covariance[1, 2]
     assert FIT.difference("a", "b")[1] == pytest.approx(math.sqrt(variance))
-
-
-def test_the_better_one_is_probable_by_the_difference() -> None:
-    expected = NormalDist(60.0, math.sqrt(90.0)).cdf(0.0)
-    assert FIT.probability_better("b", "a") == pytest.approx(expected, rel=1e-9)
-    assert FIT.probability_better("a", "b") == pytest.approx(1.0 - expected)
-    assert FIT.probability_better("anchor", "random") == 0.5
 
 
 def test_95_percent_are_within_the_interval() -> None:
@@ -508,31 +441,3 @@ def test_probability_positive_keeps_its_digits_far_in_the_tail() -> None:
     # Abramowitz and Stegun, table 26.1: 1 - Phi(6) = 9.8659e-10; Phi's series at -20 is 2.7536e-89.
     assert probability_positive(-6.0, 1.0) == pytest.approx(9.8659e-10, rel=1e-4, abs=0.0)
     assert probability_positive(-20.0, 1.0) == pytest.approx(2.7536e-89, rel=1e-4, abs=0.0)
-
-
-@pytest.mark.parametrize(
-    "game",
-    [
-        TeamGame(sides=(("a",), ("b",)), results=(1.0, 0.0)),
-        TeamGame(sides=(("a", "b"), ("c",), ("d",)), results=(-3.0, 1e9, -3.0)),
-    ],
-)
-def test_a_sound_game_passes(game: TeamGame[str]) -> None:
-    game.check()
-
-
-@pytest.mark.parametrize(
-    ("game", "rule"),
-    [
-        (TeamGame(sides=(), results=()), r"two or more sides .*, got \(\)"),
-        (TeamGame(sides=(("a",),), results=(1.0,)), "two or more sides"),
-        (TeamGame(sides=(("a",), ()), results=(1.0, 0.0)), "each with at least one"),
-        (TeamGame(sides=(("a", "a"), ("b",)), results=(1.0, 0.0)), "different players"),
-        (TeamGame(sides=(("a",), ("b", "a")), results=(1.0, 0.0)), "different players"),
-        (TeamGame(sides=(("a",), ("b",)), results=(1.0, 0.0, 0.5)), r"its 2 sides, got \(1.0, 0"),
-        (TeamGame(sides=(("a",), ("b",)), results=(math.inf, 0.0)), r"one finite result .*inf"),
-    ],
-)
-def test_a_game_that_is_none_is_refused_with_the_rule(game: TeamGame[str], rule: str) -> None:
-    with pytest.raises(ValueError, match=rule):
-        game.check()

@@ -11,6 +11,7 @@ from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.fitting.bend import FloatArray, bent
 from populations.ratings.fitting.misfit import MISFIT
 from populations.ratings.model import Z95, Fit, Result
+from tests.populations.ratings.matches import drawn
 
 STEP = 100.0
 ANCHOR = "anchor"
@@ -36,10 +37,7 @@ def ladder(*, lapses: float, seed: int, num_direct: int) -> tuple[Fit[str], str,
         return lapses + (1.0 - 2.0 * lapses) / (1.0 + math.pow(10.0, STEP * (j - i) / 400.0))
 
     def met(i: int, j: int, matches: int) -> Result[str]:
-        wins = int(rng.binomial(matches, score(i, j)))
-        return Result(
-            first=names[i], second=names[j], seats=(0, 1), wins=wins, draws=0, losses=matches - wins
-        )
+        return drawn(names[i], names[j], score(i, j), matches, rng=rng, seats=(0, 1))
 
     last = len(names) - 1
     results = [met(i, j, 200) for i in range(1, last + 1) for j in range(max(i - 4, 0), i)]
@@ -93,10 +91,7 @@ def bent_league(*, bend: float, seed: int) -> tuple[Fit[str], FloatArray]:
     names = [ANCHOR, *(f"p{i:02}" for i in range(1, size))]
 
     def met(i: int, j: int, matches: int) -> Result[str]:
-        wins = int(rng.binomial(matches, 1.0 / (1.0 + math.exp(-ahead[i, j]))))
-        return Result(
-            first=names[i], second=names[j], seats=(0, 0), wins=wins, draws=0, losses=matches - wins
-        )
+        return drawn(names[i], names[j], 1.0 / (1.0 + math.exp(-ahead[i, j])), matches, rng=rng)
 
     pairs = [(i, j) for i in range(size) for j in range(i)]
     results = [met(i, j, 400) for i, j in pairs if i - j <= 3]
@@ -160,10 +155,7 @@ def recent_league(*, lead: float, seed: int) -> tuple[Fit[str], FloatArray]:
     names = [ANCHOR, *(f"p{i:02}" for i in range(1, size))]
 
     def met(i: int, j: int, matches: int) -> Result[str]:
-        wins = int(rng.binomial(matches, 1.0 / (1.0 + math.exp(-ahead[i, j]))))
-        return Result(
-            first=names[i], second=names[j], seats=(0, 0), wins=wins, draws=0, losses=matches - wins
-        )
+        return drawn(names[i], names[j], 1.0 / (1.0 + math.exp(-ahead[i, j])), matches, rng=rng)
 
     pairs = [(i, j) for i in range(size) for j in range(i)]
     results = [

@@ -94,14 +94,6 @@ def test_the_curve_of_the_best_skill_goes_up_to_the_end_of_training() -> None:
     assert curve[-1][1] > 700.0
 
 
-def test_progress_is_told_until_all_is_done() -> None:
-    config = simulated_config(load_config("default", SHORT), num_policies=3)
-    told: list[float] = []
-    simulate(config, progress=told.append)
-    assert told == sorted(told)
-    assert told[-1] == 1.0
-
-
 def test_progress_is_told_of_those_that_stay() -> None:
     # The one that leaves first is ahead of the others, and the last steps are few.
     changes = ("pbt.share=halving", "learners=2", "pbt.ready_agent_steps=30000")

@@ -1,6 +1,6 @@
 """Definition of what is retained, from all rows at once.
 
-`populations.storage.retention` gives the same answers without all rows.
+`populations.storage.store` gives the same answers without all rows.
 """
 
 from __future__ import annotations

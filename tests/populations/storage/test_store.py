@@ -24,8 +24,7 @@ from populations.config.sections import CheckpointsConfig
 from populations.records.aggregates import RecordRow, Row
 from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
 from populations.records.tables import Tables
-from populations.storage.retention import Retention, RetentionRow
-from populations.storage.store import link_ghosts, remove_doomed
+from populations.storage.store import Retention, RetentionRow, link_ghosts, remove_doomed
 from tests.populations.rows import (
     make_assignment,
     make_checkpoint,
@@ -163,7 +162,7 @@ def test_linking_and_removing_are_done_again_without_harm(small_run: SmallRun) -
     rows = small_run.checkpoints_of("player/p000")
     frozen = small_run.snapshot(rows[0], linked=False)
     for _ in range(2):
-        assert link_ghosts(small_run.run_dir, [frozen]) == [frozen.player]
+        assert link_ghosts(small_run.run_dir, [frozen]) == ([frozen.player], [], "")
         assert remove_doomed(small_run.run_dir, [rows[0].key]) == [rows[0].key]
     assert frozen.key in list_directories(small_run.run_dir, "ghosts")
     assert rows[0].key not in list_directories(small_run.run_dir, "checkpoints")
@@ -176,7 +175,7 @@ def test_one_that_cannot_be_done_does_not_stop_the_others(
     ghosts = [small_run.snapshot(row, linked=False) for row in (first, second)]
     remove_doomed(small_run.run_dir, [first.key])
     with caplog.at_level(logging.ERROR):
-        assert link_ghosts(small_run.run_dir, ghosts) == [ghosts[1].player]
+        assert link_ghosts(small_run.run_dir, ghosts) == ([ghosts[1].player], [], "")
         assert remove_doomed(small_run.run_dir, ["../x", second.key]) == [second.key]
     assert ghosts[0].player in caplog.text
     assert "../x" in caplog.text

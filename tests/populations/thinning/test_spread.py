@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from arena.errors import ConfigError
 from populations.config.sections import GhostsConfig
 from populations.core import ThinningRequest
-from populations.thinning.kinds import THINNINGS, Oldest
-from populations.thinning.make import make_thinning, places_of
+from populations.thinning.make import THINNINGS, Oldest, make_thinning, places_of
 from populations.thinning.spread import ELO_PER_SHARE, LEAST_ELO, Spread
 
 NONE = Spread(newest_ratio=0.0, strongest_ratio=0.0)

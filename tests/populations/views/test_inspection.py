@@ -46,13 +46,13 @@ def test_views_of_one_inspection_share_a_fit(run: Path, monkeypatch: pytest.Monk
 
 def test_results_of_training_rate_nothing_and_are_not_read(run: Path) -> None:
     inspection = Inspection.open(run)
-    tables, fit = inspection.rated
+    fit = inspection.rated
     with JournalReader(run / "journal.db") as reader:
         whole = reader.load()
     assert {row.kind for row in whole.pairs.values()} == {"train", "evaluate"}
-    assert tables.pairs == {key: row for key, row in whole.pairs.items() if row.kind in RATING}
-    assert len(tables.pairs) < len(whole.pairs)
-    of_all = CheckpointFit(folded(whole, inspection.run_file, run), whole)
+    assert fit.tables.pairs == {key: row for key, row in whole.pairs.items() if row.kind in RATING}
+    assert len(fit.tables.pairs) < len(whole.pairs)
+    of_all = CheckpointFit(folded(whole, inspection.run_file, run))
     inspection.close()
     found = fit.intervals()
     assert found == of_all.intervals()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -13,7 +14,7 @@ from populations.league.ratings import Interval
 from populations.records.rows import GenerationRow
 from populations.views.players import why_document
 from populations.views.questions.inspection import Document, Inspection
-from populations.views.questions.lives import Gain, begun, entries, gains, life_of
+from populations.views.questions.lives import FIGURES, begun, entries, gains, life_of
 from populations.views.sentences import event_document
 from tests.populations.rows import make_event, make_generation
 
@@ -67,12 +68,8 @@ def generation(number: int, *, begin: int, end: int | None, **about: Any) -> Gen
 
 
 def test_a_life_has_every_change_in_order_and_ghosts_summed_up() -> None:
-    known = Gain(
-        begin=Interval(10.0, 0.0, 20.0),
-        end=Interval(60.0, 50.0, 70.0),
-        gain=Interval(50.0, 38.0, 62.0),
-    )
-    of_it = asdict(generation(0, begin=0, end=200)) | known.document()
+    known = (10.0, 0.0, 20.0, 60.0, 50.0, 70.0, 50.0, 38.0, 62.0, None)
+    of_it = asdict(generation(0, begin=0, end=200)) | dict(zip(FIGURES, known, strict=True))
     generations = [of_it, {**of_it, "policy": "player/p001"}]
     life = life_of(P0, generations=generations, events=EVENTS)
     assert life == list(entries(EVENTS, Subject(policy=P0), generations=generations))
@@ -116,8 +113,11 @@ def test_a_life_needs_a_player() -> None:
         why_document(cast("Inspection", None), None)
 
 
+@dataclass
 class PlantedFit:
     """Ratings that are known by construction; differences have a deviation of their own."""
+
+    tables: Any
 
     ratings: ClassVar = {"a0": 0.0, "a1": 50.0, "a2": 90.0, "b1": 400.0, "a3": 430.0}
 
@@ -162,10 +162,10 @@ def test_a_generation_gains_from_the_weights_it_began_with_to_its_newest() -> No
         ),
         "player/p001#0": p1,
     }
-    found = gains(cast(Any, tables), cast(Any, PlantedFit()), cast(Any, generations))
+    found = gains(cast(Any, PlantedFit(tables)), cast(Any, generations))
     figures = {
-        name: [one and one.rating for one in (gain.begin, gain.end, gain.gain)]
-        for name, gain in found.items()
+        name: [one[key] for key in ("elo_begin", "elo_end", "elo_gain")]
+        for name, one in found.items()
     }
     assert figures == {
         "player/p000#0": [0.0, 50.0, 50.0],
@@ -176,10 +176,11 @@ def test_a_generation_gains_from_the_weights_it_began_with_to_its_newest() -> No
         # One rated checkpoint tells nothing of a gain.
         "player/p001#0": [400.0, 400.0, None],
     }
-    assert found[Entrant("player/p000#0")].gain == Interval(50.0, 45.0, 55.0)
+    first = found[Entrant("player/p000#0")]
+    assert (first["elo_gain_low"], first["elo_gain_high"]) == (45.0, 55.0)
     # Steps are those between the two weights: 0 to 100, and 100 to 120 and 120 to 150. Of those
     # since b1 (50 of its donor and 20 of its own) most are not of the generation.
-    steps = [gain.agent_steps for gain in found.values()]
+    steps = [one["elo_gain_agent_steps"] for one in found.values()]
     assert steps == [100, 50, None, None, None]
 
 
@@ -202,15 +203,14 @@ def test_steps_of_a_gain_go_back_over_generations_of_which_nothing_is_rated() ->
         before[f"player/p000#{number}"] = generation(
             number, begin=steps, end=None, parent=parent, parent_agent_steps=steps
         )
-    found = gains(cast(Any, tables), cast(Any, PlantedFit()), cast(Any, before))
+    fit = cast(Any, PlantedFit(tables))
+    found = gains(fit, cast(Any, before))
     # 90 to 100 in generation 0, 20 in generation 1, 70 of its own.
-    assert found[Entrant("player/p000#2")].agent_steps == 10 + 20 + 70
+    assert found[Entrant("player/p000#2")]["elo_gain_agent_steps"] == 10 + 20 + 70
     untold = replace(before["player/p000#2"], parent_agent_steps=None)
-    found = gains(
-        cast(Any, tables), cast(Any, PlantedFit()), cast(Any, {**before, "player/p000#2": untold})
-    )
-    assert found[Entrant("player/p000#2")].gain is not None
-    assert found[Entrant("player/p000#2")].agent_steps is None
+    found = gains(fit, cast(Any, {**before, "player/p000#2": untold}))
+    assert found[Entrant("player/p000#2")]["elo_gain"] is not None
+    assert found[Entrant("player/p000#2")]["elo_gain_agent_steps"] is None
 
 
 def test_generations_are_counted_where_an_event_does_not_say_them() -> None:

@@ -110,7 +110,7 @@ def fitted(known: Tables) -> CheckpointFit:
     own = league(known)
     fits = fit_ratings(fit_input(snapshot(own)))
     known.ratings.update((name, one.row) for name, one in fits.items() if one.row is not None)
-    return CheckpointFit(own, known)
+    return CheckpointFit(own)
 
 
 def test_the_fit_is_that_of_the_results_between_recorded_players() -> None:
@@ -171,7 +171,7 @@ def test_points_are_a_policys_evaluated_checkpoints_in_order() -> None:
         # Given out again after a failure.
         make_event("train_assigned", "3", sequence=2, time="later"),
     ]
-    found: Any = rating_points(known, fitted(known).intervals(), assigned=events)
+    found: Any = rating_points(fitted(known), assigned=events)
     own, other = (line["points"] for line in found["player"])
     assert [point["agent_steps"] for point in own] == [100, 300]
     assert [point["time"] for point in own] == [None, "later"]
@@ -187,7 +187,7 @@ def test_what_is_shown_is_the_last_fit_whatever_was_played_since() -> None:
     later = refold([*TALLIES, tally(6, COPY, BOT, 0, 90)], seats=SEATS, half_life_matches=1000.0)
     known.records.update((row.key, row) for row in later.records.values())
     known.pairs.update((row.key, row) for row in later.pairs.values())
-    shown = CheckpointFit(league(known), known)
+    shown = CheckpointFit(league(known))
     assert shown.intervals() == before
     gap = shown.difference(("player", Entrant(COPY)), ("player", BOT))
     assert gap is not None

@@ -20,7 +20,7 @@ from arena.errors import CheckpointCorrupt
 from arena.export.card import CardMember, MixtureCard
 from arena.export.write import write_export, write_mixture
 from arena.networks.actor_critic import ActorCritic
-from tests.arena.export.conftest import make_policy
+from tests.arena.export.conftest import boards, make_policy
 from tests.support import run_process
 from tests.tools.conftest import NETWORK, RunBuilder
 
@@ -29,14 +29,6 @@ pytestmark = pytest.mark.xdist_group("exports")
 Array = npt.NDArray[Any]
 BOARD = "classic/connect_four-v3"
 BOX = gymnasium.spaces.Box(low=0, high=1, shape=(6, 7, 2), dtype=np.int8)
-
-
-def boards(num_rows: int, *, seed: int = 1) -> tuple[Array, Array]:
-    rng = np.random.default_rng(seed)
-    rows = rng.integers(0, 2, (num_rows, 6, 7, 2)).astype(np.int8)
-    masks = rng.integers(0, 2, (num_rows, 7)).astype(np.int8)
-    masks[:, 2] = 1
-    return rows, masks
 
 
 @pytest.fixture(scope="module")
@@ -89,16 +81,6 @@ def test_a_module_is_a_copy(board_run: Path) -> None:
         network_of(player).head.weight.zero_()
     assert np.array_equal(player.probabilities(rows, masks), before)
     assert network_of(player).head.weight.abs().max() > 0
-
-
-def test_samples_follow_the_seed(board_run: Path) -> None:
-    player, other = arena.load(board_run, seed=1), arena.load(board_run, seed=1)
-    rows, masks = boards(200)
-    drawn = player.act(rows, masks, sample=True)
-    assert drawn.tolist() == other.act(rows, masks, sample=True).tolist()
-    assert drawn.tolist() != player.act(rows, masks, sample=True).tolist()
-    assert drawn.tolist() == player.act(rows, masks, sample=True, seed=1).tolist()
-    assert masks[np.arange(200), drawn].all()
 
 
 def test_of_several_populations_the_agent_says_which(tag_run: Path) -> None:
@@ -424,23 +406,3 @@ def test_a_damaged_export_is_named(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text('{"schema": 1}')
     with pytest.raises(CheckpointCorrupt, match="must be a whole export"):
         arena.load(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ({"observation": np.zeros((6, 7))}, r"shape \(6, 7, 2\), got \(6, 7\)"),
-        ({"observation": np.full((6, 7, 2), np.nan)}, "finite"),
-        ({"action_mask": None}, "action_mask is needed"),
-        ({"action_mask": np.ones(6)}, r"shape \(7,\), got \(6,\)"),
-        ({"action_mask": np.zeros(7)}, "must have a legal action"),
-        ({"agent": "player_2"}, r"must be one of .*player_1.*, got 'player_2'"),
-    ],
-)
-def test_what_does_not_fit_the_environment_is_named(
-    arguments: dict[str, Any], complaint: str, board_run: Path, random_bot: arena.Player
-) -> None:
-    valid: dict[str, Any] = {"observation": np.zeros((6, 7, 2)), "action_mask": np.ones(7)}
-    for player in (arena.load(board_run), random_bot):
-        with pytest.raises(ValueError, match=complaint):
-            player.act(**(valid | arguments))

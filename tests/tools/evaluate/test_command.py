@@ -48,13 +48,6 @@ def test_ratings_put_random_play_at_0_and_agree_with_the_pairs(
         assert line["rating_low"] <= line["rating"] <= line["rating_high"]
 
 
-def test_a_ghosts_leading_zeros_may_be_left_out(command: Command, board_run: Path) -> None:
-    arguments = ("bot:random", "--matches", 2, "--json")
-    long = command("evaluate", f"{board_run}:player/p000@000000060000", *arguments)
-    short = command("evaluate", f"{board_run}:player/p000@60000", *arguments)
-    assert [p["score"] for p in short["pairs"]] == [p["score"] for p in long["pairs"]]
-
-
 def test_a_kept_checkpoint_is_a_player_by_name_and_by_directory(
     command: Command, board_run: Path
 ) -> None:
@@ -127,24 +120,6 @@ def test_a_rating_of_one_game_has_no_interval() -> None:
 def test_bots_alone_need_an_environment(command: Command) -> None:
     error = command("evaluate", "bot:random", "bot:lefty:Lefty", code=2)["error"]
     assert "--environment" in error
-
-
-def test_a_users_bot_takes_part(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "lefty_player.py").write_text(
-        "import numpy as np\n\n"
-        "class Lefty:\n"
-        "    def act(self, observation, action_mask, *, agent, rng):\n"
-        "        return np.argmax(action_mask, axis=1)\n"
-    )
-    monkeypatch.chdir(tmp_path)
-    players = ("bot:random", "bot:lefty_player:Lefty")
-    document = command("evaluate", *players, "--environment", BOARD, "--matches", 10, "--json")
-    # Who stacks the leftmost column first wins most games against chance.
-    best = document["ratings"][0]
-    assert best["player"] == "bot:lefty_player:Lefty"
-    assert best["rating"] > 0.0
 
 
 def test_a_bot_is_found_in_the_directory_that_the_user_names(
@@ -251,14 +226,6 @@ def test_players_of_one_population_keep_to_its_seats(command: Command, tag_run: 
     seats = [(pair["seats"]["predators"], pair["seats"]["prey"]) for pair in document["pairs"]]
     predator, prey, random = players
     assert sorted(seats) == sorted([(predator, prey), (predator, random), (random, prey)])
-
-
-def test_a_run_with_two_populations_has_a_champion_in_each_seat(
-    command: Command, tag_run: Path
-) -> None:
-    document = command("evaluate", tag_run, "bot:random", "--matches", 2, "--json")
-    assert len(document["pairs"]) == 2
-    assert all(pair["matches"] == 2 for pair in document["pairs"])
 
 
 def test_players_of_different_environments_cannot_meet(

@@ -251,6 +251,8 @@ def test_who_reads_or_writes_other_numbers_is_refused(
         ("board", ("--player", "player/p002"), "no checkpoint yet"),
         ("cyclic", ("--html",), "openspiel:kuhn_poker, openspiel:leduc_poker, not classic/rps-v2"),
         ("board", ("--html", "--mixture"), "--mixture and --html exclude each other"),
+        ("cyclic", ("--mixture", "--player", "player/p000"), "exclude each other: a mixture"),
+        ("team", ("--mixture",), "cooperation"),
         ("board", ("--levels", 3, "--mixture"), "--mixture and --levels exclude each other"),
         ("tag", ("--levels", 3, "--population", "prey"), "of the run; without are predator"),
     ],

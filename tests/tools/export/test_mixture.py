@@ -173,30 +173,6 @@ def test_players_whose_files_are_gone_are_no_members(cyclic_run: Path, tmp_path:
     assert members() == {"player/p002@000000001000"}
 
 
-@pytest.mark.parametrize(
-    ("run", "arguments", "complaint"),
-    [
-        ("team_run", (), "cooperation"),
-        ("cyclic_run", ("--player", "player/p000"), "exclude each other"),
-        ("cyclic_run", ("--population", "prey"), "the run has player"),
-    ],
-)
-@pytest.mark.slow
-def test_what_has_no_mixture_is_said(
-    command: Command,
-    request: pytest.FixtureRequest,
-    tmp_path: Path,
-    run: str,
-    arguments: tuple[str, ...],
-    complaint: str,
-) -> None:
-    directory = request.getfixturevalue(run)
-    target = tmp_path / "x"
-    error = command("export", directory, "--mixture", "--to", target, *arguments, code=2)["error"]
-    assert complaint in error
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_standings_warn_where_ratings_say_little(
     command: Command, cyclic_run: Path, board_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

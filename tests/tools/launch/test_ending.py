@@ -11,11 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from populations.config.run_file import RUN_FILE, RunFile, check_resume, with_config
-from populations.controller.server.reconfiguration import settle
-from populations.controller.server.run_directory import OpenRun
+from populations.controller.server.run_directory import OpenRun, settle
 from tests.faults.scenarios import make_small_run
 
-ending: Any = importlib.import_module("populations.commands.launch.serving")
 serving: Any = importlib.import_module("populations.commands.launch.serving")
 
 LIMITS = {
@@ -57,7 +55,7 @@ def said(
         "agent_steps": agent_steps,
         "champion": {"player": CHAMPION} if champions is None else champions,
     }
-    return list(ending.last_lines(status, run_dir=Path(run_dir), limits=LIMITS, holds=holds))
+    return list(serving.last_lines(status, run_dir=Path(run_dir), limits=LIMITS, holds=holds))
 
 
 def test_a_finished_run_says_why_and_what_next() -> None:

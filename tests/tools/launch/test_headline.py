@@ -12,7 +12,7 @@ from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Heartbeat, Train
 from populations.controller.evaluation.finals import final_countdown
 from populations.controller.server.live_status import LiveFigures
-from populations.controller.state.clocks import Countdown
+from populations.controller.state.epoch import Countdown
 from populations.controller.state.events import HeartbeatReceived, StopRequested, Ticked
 from populations.records.tables import ASSIGNMENTS, Table
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec

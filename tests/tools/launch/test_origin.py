@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from arena.errors import ConfigError
 from arena.types import Hyperparameters
 from populations.config.run_file import RUN_FILE, RunFile, check_resume, with_config
-from populations.controller.server.reconfiguration import settle
-from populations.controller.server.run_directory import OpenRun
+from populations.controller.server.run_directory import OpenRun, settle
 from tests.faults.scenarios import make_small_run
 
 origin: Any = importlib.import_module("populations.commands.launch.origin")

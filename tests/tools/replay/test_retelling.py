@@ -258,32 +258,10 @@ def test_each_game_is_made_by_hand() -> None:
     assert {one["environment"].partition("(")[0] for one in BY_HAND.values()} == set(GAMES)
 
 
-def test_pieces_and_crosses_lie_where_they_were_put() -> None:
-    last = made("connectx")["steps"][-1][0]["observation"]["board"]
-    rows = [last[7 * row : 7 * row + 7] for row in range(6)]
-    assert rows[:2] == [[0] * 7] * 2
-    assert rows[2] == [1, 0, 0, 0, 0, 0, 0]
-    assert rows[3:] == [[1, 2, 0, 0, 0, 0, 0]] * 3
-    (last,) = {
-        state["observation"]["observationString"] for state in made("tictactoe")["steps"][-1]
-    }
-    assert last == "xoo\nx..\nx.."
-
-
 def test_of_chess_black_comes_first() -> None:
     mate = made("chess")
-    moves = [
-        state["action"]["actionString"]
-        for step in mate["steps"]
-        for state in step
-        if "actionString" in state["action"]
-    ]
-    assert moves == ["f3", "e5", "g4", "Qh4#"]
     assert mate["info"]["TeamNames"] == ["player of player_1", "player of player_0"]
     assert mate["rewards"] == [1.0, -1.0]
-    assert mate["info"]["stateHistory"][-1] == (
-        "rnb1kbnr/pppp1ppp/8/4p3/6Pq/5P2/PPPPP2P/RNBQKBNR w KQkq - 1 3"
-    )
 
 
 def test_a_draw_of_chess_that_kaggle_does_not_see_is_one() -> None:

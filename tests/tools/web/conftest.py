@@ -23,7 +23,7 @@ from populations.storage.journal import Journal
 from tests.populations.rows import make_event, make_generation, make_tally, make_tally_row
 from tests.support import record_run_file
 from tools.league.documents import view_document
-from tools.show.html import Block, Cells, Hypertext, Links
+from tools.show.html import Block, Cells, Links
 from tools.web.app import make_app
 from tools.web.pages.page_request import PageRequest
 from tools.web.runs import Run, named_runs
@@ -168,8 +168,13 @@ def _hostile_rows(texts: Sequence[str]) -> Iterator[Row]:
 def asked_for(page: str, *, number: int = 1, **documents: Any) -> PageRequest:
     """Return the request for a page of documents that a test has made."""
     names = {"player/p000": "player-p000", "player/p001": "player-p001"}
-    medium = Hypertext(links=Links(names=names), page=page, number=number, populations=("player",))
-    return PageRequest(documents=documents, medium=medium)
+    return PageRequest(
+        documents=documents,
+        links=Links(names=names),
+        page=page,
+        number=number,
+        populations=("player",),
+    )
 
 
 def words(block: Block) -> list[list[str]]:

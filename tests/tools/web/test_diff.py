@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,9 @@ from populations.storage.journal import Journal
 from tests.populations.rows import make_event
 from tests.populations.views.test_diff import differences as document_of
 from tests.populations.views.test_diff import first_run, second_run
-from tests.tools.web.conftest import HOSTILE, Client, hostile_run, said, text_of, words
-from tests.tools.web.test_pages import MAX_BYTES, Elements
+from tests.tools.web.conftest import Client, said, text_of, words
 from tools.league.documents import view_document
-from tools.show.html import Hypertext, Links, short
+from tools.show.html import Links
 from tools.web.pace import LEAST_S
 from tools.web.pages.log import differences
 from tools.web.pages.page_request import PageRequest
@@ -62,8 +59,13 @@ def test_one_run_has_no_differences(client: Client) -> None:
 def test_sections_show_what_differs_and_charts_have_both_runs_in_a_row(tmp_path: Path) -> None:
     document = document_of(first_run(tmp_path / "one"), second_run(tmp_path / "two"))
     links = Links(names={"player/p000": "player-p000"})
-    medium = Hypertext(links=links, page="diff-with-b", second=Links(base="../b/"))
-    found = list(differences(PageRequest(documents={"diff-with-b": document}, medium=medium)))
+    asked = PageRequest(
+        documents={"diff-with-b": document},
+        links=links,
+        page="diff-with-b",
+        second=Links(base="../b/"),
+    )
+    found = list(differences(asked))
     blocks = {block.heading: block for block in found}
     figures = blocks["Differences of one and two"]
     assert figures.is_wrapped
@@ -100,20 +102,3 @@ def test_a_change_of_either_run_is_seen(board_run: Path, tag_run: Path, tmp_path
         before = after
     now_s += LEAST_S
     assert runs["a"].etag(["diff-with-b"]) == before
-
-
-def test_hostile_texts_stay_text(board_run: Path, tmp_path: Path) -> None:
-    hostile = hostile_run(board_run, tmp_path / "run", HOSTILE[:-1])
-    client = Client([board_run, hostile])
-    for path in ("/board/diff-with-run.html", "/run/diff-with-board.html", "/run/index.html"):
-        page = client.get(path).text
-        assert len(page) < MAX_BYTES
-        elements = Elements()
-        elements.feed(page)
-        for data in elements.data:
-            json.loads(data)
-        assert not re.search("[\u202e\u2066\x1b\x07]", page)
-        assert ">49<" not in page
-    # Not because they were left out.
-    page = html.unescape(client.get("/board/diff-with-run.html").text)
-    assert all(f"environment.kwargs.{short(text)[:15]}" in page for text in HOSTILE[:-1])

@@ -55,8 +55,9 @@ class Elements(HTMLParser):
 @pytest.mark.slow
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_text_stays_text(board_run: Path, tmp_path: Path, text: str) -> None:
-    client = Client([hostile_run(board_run, tmp_path / "run", [text])])
-    names = [f"{name}.html" for name in (*PAGES, "player-p000")] + ["metrics.html?page=2"]
+    client = Client([hostile_run(board_run, tmp_path / "run", [text]), board_run])
+    names = [f"{name}.html" for name in (*PAGES, "player-p000", "diff-with-board")]
+    names.append("metrics.html?page=2")
     seen = set()
     for name in names:
         answer = client.get(f"/run/{name}")
@@ -75,7 +76,7 @@ def test_a_hostile_text_stays_text(board_run: Path, tmp_path: Path, text: str) -
     # Not because it was left out.
     assert seen >= {
         *("index", "standings", "lineage", "hyperparameters", "metrics", "learners", "events"),
-        "player-p000",
+        *("player-p000", "diff-with-board"),
     }
 
 

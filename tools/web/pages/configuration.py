@@ -43,8 +43,8 @@ def configuration_document(run: Inspection) -> dict[str, object]:
 def made_of(asked: PageRequest) -> Iterator[Block]:
     """Yield the line about what the run is made of, which leads to all of it."""
     line = Line(LINE, asked.documents["configuration"])
-    for block in asked.medium.blocks([Section(above=[line])]):
-        href = asked.medium.links.page("configuration")
+    for block in asked.blocks([Section(above=[line])]):
+        href = asked.links.page("configuration")
         yield replace(block, above=[[*block.above[0], Cell("configuration", href=href)]])
 
 

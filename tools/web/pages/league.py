@@ -39,7 +39,7 @@ def overview(asked: PageRequest) -> Iterator[Block]:
     yield from asked.part("Ratings", lambda: asked.charts("ratings"), csv="ratings")
     for block in asked.part("Standings", lambda: asked.sections("standings")):
         # The others are on a page of their own.
-        following = asked.medium.links.page("standings")
+        following = asked.links.page("standings")
         is_cut = block.total > MAX_WHISKERS
         yield replace(block, rows=block.rows[:MAX_WHISKERS], following=following if is_cut else "")
     yield from asked.part("Progress", lambda: [replace(state, title=Line("Progress"))])
@@ -58,7 +58,7 @@ def standings(asked: PageRequest) -> Iterator[Block]:
     def make() -> Iterator[Section]:
         cyclicity = asked.documents["standings"]["cyclicity"]
         both = zip(asked.charts("standings"), asked.sections("standings"), strict=True)
-        for name, (drawn, section) in zip(asked.populations(), both, strict=True):
+        for name, (drawn, section) in zip(asked.standings, both, strict=True):
             share = cyclicity.get(name)
             cyclic = (
                 f" Cyclicity {share:.2f}: that share of the results no rating can express."
@@ -114,9 +114,7 @@ def _best_results(asked: PageRequest) -> list[Section]:
     """Return results between the best players; a big league has hundreds of thousands more."""
     document = asked.documents["payoff"]
     best = {
-        str(line["player"])
-        for lines in asked.populations().values()
-        for line in lines[:MAX_PLAYERS]
+        str(line["player"]) for lines in asked.standings.values() for line in lines[:MAX_PLAYERS]
     }
     cells = [
         cell

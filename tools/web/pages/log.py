@@ -52,7 +52,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 
 def filters(asked: PageRequest) -> list[Filter]:
     """Return the fields of the form of a page."""
-    if asked.medium.page == "games":
+    if asked.page == "games":
         return [Filter(name, name.capitalize()) for name in FIELDS["games"]]
     kinds = sorted({str(line["kind"]) for line in asked.rows("events", "events")})
     return [
@@ -66,12 +66,12 @@ def games(asked: PageRequest) -> Iterator[Block]:
     """Yield the games that are kept, of players that the filters name."""
     every = asked.rows("games", "games")
     chosen = every
-    for name in filter(None, (asked.medium.query.get(key, "") for key in FIELDS["games"])):
+    for name in filter(None, (asked.query.get(key, "") for key in FIELDS["games"])):
         chosen = select_rows(chosen, player=name)
 
     def make() -> Iterator[Section]:
         about = f"{len(chosen):,} of {len(every):,}, the newest first."
-        if asked.medium.links.games is not None:
+        if asked.links.games is not None:
             about += " arena replay RUN --id ID shows those without a link."
         for section in asked.sections("games", {"games": chosen}):
             yield replace(section, about=about, below=() if every else section.below)
@@ -88,7 +88,7 @@ def event_table(rows: Sequence[Row]) -> Table:
 def events(asked: PageRequest) -> Iterator[Block]:
     """Yield the events that the filters leave, the newest first."""
     every = asked.rows("events", "events")
-    kind, name, since, event = (asked.medium.query.get(key, "") for key in FIELDS["events"])
+    kind, name, since, event = (asked.query.get(key, "") for key in FIELDS["events"])
     loud = (
         row for row in every[::-1] if (row["kind"] == kind if kind else row["kind"] not in QUIET)
     )
@@ -132,9 +132,9 @@ def metrics(asked: PageRequest) -> Iterator[Block]:
     if not groups:
         yield Block(heading="Metrics", about=NONE)
         return
-    names = [*groups.values()][min(asked.medium.number, len(groups)) - 1]
+    names = [*groups.values()][min(asked.number, len(groups)) - 1]
     # The number is that of the group: its tables have one part.
-    asked = replace(asked, medium=replace(asked.medium, number=1))
+    asked = replace(asked, number=1)
     chosen = {**asked.documents["metrics"], "names": names}
     yield from asked.part("Metrics", lambda: asked.charts("metrics", metrics=chosen), csv="metrics")
 
@@ -161,7 +161,7 @@ def differences(asked: PageRequest) -> Iterator[Block]:
         yield from asked.sections("diff", document)
 
     for block in asked.part("Differences", make):
-        yield replace(block, csv=f"{asked.medium.links.base}{name}.csv")
+        yield replace(block, csv=f"{asked.links.base}{name}.csv")
 
 
 def _charts(asked: PageRequest, document: Document) -> Iterator[Section]:

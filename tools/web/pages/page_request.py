@@ -19,34 +19,30 @@ from ...show.values import name as name_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageRequest:
+class PageRequest(Hypertext):
     """Page that is asked for.
 
     Attributes:
         documents: Documents of the views that it needs, by view.
-        medium: Medium with the page's address, its part and its filters.
         others: Names of other runs, by the addresses of the differences to them.
         colours: Colours of policies, the same on all pages.
     """
 
     documents: Mapping[str, Document]
-    medium: Hypertext
     others: Mapping[str, str] = field(default_factory=dict)
     colours: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def reader(self) -> Reader:
         """Reader of charts."""
-        links = self.medium.links
-        return Reader(self.medium.populations, links.player, self._versus, colours=self.colours)
+        return Reader(self.populations, self.links.player, self._versus, colours=self.colours)
 
     def _versus(self, player: str, opponent: str) -> str:
         """Return the address of the games of two, in files of a result on the page of a player."""
-        links = self.medium.links
-        if games := links.pair(player, opponent):
+        if games := self.links.pair(player, opponent):
             return games
-        page = links.player(player)
-        return f"{page}#{slug(f'vs {name_of(opponent, self.medium.room)}')}" if page else ""
+        page = self.links.player(player)
+        return f"{page}#{slug(f'vs {name_of(opponent, self.room)}')}" if page else ""
 
     def charts(self, view: str, **documents: Document) -> list[Section]:
         """Return the sections with charts of a view; documents take the places of the run's own."""
@@ -62,9 +58,10 @@ class PageRequest:
         found: list[Row] = self.documents[view][key]
         return found
 
-    def populations(self, view: str = "standings") -> dict[str, list[Row]]:
-        """Return rows of a view's document by population."""
-        found: dict[str, list[Row]] = self.documents[view]["populations"]
+    @property
+    def standings(self) -> dict[str, list[Row]]:
+        """Lines of the standings by population."""
+        found: dict[str, list[Row]] = self.documents["standings"]["populations"]
         return found
 
     def sections(self, view: str, document: Document | None = None) -> list[Section]:
@@ -78,7 +75,7 @@ class PageRequest:
         shown = shape.on_screen(self.documents[view] if document is None else document)
         if shape.limits:
             shown, _ = limited(shown, shape, None)
-        return list(shape.sections(shown, self.medium.room))
+        return list(shape.sections(shown, self.room))
 
     def part(
         self, heading: str, make: Callable[[], Iterable[Section]], *, csv: str = ""
@@ -90,7 +87,7 @@ class PageRequest:
             make: Function that makes its sections.
             csv: View that has all rows of its tables; empty: none.
         """
-        return guarded(heading, lambda: self.medium.blocks(make(), csv=csv))
+        return guarded(heading, lambda: self.blocks(make(), csv=csv))
 
 
 def colours_of(standings: Document) -> dict[str, str]:

@@ -33,9 +33,9 @@ class Page:
 
 def view_page(asked: PageRequest) -> Iterator[Block]:
     """Yield the charts of the view that a page is named after, and its sections."""
-    name = asked.medium.page
+    name = asked.page
     # Long tables go on in other parts.
-    if VIEWS[name].figure and asked.medium.number == 1:
+    if VIEWS[name].figure and asked.number == 1:
         yield from asked.part(name.capitalize(), lambda: asked.charts(name), csv=name)
     yield from asked.part(name.capitalize(), lambda: asked.sections(name), csv=name)
 

@@ -167,7 +167,7 @@ def player_page(asked: PageRequest, name: str) -> Iterator[Block]:
         if body.rows:
             section = Section(title=Line(heading), about=about, body=body)
             yield from asked.part(heading, partial(list, [section]), csv=csv)
-    links = asked.medium.links
+    links = asked.links
     yield Block(
         below=[
             [Cell("all events about it", href=links.page("events", player=name))],

@@ -64,19 +64,6 @@ def test_a_deal_begins_all_games_with_its_cards(poker: Poker) -> None:
     assert torch.equal(group.observation[:, 0].nonzero()[:, 1].view(-1, 2)[:, 1] - 2, deals[:, 0])
 
 
-@pytest.mark.parametrize("poker", [KuhnPoker, LeducPoker])
-def test_an_episode_is_a_function_of_its_key(poker: Poker) -> None:
-    game = started(poker, 64)
-    first = game.decisions()[0].observation.clone()
-    game.step([torch.ones(64, 1, dtype=torch.int64)])
-    some = torch.arange(64) % 2 == 0
-    others = game.decisions()[0].observation.clone()
-    game.reset(some, key=keys(64))
-    again = game.decisions()[0].observation
-    assert torch.equal(again[some], first[some])
-    assert torch.equal(again[~some], others[~some])
-
-
 def test_nothing_leaves_the_end_of_a_game() -> None:
     game = started(KuhnPoker, 2)
     passes = [torch.zeros(2, 1, dtype=torch.int64)]

@@ -105,15 +105,6 @@ def test_rows_are_those_of_the_layout(
         assert rows.observation[b].tolist() == (written[b][0] if asked else [7.0] * 4)
 
 
-def test_a_number_that_is_none_is_refused_with_its_place() -> None:
-    rows = Rows(FLOATS)
-    rows.asked.ask(0, np.zeros((2, 2)), None)
-    rows.asked.ask(3, np.array([[0.0, np.nan], [2.0, 1.0]]), None)
-    text = "at 1 in the batch: agent 'b': an observation must be finite .* got nan at position 1"
-    with pytest.raises(EnvironmentFault, match=text):
-        rows.asked.write()
-
-
 def test_who_is_not_asked_keeps_the_row() -> None:
     rows = Rows(SMALL)
     board = np.ones((2, 2), dtype=np.int8)

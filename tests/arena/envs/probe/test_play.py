@@ -138,11 +138,6 @@ def test_masks_are_kept_wherever_they_are(assets: str) -> None:
         assert not pace_of("environments:MaskedTurns", assets=assets, where=where).is_lower_bound
 
 
-def test_dead_agents_that_stay_on_turn_end_the_play(assets: str) -> None:
-    with pytest.raises(EnvironmentFault, match="only dead agents are on turn"):
-        pace_of("environments:FaultyTurns", assets=assets, fault="only_dead_on_turn")
-
-
 def test_a_fault_before_an_episode_ended_is_said(assets: str) -> None:
     with pytest.raises(EnvironmentFault, match="step 2 of random play raised KeyError"):
         pace_of("environments:FaultyTurns", assets=assets, fault="step_raises")

@@ -25,7 +25,6 @@ from arena.envs.workers.crew import Crew
 from arena.envs.workers.envs import EnvWorkers
 from arena.envs.workers.messages import (
     Answer,
-    Call,
     Channel,
     Close,
     Error,
@@ -189,7 +188,8 @@ MESSAGES = (
     Make(batch=1, request=REQUEST, first=3, num_envs=8),
     Play(
         batch=1,
-        calls=(Call(kind="halt", environments=(0, 2)), Call(kind="tell", phases=(None, PHASE))),
+        halted=(0, 2),
+        phases=(None, PHASE),
         max_faults=0,
         seeds=(2**63 - 1, 0),
     ),

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import pytest
 import torch
 
-from arena.config import EnvironmentConfig
-from arena.environment_spec import EnvironmentRequest, EnvironmentSpec
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv, Phase, Told, Turn
 from arena.envs.checks.conformance import compare_environments
-from arena.envs.describe import environment_facts, populations_of
+from arena.envs.describe import populations_of
 from arena.envs.make import make_batched_env
 from arena.envs.one_by_one.steppers import EnvsRequest
 from arena.envs.random_play import action_layouts, random_legal_actions
 from arena.envs.workers.envs import EnvWorkers
 from arena.errors import ConfigError, EnvironmentFault
-from tests.arena.envs.conftest import ASSETS
+from tests.arena.samples import facts_of, make_env, make_request
 
 NUM_ENVS = 5
 NUM_STEPS = 60
@@ -38,7 +37,6 @@ class Game:
     kwargs: Mapping[str, object] = field(default_factory=dict)
     inspected: Mapping[str, object] | None = None
     reward_weights: Mapping[str, float] = field(default_factory=dict)
-    possible_agents: list[str] | None = None
     reads_state: bool = False
     has_agent_ids: bool = False
 
@@ -49,41 +47,16 @@ class Game:
     @cached_property
     def spec(self) -> EnvironmentSpec:
         kwargs = self.kwargs if self.inspected is None else self.inspected
-        return environment_facts(
-            EnvironmentRequest(
-                self.id,
-                kwargs=kwargs,
-                launch_directory=ASSETS,
-                reads_state=self.reads_state,
-            )
-        )
+        return facts_of(self.id, kwargs, reads_state=self.reads_state)
 
-    def request(self, **changes: Any) -> EnvsRequest:
-        spec = self.spec
-        environment = EnvironmentConfig(
-            id=spec.id,
-            kwargs=dict(self.kwargs),
-            backend="pettingzoo",
-            reward_weights=dict(self.reward_weights),
+    def request(self) -> EnvsRequest:
+        return make_request(
+            replace(self.spec, kwargs=dict(self.kwargs)),
+            num_envs=NUM_ENVS,
+            config={"backend": "pettingzoo", "reward_weights": dict(self.reward_weights)},
+            reads_state=self.reads_state,
+            agent_ids=tuple(populations_of(self.spec)) if self.has_agent_ids else (),
         )
-        populations = populations_of(spec)
-        wanted: dict[str, Any] = {
-            "spec": EnvironmentSpec(
-                id=spec.id,
-                kwargs=dict(self.kwargs),
-                api=spec.api,
-                agents=spec.agents,
-                agent_specs=spec.agent_specs,
-                state=spec.state,
-            ),
-            "sides": {agent: (agent,) for agent in spec.agents},
-            "populations": populations,
-            "num_envs": NUM_ENVS,
-            "launch_directory": ASSETS,
-            "reads_state": self.reads_state,
-            "agent_ids": tuple(populations) if self.has_agent_ids else (),
-        }
-        return EnvsRequest(environment, **{**wanted, **changes})
 
 
 def faulty(game: str, fault: str, *, share: float = 0.15) -> Game:
@@ -112,13 +85,11 @@ GAMES = [
 
 
 @contextmanager
-def twins(
-    game: Game, workers: EnvWorkers, **changes: Any
-) -> Iterator[tuple[BatchedEnv, BatchedEnv]]:
+def twins(game: Game, workers: EnvWorkers) -> Iterator[tuple[BatchedEnv, BatchedEnv]]:
     """The environments here, and the same ones in workers."""
     with (
-        closing(make_batched_env(game.request(**changes))) as here,
-        closing(make_batched_env(game.request(**changes), workers=workers)) as there,
+        closing(make_batched_env(game.request())) as here,
+        closing(make_batched_env(game.request(), workers=workers)) as there,
     ):
         yield here, there
 
@@ -303,16 +274,5 @@ def test_an_environment_that_cannot_be_made_is_refused_as_here(env_workers: Work
 
 def test_a_batched_game_is_refused(env_workers: Workers) -> None:
     game = Game(id="classic/tictactoe-v3")
-    request = game.request()
     with pytest.raises(ConfigError, match="num_env_workers must be 0 where classic/tictactoe-v3"):
-        make_batched_env(
-            EnvsRequest(
-                EnvironmentConfig(id=game.id),
-                spec=game.spec,
-                sides=request.sides,
-                populations=request.populations,
-                num_envs=NUM_ENVS,
-                launch_directory=ASSETS,
-            ),
-            workers=env_workers[2],
-        )
+        make_env(game.spec, num_envs=NUM_ENVS, workers=env_workers[2])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -166,18 +165,3 @@ def test_weights_of_one_are_the_run_without_weights_bit_for_bit(
         assert weighed.checkpoints == plain.checkpoints
         assert weighed.tallies == plain.tallies
         assert recorded == hyperparameters
-
-
-def test_other_weights_lead_to_another_policy(tmp_path: Path) -> None:
-    components = {"near": 1.0, "win": 1.0}
-    answers: list[Any] = []
-    for root, weight in (("one", 1.0), ("other", -1.0)):
-        answer, recorded = train_once(
-            tmp_path / root,
-            "PartsAtOnce",
-            components=components,
-            hyperparameters={**PPO, "reward_weights.near": weight},
-        )
-        assert recorded["reward_weights.near"] == weight
-        answers.append(answer.checkpoints)
-    assert answers[0] != answers[1]

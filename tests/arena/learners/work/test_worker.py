@@ -158,19 +158,6 @@ def test_an_assignment_is_a_function_of_its_message_and_checkpoints(
     assert len({answer[0] for answer in kept}) == 3
 
 
-def test_the_same_message_again_gives_the_same_result(bench: Bench) -> None:
-    worker = bench.worker()
-    start = bench.start(worker)
-    message = bench.train(start, bench.mirror(), Seating(players=(bench.me(), RANDOM)))
-    one = bench.finished(worker.carry_out(message))
-    torch.rand(100)
-    again = bench.finished(worker.carry_out(message))
-    assert (one.checkpoints, one.tallies) == (again.checkpoints, again.tallies)
-    other = bench.train(start, bench.mirror(), Seating(players=(bench.me(), RANDOM)), seed=12)
-    assert bench.finished(worker.carry_out(other)).checkpoints != one.checkpoints
-    assert bench.num_made == 1
-
-
 EFFECTS: list[tuple[dict[str, float], dict[str, float]]] = [
     (
         {},
@@ -375,16 +362,6 @@ def test_metrics_are_finite_and_say_what_happened(bench: Bench) -> None:
     assert answer.metrics["episode/count"] == matches
     length_sum = sum(tally.length_sum for tally in answer.tallies)
     assert answer.metrics["episode/length_mean"] == pytest.approx(length_sum / matches)
-
-
-def test_against_a_ghost_the_trained_share_is_that_of_its_own_decisions(bench: Bench) -> None:
-    worker = bench.worker()
-    start = bench.start(worker)
-    ghost = bench.frozen(start, "player/p000@000000000000")
-    seating = Seating(players=(bench.me(), ghost))
-    answer = bench.finished(worker.carry_out(bench.train(start, seating)))
-    # The agents take turns: every other decision is the ghost's.
-    assert 0.3 < answer.metrics["rollout/trained_share"] < 0.7
 
 
 def test_more_seatings_than_environments_are_drawn_from(bench: Bench) -> None:

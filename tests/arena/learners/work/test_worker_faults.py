@@ -315,12 +315,6 @@ def test_without_ended_episodes_it_takes_longer() -> None:
         silence.add(reached, agent_steps_before={SILENT: 0})
 
 
-def test_whole_episodes_that_are_over_without_a_decision_end_it_at_once() -> None:
-    reached = Reached(agent_steps={SILENT: 0}, num_episodes=0, is_done=True)
-    with pytest.raises(AssignmentFault, match=f"{POLICY} made no decision in 1 rollouts"):
-        Silence(num_envs=2).add(reached, agent_steps_before={SILENT: 0})
-
-
 def test_a_decision_begins_the_count_anew() -> None:
     silence = Silence(num_envs=1)
     steps = 0

@@ -106,33 +106,6 @@ def test_tictactoe_in_turns_with_masks(tmp_path: Path) -> None:
     assert results[0] == results[1]
 
 
-def test_returns_against_itself_are_published_only_where_they_do_not_cancel(tmp_path: Path) -> None:
-    worker = make_worker(tmp_path, "classic/tictactoe-v3", num_envs=8)
-    first = start(worker, "player/p000")
-    me = live("player/p000")
-    for seatings in ([(me, me)], [(me, me), (me, RANDOM), (RANDOM, me)]):
-        message = train(("player/p000", first), seatings=seatings, agent_steps=300)
-        answer = finished(worker.carry_out(message))
-        assert answer.metrics["episode/count"] == sum(tally.matches for tally in answer.tallies)
-        others = [tally for tally in answer.tallies if "bot:random" in tally.entrants]
-        if not others:
-            assert not [name for name in answer.metrics if name.startswith("episode/return")]
-            continue
-        own = [
-            (tally.return_sum[seat], tally.return_sum_of_squares[seat], tally.matches)
-            for tally in others
-            for seat in range(2)
-            if tally.entrants[seat] != "bot:random"
-        ]
-        total, squares, matches = (sum(column) for column in zip(*own, strict=True))
-        mean = total / matches
-        assert answer.metrics["episode/return_mean"] == pytest.approx(mean)
-        assert answer.metrics["episode/return_deviation"] == pytest.approx(
-            math.sqrt(squares / matches - mean**2)
-        )
-    worker.close()
-
-
 def test_figures_rewards_and_observations_are_measured(tmp_path: Path) -> None:
     worker = make_worker(tmp_path, "own_figures:FiguresAtOnce", num_envs=4, launch_directory=ASSETS)
     first = start(worker, "player/p000")
@@ -163,21 +136,6 @@ def test_success_is_what_the_environment_says_or_a_return(
     seatings = [(live("player/p000"), RANDOM)]
     answer = worker.carry_out(train(("player/p000", first), seatings=seatings, agent_steps=64))
     assert finished(answer).metrics["environment/success_mean"] == share
-    worker.close()
-
-
-def test_rock_paper_scissors_all_at_once(tmp_path: Path) -> None:
-    worker = make_worker(tmp_path, "classic/rps-v2", num_envs=4)
-    first = start(worker, "player/p000")
-    me = live("player/p000")
-    answer = finished(
-        worker.carry_out(
-            train(("player/p000", first), seatings=[(me, me), (me, RANDOM)], agent_steps=100)
-        )
-    )
-    steps = load_checkpoint(tmp_path, answer.checkpoints[0].checkpoint)[0].agent_steps
-    # Sixteen steps: two environments with both agents, two with one.
-    assert steps % (16 * (2 * 2 + 2)) == 0
     worker.close()
 
 

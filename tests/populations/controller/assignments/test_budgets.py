@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from arena.types import PolicyId
-from populations.controller.assignments.budgets import (
+from populations.controller.assignments.jobs import (
     MAX_DOUBLINGS,
     UNBOUNDED_AGENT_STEPS,
     budget,

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from arena.types import Entrant, LearnerId, PolicyId, Seating
 from arena.wire.messages import InFlight, Train
-from populations.controller.assignments.carried_episodes import holder_of
+from populations.controller.assignments.jobs import holder_of
 from populations.controller.assignments.validation import entrants_of
 from populations.controller.state.events import AssignmentFinished, LearnerLeft, Ticked
 from populations.records.rows import AssignmentRow, CheckpointRow

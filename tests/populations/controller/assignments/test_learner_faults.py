@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.controller.assignments.learner_lifecycle import MAX_CHARGES
-from populations.controller.state.commands import KillLearner
 from populations.controller.state.events import (
     AssignmentFailed,
+    KillLearner,
     LearnerExited,
     LearnerJoined,
     StrangerSpoke,

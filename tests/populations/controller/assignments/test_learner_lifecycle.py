@@ -8,13 +8,14 @@ from arena.types import Digest, LearnerId
 from arena.wire.messages import Evaluate, Heartbeat, Stop, Train
 from populations.controller.assignments.learner_lifecycle import MAX_GONE
 from populations.controller.server.live_status import LiveFigures
-from populations.controller.state.commands import SendMessage, StartLearner
 from populations.controller.state.events import (
     AssignmentFailed,
     HeartbeatReceived,
     LearnerExited,
     LearnerJoined,
     LearnerUnreachable,
+    SendMessage,
+    StartLearner,
     StopRequested,
     Ticked,
 )

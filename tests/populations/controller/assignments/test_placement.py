@@ -11,8 +11,7 @@ from arena.errors import CheckpointError, ConfigError
 from arena.transfer.terms import check_granted
 from arena.wire.keys import holder_of
 from arena.wire.messages import Train
-from populations.controller.assignments.budgets import budget
-from populations.controller.assignments.jobs import assignment_seed
+from populations.controller.assignments.jobs import assignment_seed, budget
 from populations.controller.assignments.placement import population_in_turn
 from populations.controller.assignments.validation import open_grants, open_leases
 from populations.controller.state.events import LearnerLeft, Now

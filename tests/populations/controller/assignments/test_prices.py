@@ -11,8 +11,7 @@ from arena.types import AssignmentId, LearnerId
 from arena.wire.messages import Evaluate
 from populations.controller.assignments.placement import is_cheaper, is_left_to_cheaper
 from populations.controller.evaluation.share import short_of
-from populations.controller.state.clocks import MatchTimes
-from populations.controller.state.leases import Learner
+from populations.controller.state.leases import Learner, MatchTimes
 from populations.controller.state.state import ControllerState
 from tests.populations.controller.simulated import DUEL, World, make_world, stranger
 

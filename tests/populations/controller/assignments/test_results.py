@@ -7,7 +7,7 @@ from msgspec import structs
 from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Train
 from populations.controller.assignments.results import mark_unneeded
-from populations.controller.state.commands import RemoveCheckpoints, SendMessage
+from populations.controller.state.events import RemoveCheckpoints, SendMessage
 from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import AssignmentRow, CheckpointRow, TallyRow
 from tests.populations.controller.eager import transaction

@@ -12,7 +12,6 @@ from arena.checkpoints.manifest import Manifest
 from arena.environment_spec import EnvironmentSpec
 from arena.types import RANDOM_BOT, AssignmentId, Entrant, Tally, trainee_entrant
 from arena.wire.messages import Evaluate, Finished, Train
-from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evaluation.finals import (
     ANCHOR_MATCHES,
     CONTENDER_PROBABILITY,
@@ -25,7 +24,11 @@ from populations.controller.evaluation.finals import (
     is_time_over,
     longest_s,
 )
-from populations.controller.evaluation.pairings import MATCHES_PER_SEATING, draw_pairings
+from populations.controller.evaluation.pairings import (
+    MATCHES_PER_SEATING,
+    draw_pairings,
+    evaluation_pool,
+)
 from populations.controller.evaluation.share import MAX_EVALUATION_S, MIN_MATCHES
 from populations.controller.evaluation.share import match_s as match_time
 from populations.controller.state.events import Now

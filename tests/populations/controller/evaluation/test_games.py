@@ -19,7 +19,7 @@ from arena.types import (
 from arena.wire.messages import Evaluate, Finished
 from populations.controller.assignments.validation import GivenAssignment, find_inconsistency
 from populations.controller.evaluation import games
-from populations.controller.evaluation.contenders import evaluation_pool
+from populations.controller.evaluation.pairings import evaluation_pool
 from populations.controller.state.events import Now
 from populations.records.games import MAX_HELD, defeats
 from populations.records.rows import AssignmentRow

@@ -10,8 +10,12 @@ from msgspec.structs import replace
 
 from arena.types import RANDOM_BOT
 from arena.wire.messages import Evaluate
-from populations.controller.evaluation.contenders import evaluation_pool
-from populations.controller.evaluation.pairings import GOAL_PART, goal_pairs, validated_by
+from populations.controller.evaluation.pairings import (
+    GOAL_PART,
+    evaluation_pool,
+    goal_pairs,
+    validated_by,
+)
 from populations.controller.state.goals import has_reached_evaluation, seekers_of_evaluation
 from populations.controller.state.state import ControllerState
 from populations.records.rows import AssignmentRow

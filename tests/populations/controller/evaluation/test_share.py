@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from arena.types import RANDOM_BOT, AssignmentId, PlayerId
 from arena.wire.messages import Evaluate, Train
-from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evaluation.pairings import (
     VALIDATION_MATCHES,
     draw_pairings,
+    evaluation_pool,
     missing_matches,
     validated_by,
 )
@@ -23,8 +23,8 @@ from populations.controller.evaluation.share import (
     reached,
     short_of,
 )
-from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.events import Now
+from populations.controller.state.leases import MatchTimes
 from populations.controller.state.state import make_state
 from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world
 from tests.populations.rows import make_assignment, make_evaluate

@@ -11,8 +11,8 @@ from populations.controller.evolution.changes import (
     decision_of,
     exploit,
     explore_own,
+    waiting,
 )
-from populations.controller.evolution.exploration import waiting
 from populations.controller.indexes.teams import team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploration

@@ -11,9 +11,8 @@ from arena.types import AssignmentId
 from arena.wire.messages import Train
 from populations.config.run_config import validate_config
 from populations.controller.evolution.curriculum import LESSON_BEGAN, advance, measure
-from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.state.events import Now
-from populations.controller.state.goals import goal_reached
+from populations.controller.state.goals import StopGoals, goal_reached
 from populations.records.rows import AssignmentRow, EventRow
 from tests.populations.controller.simulated import DUEL, World, duel_spec, make_world
 from tests.populations.controller.state.test_goals import told

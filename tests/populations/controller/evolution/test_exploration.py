@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from arena.types import Hyperparameters, PolicyId
-from populations.controller.evolution.exploration import answer, problem_of
-from populations.controller.state.commands import ExploreHyperparameters
+from populations.controller.evolution.changes import answer, problem_of
+from populations.controller.state.events import ExploreHyperparameters
 from populations.core import Exploration, SearchSpace
 from populations.decisions import Keep, NotReady
 from populations.records.rows import GenerationRow, Json

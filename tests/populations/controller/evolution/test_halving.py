@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from arena.types import LearnerId, PolicyId
-from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evaluation.finals import FINAL_DEVIATION, FINAL_MATCHES
+from populations.controller.evaluation.pairings import evaluation_pool
 from populations.controller.evolution.halving import fill_places, halve, num_active, num_places
 from populations.controller.indexes.teams import team_of
 from populations.controller.state.state import make_state

@@ -6,8 +6,8 @@ import pytest
 
 from arena.types import Digest, PolicyId, WeightsRef, trainee_entrant
 from arena.wire.messages import Train
-from populations.audit.evolution_checks import check_evolution
-from populations.controller.evolution.immigration import immigrant_key
+from populations.audit.verify import check_evolution
+from populations.controller.evolution.resets import immigrant_key
 from populations.controller.state.events import AssignmentFailed
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.eager import PBT, eager_world

@@ -8,11 +8,11 @@ from msgspec import structs
 
 from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train
-from populations.audit.evolution_checks import check_evolution
+from populations.audit.verify import check_evolution
 from populations.choices import number_of
 from populations.controller import result_merging
 from populations.controller.assignments.failures import set_aside
-from populations.controller.evolution.exploration import answer, are_open
+from populations.controller.evolution.changes import answer, are_open
 from populations.controller.rating_fit import fit_input, fit_ratings
 from populations.controller.state.events import (
     Event,

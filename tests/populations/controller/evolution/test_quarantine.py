@@ -11,13 +11,13 @@ from arena.types import PolicyId
 from arena.wire.messages import Train
 from populations.choices import number_of
 from populations.controller.assignments.failures import set_aside
-from populations.controller.evolution.immigration import try_immigrate
 from populations.controller.evolution.quarantine import (
     MAX_RESCUES,
     donors_of,
     quarantine,
     rescue_waiting,
 )
+from populations.controller.evolution.resets import try_immigrate
 from populations.controller.indexes.teams import team_of
 from populations.records.rows import AssignmentRow, PolicyRow
 from tests.populations.controller.eager import (

@@ -21,8 +21,8 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Train, Trainee
-from populations.audit.evolution_checks import check_evolution
-from populations.controller.assignments.budgets import budget
+from populations.audit.verify import check_evolution
+from populations.controller.assignments.jobs import budget
 from populations.controller.evolution.members import members_of
 from populations.controller.evolution.resets import reset_key, win_rates_against_mains
 from populations.controller.state.events import AssignmentFailed
@@ -49,6 +49,7 @@ from tests.populations.controller.simulated import (
     stranger,
     tag_spec,
 )
+from tests.populations.payoffs import met
 from tests.populations.rows import make_failed, make_ratings, make_tally
 
 MAIN_EXPLOITER, LEAGUE_EXPLOITER = PolicyId("player/p004"), PolicyId("player/p005")
@@ -168,9 +169,9 @@ def test_statistics_start_anew_after_a_reset() -> None:
     policy = PolicyId(event.subject)
     row = world.state.tables.policies[policy]
     entrant = trainee_entrant(policy, generation=row.generation)
-    assert list(world.state.league.payoff.met(entrant)) == []
+    assert list(met(world.state.league.payoff, entrant)) == []
     former = trainee_entrant(policy, generation=row.generation - 1)
-    assert list(world.state.league.payoff.met(former)) != []
+    assert list(met(world.state.league.payoff, former)) != []
 
 
 @pytest.mark.slow

@@ -7,11 +7,15 @@ from msgspec.structs import replace
 
 from arena.types import PolicyId, Value, trainee_entrant
 from arena.wire.messages import Train, Trainee
-from populations.audit.evolution_checks import check_evolution
+from populations.audit.verify import check_evolution
 from populations.choices import number_of
 from populations.controller.evolution.quarantine import quarantine
-from populations.controller.evolution.reconfigure import reconfigure, with_changed
-from populations.controller.evolution.rewind import hyperparameters_of, rewind
+from populations.controller.evolution.rewind import (
+    hyperparameters_of,
+    reconfigure,
+    rewind,
+    with_changed,
+)
 from populations.league.lineage import lineage, schedule_of
 from populations.records.rows import AssignmentRow, EventRow, Json, PolicyRow
 from populations.search_space import Range

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from populations.controller.evolution.snapshots import steps_to_next
-from populations.controller.state.commands import LinkGhosts
+from populations.controller.state.events import LinkGhosts
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import DUEL, World, made_once, make_world
 

@@ -19,7 +19,7 @@ from arena.environment_spec import EnvironmentSpec
 from arena.types import AssignmentId, Player, PlayerId, PolicyId, Seating, trainee_entrant
 from arena.wire.messages import Pairing, Train
 from populations.candidates import Candidate, Candidates
-from populations.controller.evaluation.contenders import evaluation_pool
+from populations.controller.evaluation.pairings import evaluation_pool
 from populations.controller.evolution.members import members_of
 from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.indexes.rated_pins import RatedPins
@@ -29,7 +29,7 @@ from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow
-from populations.storage.retention import Retention
+from populations.storage.store import Retention
 from tests.populations.controller.facts import assert_facts_are_what_events_tell
 from tests.populations.controller.simulated import (
     AT_ONCE,

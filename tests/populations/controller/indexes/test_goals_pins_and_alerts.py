@@ -10,10 +10,9 @@ import pytest
 
 from arena.types import Digest, PolicyId
 from arena.wire.messages import Trainee
-from populations.controller.indexes.alert_kinds import KINDS
-from populations.controller.indexes.raised_alerts import Alerts, document, resumed
+from populations.controller.indexes.alert_kinds import KINDS, Alerts, document, resumed
 from populations.controller.indexes.rated_pins import RatedPins
-from populations.controller.indexes.stop_goals import (
+from populations.controller.state.goals import (
     MIN_RETURNS,
     MIN_WINDOW,
     WINDOW_PARTS,

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.types import Digest, Entrant
-from populations.controller.indexes.opponents_met import LATEST, OpponentColumns
-from populations.league.payoff import Payoff
+from populations.controller.indexes.opponent_pool import LATEST, OpponentColumns
+from populations.league.pairs import Payoff
 from tests.populations.controller.test_lineups import training_tally
+from tests.populations.payoffs import met
 from tests.populations.rows import make_checkpoint
 
 LINE = [Entrant(f"player/p000#{generation}") for generation in range(4)]
@@ -170,7 +171,7 @@ def test_kept_results_are_those_of_one_made_anew(
     if half_life == NEVER:
         totals: dict[str, list[float]] = {}
         for entrant in kept.line:
-            for other, won, lost in league.payoff.met(entrant):
+            for other, won, lost in met(league.payoff, entrant):
                 total = totals.setdefault(other, [0.0, 0.0])
                 total[0] += won
                 total[1] += lost

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from arena.types import Digest, Entrant, Player, PlayerId, Seat, Seating, WeightsRef
 from arena.wire.messages import Evaluate, Pairing
-from populations.controller.indexes.pending_evaluations import PendingMatches
+from populations.controller.indexes.player_strengths import PendingMatches
 from populations.league.scheduling import noise_of
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from arena.types import PlayerId
-from populations.controller.evaluation.contenders import evaluation_pool
+from populations.controller.evaluation.pairings import evaluation_pool
 from populations.controller.indexes.player_strengths import (
     MAX_BEST_GHOSTS,
     StrengthIndex,

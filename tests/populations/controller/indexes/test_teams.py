@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from arena.errors import ConfigError
 from arena.types import Digest, PolicyId, trainee_entrant
 from arena.wire.messages import Evaluate, Train
-from populations.audit.evolution_checks import check_evolution
+from populations.audit.verify import check_evolution
 from populations.controller.assignments.failures import set_aside
 from populations.controller.indexes.trainee_metrics import metrics_of_trainee
 from populations.controller.state.events import AssignmentFailed

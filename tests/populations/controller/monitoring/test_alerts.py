@@ -13,10 +13,10 @@ from arena.checkpoints.manifest import Manifest
 from arena.types import PolicyId
 from arena.wire.messages import Evaluate, Finished, Train
 from populations.config.sections import AlertKind
-from populations.controller.indexes.alert_kinds import KINDS
-from populations.controller.indexes.measurements import (
+from populations.controller.indexes.alert_kinds import (
     GOOD_LOSS,
     HIGH_LOSS,
+    KINDS,
     RULES,
     Trained,
     Window,

@@ -13,8 +13,7 @@ from arena.environment_spec import EnvironmentSpec
 from arena.types import Digest, PolicyId
 from populations.choices import number_of
 from populations.controller.monitoring.curves import curve_names, evaluated_steps, is_due
-from populations.controller.state.commands import Command, WriteMetrics
-from populations.controller.state.events import ControllerStarted
+from populations.controller.state.events import Command, ControllerStarted, WriteMetrics
 from populations.controller.state.state import make_state
 from populations.league.lineage import num_copies
 from populations.league.standings import champion, standings

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 from arena.metrics.jsonl import JsonlSink
-from populations.controller.monitoring.sinks import Sinks
-from populations.controller.monitoring.written_points import (
+from populations.controller.monitoring.curves import (
     go_on,
     read_written,
 )
-from populations.controller.state.commands import Command, WriteMetrics
-from populations.controller.state.events import ControllerStarted
+from populations.controller.monitoring.sinks import Sinks
+from populations.controller.state.events import Command, ControllerStarted, WriteMetrics
 from populations.controller.state.state import make_state
 from populations.hooks.findings import Finding
 from populations.records.rows import AssignmentRow

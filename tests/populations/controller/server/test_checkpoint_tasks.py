@@ -20,7 +20,7 @@ from populations.controller.server.checkpoint_tasks import (
     read_back,
     verify,
 )
-from populations.controller.server.inbox import Inbox
+from populations.controller.server.server import Inbox
 from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,

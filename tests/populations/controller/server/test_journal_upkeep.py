@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from arena.failpoints import armed
 from populations.config.sections import JournalConfig
-from populations.controller.server.commit_retry import (
-    RETRY_S,
+from populations.controller.server.journal_upkeep import (
+    COMMIT_RETRY_S,
+    JournalUpkeep,
     commit_patiently,
 )
-from populations.controller.server.journal_upkeep import JournalUpkeep
 from populations.errors import StorageError, StorageUnavailable
 from populations.records.aggregates import Row
 from populations.records.rows import EventRow, RunRow
@@ -335,7 +335,7 @@ def test_a_read_only_disk_is_waited_for_and_its_end_is_logged(
         patch.setattr(plan, "hit", lambda name: hit(name) if len(waiting.waits) < 4 else None)
         with caplog.at_level(logging.WARNING):
             waiting.commit(new_journal, events(2))
-    assert waiting.waits == [RETRY_S] * 4
+    assert waiting.waits == [COMMIT_RETRY_S] * 4
     assert new_journal.load().num_events == 2
     messages = [record.getMessage() for record in caplog.records]
     assert sum("waits for room" in message for message in messages) == 4

@@ -20,9 +20,8 @@ from populations.controller.server.live_status import (
     alerts,
     stragglers,
 )
-from populations.controller.state.clocks import MatchTimes
 from populations.controller.state.events import HeartbeatReceived
-from populations.controller.state.leases import HeldAssignment, Learner, Pause
+from populations.controller.state.leases import HeldAssignment, Learner, MatchTimes, Pause
 from populations.hooks.findings import Finding
 from tests.arena.wire.examples import HELLO
 from tests.populations.controller.simulated import World, make_world

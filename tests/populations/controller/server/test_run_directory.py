@@ -15,8 +15,8 @@ from arena.failpoints import armed
 from arena.types import Digest, WeightsRef
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import RunFile
-from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.initial_policies import initial_policies
+from populations.controller.evolution.resets import immigrant_key
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.server import run_directory
 from populations.controller.server.run_directory import (

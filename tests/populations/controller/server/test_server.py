@@ -26,8 +26,7 @@ from arena.wire.messages import (
 from arena.wire.session import BadMessage
 from populations.controller.machine import handle
 from populations.controller.server.server import Server
-from populations.controller.state.commands import SendMessage
-from populations.controller.state.events import Event, LearnerJoined, Now
+from populations.controller.state.events import Event, LearnerJoined, Now, SendMessage
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.errors import StorageError

@@ -11,32 +11,30 @@ import pytest
 
 from arena.types import LearnerId, PolicyId
 from arena.wire.messages import FromController, Goodbye, Refuse
-from populations.controller.evolution.exploration import answer
+from populations.controller.evolution.changes import answer
 from populations.controller.evolution.generations import history
 from populations.controller.monitoring.sinks import Sinks
 from populations.controller.rating_fit import snapshot
 from populations.controller.server.server import Server
-from populations.controller.state import commands
-from populations.controller.state.commands import (
+from populations.controller.state import events
+from populations.controller.state.events import (
+    CheckpointsRemoved,
     Command,
     EndRun,
+    Event,
     ExploreHyperparameters,
     FitRatings,
+    GhostsLinked,
+    HyperparametersExplored,
     KillLearner,
+    LearnerLeft,
+    LearnerUnreachable,
     LinkGhosts,
+    RatingsFitted,
     RemoveCheckpoints,
     SendMessage,
     StartLearner,
     WriteMetrics,
-)
-from populations.controller.state.events import (
-    CheckpointsRemoved,
-    Event,
-    GhostsLinked,
-    HyperparametersExplored,
-    LearnerLeft,
-    LearnerUnreachable,
-    RatingsFitted,
 )
 from tests.populations.controller.server.test_server import (
     NoLauncher,
@@ -170,8 +168,8 @@ ASKED: dict[type[Command], object] = {
 def test_every_class_of_the_module_is_a_command() -> None:
     classes = {
         found
-        for _, found in inspect.getmembers(commands, inspect.isclass)
-        if found.__module__ == commands.__name__ and found is not Command
+        for _, found in inspect.getmembers(events, inspect.isclass)
+        if issubclass(found, Command) and found is not Command
     }
     assert classes == set(KINDS)
     assert set(EXAMPLES) == set(KINDS), "each has an example here"

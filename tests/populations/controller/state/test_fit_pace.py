@@ -7,9 +7,8 @@ import pytest
 from arena.types import LearnerId, PlayerId
 from populations.controller.rating_fit import fit_input, fit_ratings
 from populations.controller.state import pauses
-from populations.controller.state.clocks import FitPace
-from populations.controller.state.commands import LinkGhosts
-from populations.controller.state.events import GhostsLinked, RatingsFitted, Ticked
+from populations.controller.state.events import GhostsLinked, LinkGhosts, RatingsFitted, Ticked
+from populations.controller.state.fits import FitPace
 from populations.controller.state.transaction import Transaction
 from tests.populations.controller.eager import transaction
 from tests.populations.controller.simulated import DUEL, World, make_world

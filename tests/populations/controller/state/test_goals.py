@@ -12,11 +12,15 @@ from msgspec import structs
 from arena.types import Digest, Entrant, PolicyId
 from arena.wire.messages import Train
 from populations.controller.evaluation.finals import final_countdown
-from populations.controller.indexes.stop_goals import StopGoals
 from populations.controller.phases import limit_reached
-from populations.controller.state.clocks import Countdown
+from populations.controller.state.epoch import Countdown
 from populations.controller.state.events import ControllerStarted, StopRequested
-from populations.controller.state.goals import goal_reached, has_reached_evaluation, unreported
+from populations.controller.state.goals import (
+    StopGoals,
+    goal_reached,
+    has_reached_evaluation,
+    unreported,
+)
 from populations.controller.state.state import ControllerState, make_state
 from populations.records.rows import AssignmentRow, Json, PolicyRow
 from tests.populations.controller.simulated import DUEL, World, made_once, make_world

@@ -14,9 +14,9 @@ from populations.controller.assignments.failures import set_aside
 from populations.controller.evaluation.finals import TOURNAMENT_MATCHES
 from populations.controller.evaluation.pairings import validated_by
 from populations.controller.lineups import draw_lineup
-from populations.controller.state.commands import KillLearner
 from populations.controller.state.events import (
     AssignmentFailed,
+    KillLearner,
     LearnerExited,
     Now,
     StopRequested,

@@ -28,6 +28,7 @@ from populations.ratings.fitting.newton import make_solver, maximize
 from populations.ratings.fitting.posterior import FloatArray, differences, evaluate
 from populations.ratings.model import Result
 from populations.ratings.results import result_columns
+from tests.populations.ratings.matches import met
 
 BEND = 0.4
 STEP = 1e-5
@@ -224,9 +225,7 @@ def league(*, times: Mapping[str, Time]) -> Posterior[str]:
     def result(i: int, j: int, matches: float) -> Result[str]:
         ahead, _ = bent(np.array([150.0 / ELO_PER_UNIT * (i - j)]), BEND)
         wins = float(matches / (1.0 + np.exp(-ahead[0])))
-        return Result(
-            first=names[i], second=names[j], seats=(0, 0), wins=wins, draws=0, losses=matches - wins
-        )
+        return met(names[i], names[j], wins, matches - wins)
 
     pairs = [(i, j) for i in range(9) for j in range(i) if (i + j) % 2]
     link = Result(first="p7", second="p0", seats=(0, 0), wins=6.0, draws=0, losses=2.0)

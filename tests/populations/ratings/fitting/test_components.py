@@ -14,6 +14,7 @@ from populations.ratings.fitting.misfit import MISFIT, anchor_errors, anchor_var
 from populations.ratings.fitting.pair_errors import PairFit, Pairs, pair_fit
 from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
+from tests.populations.ratings.matches import drawn, met
 
 BOT = "bot:random"
 
@@ -31,10 +32,8 @@ def played(
         p = expected(ahead[i, j])
         share = 0.0 if draws is None else (draws[i] + draws[j]) * min(p, 1.0 - p)
         counts = rng.multinomial(matches, [p - 0.5 * share, share, 1.0 - p - 0.5 * share])
-        wins, drawn, losses = (float(count) for count in counts)
-        results.append(
-            Result(first=i, second=j, seats=(0, 0), wins=wins, draws=drawn, losses=losses)
-        )
+        wins, level, losses = (float(count) for count in counts)
+        results.append(met(i, j, wins, losses, draws=level))
     return results
 
 
@@ -198,14 +197,10 @@ def test_what_all_gain_with_time_is_not_drawn_to_parents() -> None:
             meetings.append((f"{line}@{time}", f"{(line + 1) % 8}@{time}"))
             if time:
                 meetings.append((f"{line}@{time}", f"{(line + 3) % 8}@{time - 1}"))
-        results = []
-        for first, second in meetings:
-            wins = float(rng.binomial(12, expected(elo[first] - elo[second])))
-            results.append(
-                Result(
-                    first=first, second=second, seats=(0, 0), wins=wins, draws=0, losses=12 - wins
-                )
-            )
+        results = [
+            drawn(first, second, expected(elo[first] - elo[second]), 12, rng=rng)
+            for first, second in meetings
+        ]
         model = BradleyTerry(reduces_bias=True)
         fit = model.fit(results, parents=parents, times=times, anchors=[BOT])
         last = [f"{line}@7" for line in range(8)]
@@ -287,14 +282,11 @@ def league(*, style: float, seed: int) -> tuple[Fit[str], float]:
     skills = np.sort(rng.uniform(0.0, 100.0, NUM_PLAYERS))[::-1]
     names = [f"p{i:02}" for i in range(NUM_PLAYERS)]
 
-    def met(first: str, second: str, ahead: float, matches: int) -> Result[str]:
-        wins = int(rng.binomial(matches, 1.0 / (1.0 + math.pow(10.0, -ahead / 400.0))))
-        return Result(
-            first=first, second=second, seats=(0, 1), wins=wins, draws=0, losses=matches - wins
-        )
+    def rated(first: str, second: str, ahead: float, matches: int) -> Result[str]:
+        return drawn(first, second, expected(ahead), matches, rng=rng, seats=(0, 1))
 
     results = [
-        met(names[i], names[j], float(skills[i] - skills[j]), NUM_MATCHES)
+        rated(names[i], names[j], float(skills[i] - skills[j]), NUM_MATCHES)
         for i in range(NUM_PLAYERS)
         for j in rng.permutation(NUM_PLAYERS)[:6]
         if i != j
@@ -304,7 +296,7 @@ def league(*, style: float, seed: int) -> tuple[Fit[str], float]:
         for name, skill in zip(names, skills, strict=True)
     ]
     results += [
-        met(name, ANCHOR, ahead, 900 if name == BEST else 60)
+        rated(name, ANCHOR, ahead, 900 if name == BEST else 60)
         for name, ahead in zip(names, against, strict=True)
     ]
     return BradleyTerry(reduces_bias=True).fit(results, anchors=[ANCHOR]), against[0]
