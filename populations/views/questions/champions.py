@@ -139,7 +139,7 @@ def anchor_score(run: Inspection, population: str, player: Standing) -> Document
     low, high = wilson(score, matches)
     return {
         "player": player.player,
-        "matches": int(matches),
+        "matches": round(matches),
         "score": score,
         "score_low": low,
         "score_high": high,
