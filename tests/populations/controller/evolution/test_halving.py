@@ -127,14 +127,16 @@ def test_the_worse_half_leaves_until_as_many_train_as_learners() -> None:
 def test_retired_policies_are_rated_by_what_they_left_behind_as_surely_as_others() -> None:
     state = halved().state
     known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
-    left = [place for place, one in enumerate(known.players) if one.kind == "retired"]
-    assert {known.players[place].player.player for place in left} == retired(halved())
-    assert not known.field.is_ranked[left].any(), "PBT does not select among them"
-    for place in left:
+    left = {
+        PolicyId(one.player.player): place
+        for place, one in enumerate(known.players)
+        if one.kind == "retired"
+    }
+    assert left.keys() == retired(halved())
+    for name, place in left.items():
         one = known.players[place]
-        assert one.entrant == state.league.weights(
-            state.tables.policies[PolicyId(one.player.player)]
-        )
+        assert str(one.entrant) == state.league.weights(state.tables.policies[name])
+        assert not known.field.is_ranked[place], "PBT does not select among them"
         matches = state.league.record(one.population, one.entrant).matches
         assert known.deviations()[place] <= FINAL_DEVIATION or matches >= FINAL_MATCHES
 
