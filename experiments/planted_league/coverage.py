@@ -247,8 +247,8 @@ def true_strengths(world: World) -> dict[Rated, float]:
         signs[row, places.get(two, -1)] -= 1.0
     ahead = [model.difference(known[one], known[two]) for one, two in pairs]
     weights_of_pairs = np.ones(len(pairs))
-    # Weights follow from strengths, so they are those of a first solution.
-    for _ in range(2):
+    # Weights follow from strengths, so they are those of the solution before.
+    for _ in range(4):
         root = np.sqrt(weights_of_pairs)
         solved, *_ = np.linalg.lstsq(root[:, None] * signs[:, :-1], root * np.array(ahead))
         strengths = np.append(solved, 0.0)

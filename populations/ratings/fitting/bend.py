@@ -108,6 +108,11 @@ class Meeting:
     changes: FloatArray
     recency: Recency
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it matters who is in ``first``."""
+        return bool(self.advantage) or self.first is not self.second
+
     def turned(self) -> Meeting:
         """Return the same, seen from ``second``."""
         return replace(
@@ -195,12 +200,13 @@ def ratings_of(
         distances, x_zero = one.apart(strengths, None, against)
         zero, slopes_zero = bent(distances, bend)
         ratings[own] += len(one.second) * ((ahead - zero) @ weights)
-        moved = (ahead - zero) @ weights_changes
         slopes, slopes_zero = slopes * weights, slopes_zero * weights
-        moved += slopes.sum(axis=1)[:, None] * (directions[own] + one.changes)
-        moved += (slopes_zero - slopes) @ directions[against]
-        moved -= slopes_zero.sum() * one.changes
-        by_recency = (slopes * x).sum(axis=1) - (slopes_zero * x_zero).sum()
+        # Differences come before sums, so that those of an anchor are exactly 0.
+        more = slopes - slopes_zero
+        moved = (ahead - zero) @ weights_changes - more @ directions[against]
+        moved += more.sum(axis=1)[:, None] * (directions[own] + one.changes)
+        moved += slopes_zero.sum() * directions[own]
+        by_recency = (slopes * x - slopes_zero * x_zero).sum(axis=1)
         changes[own] += len(one.second) * (moved + by_recency[:, None] * one.recency.changes)
         num_others[own] += len(one.second)
     return ratings / num_others, changes / num_others[:, None]
@@ -222,8 +228,8 @@ def ratings_by(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: floa
 def left_of(
     strengths: FloatArray, ratings: FloatArray, meeting: Meeting, *, bend: float
 ) -> tuple[float, float]:
-    """Return mean and mean square of h - (r_i - r_j) of pairs that meet, in units of theta: their
-    mean is the worth of the seats beside ratings, the rest scatter.
+    """Return mean and variance of h - (r_i - r_j) of pairs that meet, in units of theta: their mean
+    is the worth of the seats beside ratings, the rest scatter.
     """
     first, second = meeting.turned().drawn(strengths), meeting.drawn(strengths)
     ahead, _ = bent(meeting.apart(strengths, first, second)[0], bend)
@@ -231,7 +237,9 @@ def left_of(
     own, others = (
         weights_of(strengths[drawn], np.zeros((len(drawn), 0)))[0] for drawn in (first, second)
     )
-    return float(own @ left @ others), float(own @ left**2 @ others)
+    # What one of two equal sides is ahead by, the other is behind: 0, which rounding is not.
+    mean = float(own @ left @ others) if meeting.is_ordered else 0.0
+    return mean, float(own @ (left - mean) ** 2 @ others)
 
 
 def against_anchors(
@@ -273,10 +281,10 @@ def scatter_of(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: floa
     ratings, _ = ratings_of(strengths, np.zeros((len(strengths), 0)), still, bend=bend)
     left = [left_of(strengths, ratings, one, bend=bend) for one in still]
     number = [len(one.first) * len(one.second) for one in meetings]
-    return float(np.average([square - mean**2 for mean, square in left], weights=number))
+    return float(np.average([variance for _, variance in left], weights=number))
 
 
 def _views(meetings: Sequence[Meeting]) -> list[Meeting]:
     """Return each meeting from both sides; where the order does not matter they are one."""
-    turned = (one.turned() for one in meetings if one.advantage or one.first is not one.second)
+    turned = (one.turned() for one in meetings if one.is_ordered)
     return [*meetings, *turned]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from arena.types import RANDOM_BOT, Digest, Entrant
 from experiments.planted_league.coverage import CHANGES, true_strengths
 from experiments.planted_league.week import main
 from populations.config.run_config import load_config
+from populations.ratings.fitting.bend import weights_of
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import make_world, start
@@ -33,16 +35,21 @@ def test_true_strengths_are_the_nearest_to_the_log_odds_of_all_that_are_rated() 
     weights = {
         one: model.bot(one) if one == bot else world.learner.weights[Digest(one)] for one in truth
     }
-    # The sum of squares of d_ij - (r_i - r_j) is least where each player's sum of them is 0.
+    ordered = sorted(truth, key=lambda one: truth[one])
+    places = np.array([truth[one] for one in ordered])
+    shares, _ = weights_of(places, np.zeros((len(places), 0)))
+    share = dict(zip(ordered, shares.tolist(), strict=True))
+    # The sum of w_i w_j (d_ij - (r_i - r_j))^2 is least where each player's weighed sum is 0.
     for one in truth:
-        left = [
-            model.difference(weights[one], weights[two]) - (truth[one] - truth[two])
+        left = {
+            two: model.difference(weights[one], weights[two]) - (truth[one] - truth[two])
             for two in truth
             if two != one
-        ]
-        assert sum(left) == pytest.approx(0.0, abs=1e-6) or one == bot
+        }
+        weighed = sum(share[two] * elo for two, elo in left.items())
+        assert weighed == pytest.approx(0.0, abs=0.1) or one == bot
         # No additive strengths say all of them.
-        assert max(map(abs, left)) > 5.0
+        assert max(map(abs, left.values())) > 5.0
 
 
 def test_policies_share_the_days_and_each_kind_has_both_clocks(

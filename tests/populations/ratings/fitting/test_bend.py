@@ -177,8 +177,7 @@ def test_scales_count_by_their_pairs_in_what_scatters() -> None:
     (across,) = two_scales(-2.0, np.zeros(0), lead)
     met = [replace(across, second=across.first, advantage=0.0), across]
     ratings, _ = ratings_of(TWO_SCALES, np.zeros((7, 0)), met, bend=BEND)
-    left = (left_of(TWO_SCALES, ratings, one, bend=BEND) for one in met)
-    own, other = (square - mean**2 for mean, square in left)
+    own, other = (left_of(TWO_SCALES, ratings, one, bend=BEND)[1] for one in met)
     found = scatter_of(TWO_SCALES, met, bend=BEND)
     assert found == pytest.approx((16 * own + 12 * other) / 28)
 
