@@ -206,7 +206,7 @@ def _unsettled(league: League, known: EvaluationPool) -> BoolArray:
     deviations = known.deviations()
     return np.array(
         [
-            player.kind in ("policy", "retired")
+            player.kind == "policy"
             and deviation > FINAL_DEVIATION
             and league.record(player.population, player.entrant).matches < FINAL_MATCHES
             for player, deviation in zip(known.players, deviations, strict=True)

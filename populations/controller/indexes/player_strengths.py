@@ -53,8 +53,8 @@ class PlayerStrength(NamedTuple):
         team: It and those who play beside it in cooperation.
         entrant: As results name it.
         population: Its population.
-        kind: Policies are ranked by PBT; they, those that left (``retired``) and ghosts may become
-            champion.
+        kind: Policies are ranked by PBT; they and ghosts may become champion. Those that left count
+            as ghosts.
         rating: Elo; its own, or that of the nearest rated weights in its line.
         position: Place of those weights in the population's ratings; None: its line is unrated.
         own_variance: Elo squared, apart from what it shares with those weights.
@@ -213,7 +213,7 @@ class StrengthIndex:
 def _policy(row: PolicyRow, ratings: Ratings, league: League) -> PlayerStrength:
     team = frozen_team(league, row)
     position = nearest_rated(ratings, league, Digest(team[row.population].entrant))
-    kind = "retired" if row.state == "retired" else "policy"
+    kind = "policy" if row.state == "active" else "ghost"
     return player_strength(ratings, team, row.population, kind=kind, position=position)
 
 
@@ -236,7 +236,7 @@ def player_strength(
         ratings: Ratings of the population.
         team: The player and those who play beside it.
         population: Its population.
-        kind: ``policy``, ``retired``, ``ghost`` or ``bot``.
+        kind: ``policy``, ``ghost`` or ``bot``.
         position: Place of the nearest rated weights in its line.
     """
     player, own_variance, rating = team[population], 0.0, 0.0
