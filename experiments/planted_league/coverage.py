@@ -265,8 +265,7 @@ def _weights(strengths: Mapping[Rated, float]) -> dict[Rated, float]:
         own = [rated for rated in strengths if rated[0] == population]
         own.sort(key=lambda rated: strengths[rated])
         places = np.array([strengths[rated] for rated in own])
-        weights, _ = weights_of(places, np.zeros((len(own), 0)))
-        found.update(zip(own, weights.tolist(), strict=True))
+        found.update(zip(own, weights_of(places).tolist(), strict=True))
     return found
 
 

@@ -110,7 +110,7 @@ class Meeting:
 
     @property
     def is_ordered(self) -> bool:
-        """Whether it matters who is in ``first``."""
+        """Return whether it matters who is in ``first``."""
         return bool(self.advantage) or self.first is not self.second
 
     def turned(self) -> Meeting:
@@ -143,23 +143,22 @@ class Meeting:
         return np.asarray(ordered[:: 1 + len(ordered) // MAX_PLAYERS])
 
 
-def weights_of(strengths: FloatArray, directions: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the weights w of opponents, and how they change with the strengths.
-
-    Args:
-        strengths: Theta of those that stand for all, rising. float64 [S].
-        directions: Changes of theta. float64 [S, K].
-
-    Returns:
-        Weights [S], whose sum is 1, and their changes [S, K], float64.
-    """
+def weights_of(strengths: FloatArray) -> FloatArray:
+    """Return the weights w of opponents of rising strengths; their sum is 1. float64 [S]."""
     even, width = 1.0 / len(strengths), strengths[-1] - strengths[0]
     # Equals have no range to divide.
+    parts = _parts(strengths) / width if width > 0.0 else even
+    return np.full(len(strengths), (even + parts) / 2.0)
+
+
+def weights_by(strengths: FloatArray, directions: FloatArray) -> FloatArray:
+    """Return how the weights of opponents change with their strengths. float64 [S, K]."""
+    width = strengths[-1] - strengths[0]
     if width <= 0.0:
-        return np.full(len(strengths), even), np.zeros_like(directions)
-    parts = _parts(strengths) / width
-    changes = (_parts(directions) - parts[:, None] * (directions[-1] - directions[0])) / width
-    return (even + parts) / 2.0, changes / 2.0
+        return np.zeros_like(directions)
+    parts = _parts(strengths)[:, None] / width
+    changes = (_parts(directions) - parts * (directions[-1] - directions[0])) / (2.0 * width)
+    return np.asarray(changes)
 
 
 def _parts(places: FloatArray) -> FloatArray:
@@ -193,7 +192,8 @@ def ratings_of(
     num_others = np.zeros_like(strengths)
     for one in _views(meetings):
         own, against = one.first, one.drawn(strengths)
-        weights, weights_changes = weights_of(strengths[against], directions[against])
+        weights = weights_of(strengths[against])
+        weights_changes = weights_by(strengths[against], directions[against])
         distances, x = one.apart(strengths, own, against)
         ahead, slopes = bent(distances, bend)
         # Subtract the mean of the anchors: h(0 - theta_j + a + g x_0j).
@@ -217,7 +217,7 @@ def ratings_by(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: floa
     found, num_others = np.zeros_like(strengths), np.zeros_like(strengths)
     for one in _views(meetings):
         own, against = one.first, one.drawn(strengths)
-        weights, _ = weights_of(strengths[against], np.zeros((len(against), 0)))
+        weights = weights_of(strengths[against])
         ahead = bent_by(one.apart(strengths, own, against)[0], bend)
         zero = bent_by(one.apart(strengths, None, against)[0], bend)
         found[own] += len(one.second) * ((ahead - zero) @ weights)
@@ -234,9 +234,7 @@ def left_of(
     first, second = meeting.turned().drawn(strengths), meeting.drawn(strengths)
     ahead, _ = bent(meeting.apart(strengths, first, second)[0], bend)
     left = ahead - (ratings[first, None] - ratings[second])
-    own, others = (
-        weights_of(strengths[drawn], np.zeros((len(drawn), 0)))[0] for drawn in (first, second)
-    )
+    own, others = weights_of(strengths[first]), weights_of(strengths[second])
     # What one of two equal sides is ahead by, the other is behind: 0, which rounding is not.
     mean = float(own @ left @ others) if meeting.is_ordered else 0.0
     return mean, float(own @ (left - mean) ** 2 @ others)

@@ -37,8 +37,7 @@ def test_true_strengths_are_the_nearest_to_the_log_odds_of_all_that_are_rated() 
     }
     ordered = sorted(truth, key=lambda one: truth[one])
     places = np.array([truth[one] for one in ordered])
-    shares, _ = weights_of(places, np.zeros((len(places), 0)))
-    share = dict(zip(ordered, shares.tolist(), strict=True))
+    share = dict(zip(ordered, weights_of(places).tolist(), strict=True))
     # The sum of w_i w_j (d_ij - (r_i - r_j))^2 is least where each player's weighed sum is 0.
     for one in truth:
         left = {

@@ -21,6 +21,7 @@ from populations.ratings.fitting.bend import (
     ratings_by,
     ratings_of,
     scatter_of,
+    weights_by,
     weights_of,
 )
 from populations.ratings.fitting.misfit import PRIOR_BEND, bend_of
@@ -87,13 +88,13 @@ def weights(strengths: FloatArray) -> FloatArray:
 
 def test_weights_by_hand() -> None:
     # Of the range from 0 to 4, 1 lies nearest to the first, 2 to the second, 1 to the third.
-    found, changes = weights_of(np.array([0.0, 2.0, 4.0]), np.array([[0.0], [0.0], [4.0]]))
-    np.testing.assert_allclose(found, [1 / 6 + 1 / 8, 1 / 6 + 2 / 8, 1 / 6 + 1 / 8])
+    strengths = np.array([0.0, 2.0, 4.0])
+    np.testing.assert_allclose(weights_of(strengths), [1 / 6 + 1 / 8, 1 / 6 + 2 / 8, 1 / 6 + 1 / 8])
     # The range grows four times as fast as time, and the first keeps 1 of it: d(1 / 4) = -1 / 4.
+    changes = weights_by(strengths, np.array([[0.0], [0.0], [4.0]]))
     np.testing.assert_allclose(changes[:, 0], [-1 / 8, 0.0, 1 / 8])
-    found, changes = weights_of(np.ones(4), np.ones((4, 2)))
-    assert found.tolist() == [0.25] * 4
-    assert not changes.any()
+    assert weights_of(np.ones(4)).tolist() == [0.25] * 4
+    assert not weights_by(np.ones(4), np.ones((4, 2))).any()
 
 
 @pytest.mark.parametrize(("bend", "worth"), [(BEND, 0.0), (BEND, 0.7), (0.0, 0.7)])
