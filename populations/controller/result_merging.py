@@ -120,6 +120,8 @@ def merge(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -
             pair_deviation=0.0 if ratings is None else ratings.pair_deviation,
             into=into,
             forgotten=tuple(forgotten),
+            # The strengths that are needed follow from the rest, below.
+            points=(),
             advantages=() if ratings is None else ratings.advantages,
         )
         found.append(replace(one, points=_points(indexes.fits, one)))

@@ -195,10 +195,10 @@ class Merge(Struct, frozen=True, kw_only=True, dict=True, rename={"num_tallies":
     population: str
     num_tallies: int
     pair_deviation: float
-    into: Mapping[Entrant, tuple[Entrant, ...]] = {}
-    forgotten: tuple[Entrant, ...] = ()
-    points: tuple[tuple[str, Entrant, float], ...] = ()
-    advantages: tuple[float, ...] = ()
+    into: Mapping[Entrant, tuple[Entrant, ...]]
+    forgotten: tuple[Entrant, ...]
+    points: tuple[tuple[str, Entrant, float], ...]
+    advantages: tuple[float, ...]
 
     @cached_property
     def _strengths(self) -> Mapping[Rated, float]:

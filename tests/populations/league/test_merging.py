@@ -79,6 +79,7 @@ def test_a_league_without_a_player_by_hand() -> None:
         num_tallies=sequence,
         pair_deviation=0.0,
         into={Entrant("player/p000#2"): (Entrant("b"),)},
+        forgotten=(),
         # b by its line alone; x and y by a fit, on whose scale the first seat is worth 40 Elo.
         points=told(
             {
@@ -153,6 +154,7 @@ def test_what_a_population_knows_of_a_player_takes_no_bias_away_in_another() -> 
         num_tallies=2,
         pair_deviation=0.0,
         into={Entrant("predator/p000#2"): (Entrant("b"),)},
+        forgotten=(),
         points=told(points),
         advantages=(0.0, 40.0, -40.0, 0.0),
     )
@@ -198,6 +200,17 @@ def told(points: dict[Rated, float]) -> tuple[tuple[str, Entrant, float], ...]:
     return tuple((*rated, point) for rated, point in points.items())
 
 
+NOTHING = Merge(
+    population="player",
+    num_tallies=7,
+    pair_deviation=0.0,
+    into={},
+    forgotten=(),
+    points=(),
+    advantages=(),
+)
+
+
 def event(**data: object) -> EventRow:
     return EventRow(sequence=3, time="", kind=MERGED, subject="player", data=data)  # type: ignore[arg-type]
 
@@ -222,9 +235,11 @@ def test_a_merge_is_what_its_event_says() -> None:
     "key", ["tallies", "pair_deviation", "into", "forgotten", "points", "advantages"]
 )
 def test_damaged_data_are_no_merge(key: str) -> None:
-    data = {**Merge(population="player", num_tallies=7, pair_deviation=0.0).data(), key: None}
-    with pytest.raises(ValueError, match="event 3: its data are no merge"):
-        list(merges([event(**data)]))
+    data = NOTHING.data()
+    without = {name: value for name, value in data.items() if name != key}
+    for damaged in ({**data, key: None}, without):
+        with pytest.raises(ValueError, match="event 3: its data are no merge"):
+            list(merges([event(**damaged)]))
 
 
 LADDER_SEATS = tuple(
@@ -315,7 +330,9 @@ class Ladder:
                 num_tallies=self.num_tallies,
                 pair_deviation=0.0,
                 into={GENERATION: tuple(entrant for _, entrant in gone)},
+                forgotten=(),
                 points=told(points),
+                advantages=(),
             ),
         )
 
