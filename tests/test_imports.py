@@ -148,7 +148,16 @@ MAX_MODULES = 15
 
 ROOMS = (
     *("server", "machine", "phases", "ghost_thinning", "assignments", "evaluation", "evolution"),
-    *("result_merging", "lineups", "opponents", "monitoring", "state", "rating_fit", "indexes"),
+    *(
+        "result_merging",
+        "lineups",
+        "opponents",
+        "monitoring",
+        "state",
+        "rating_fit",
+        "rating_input",
+        "indexes",
+    ),
 )
 """Of the controller, each above those that it may import."""
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from populations.config.run_config import load_config
 from populations.config.run_file import RunFile, learner_setup
-from populations.controller.rating_fit import fit_input, fit_ratings
+from populations.controller.rating_fit import fit_ratings
+from populations.controller.rating_input import fit_input
 from populations.controller.state.events import Command, FitRatings, RatingsFitted
 from populations.controller.state.state import make_state
 from populations.records.tables import Tables

@@ -55,7 +55,7 @@ from populations.audit.verify import verify_run
 from populations.config.run_file import RunFile, content_digest, learner_setup
 from populations.controller.assignments.jobs import Job
 from populations.controller.assignments.placement import _decide as placement_decide
-from populations.controller.rating_fit import fit_input, snapshot
+from populations.controller.rating_input import fit_input, snapshot
 from populations.controller.server.journal_upkeep import JournalUpkeep
 from populations.controller.state.state import make_state
 from populations.league.standings import standings

@@ -30,7 +30,8 @@ import numpy as np
 import arena
 from arena.types import RANDOM_BOT, Entrant
 from experiments.harness import parser_of
-from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
+from populations.controller.rating_fit import fit_ratings
+from populations.controller.rating_input import fit_input, snapshot
 from populations.league.pairs import seat_advantage
 from populations.league.ratings import Ratings
 from populations.league.standings import Standing

@@ -540,7 +540,8 @@ def _sums(journal: Journal, run_file: RunFile) -> Iterator[Row]:
 
 def _fit(journal: Journal, run_file: RunFile) -> list[Row]:
     # The import is here because no other repair needs what a fit imports.
-    from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
+    from populations.controller.rating_fit import fit_ratings
+    from populations.controller.rating_input import fit_input, snapshot
 
     tables = journal.load()
     setup = learner_setup(run_file, root=Path())

@@ -10,7 +10,7 @@ import numpy as np
 from arena.contracts.contract import Subject, name_of
 from arena.types import Entrant, Hyperparameters, PolicyId
 from populations.contracts.exploit import pbt_section
-from populations.controller.evolution.changes import problem_of
+from populations.controller.evolution.exploring import problem_of
 from populations.core import Exploration, Explore, SearchSpace
 from populations.pbt.make import make_explore
 from populations.records.rows import GenerationRow

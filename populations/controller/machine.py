@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from populations.controller import ghost_thinning, phases, result_merging
 from populations.controller.assignments import learner_lifecycle, placement, results
 from populations.controller.evaluation import games
-from populations.controller.evolution import changes, curriculum, pbt
+from populations.controller.evolution import curriculum, exploring, pbt
 from populations.controller.monitoring import alerts, champions, curves
 from populations.controller.state import events, pauses
 from populations.controller.state.epoch import Phase
@@ -66,7 +66,7 @@ def _take(state: ControllerState, event: Event, tx: Transaction) -> None:
         return  # nothing follows from it that the next tick would not find
     alerts.watch(state, tx)
     if state.phase.name != "over":
-        changes.ask(state.settings, state.indexes, state.phase, tx)
+        exploring.ask(state.settings, state.indexes, state.phase, tx)
         curriculum.advance(state.settings, state.indexes, state.phase, tx)
         phases.advance(state, tx)
         learner_lifecycle.staff(state.phase, tx)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from populations.config.run_config import RunConfig
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import final_countdown, is_decided, is_time_over
-from populations.controller.evolution.changes import are_open
+from populations.controller.evolution.exploring import are_open
 from populations.controller.evolution.halving import num_places
 from populations.controller.monitoring import alerts
 from populations.controller.state import goals

@@ -48,7 +48,7 @@ from arena.types import (
 )
 from populations.config.run_config import RunConfig
 from populations.controller.indexes.opponent_pool import OpponentPools
-from populations.controller.rating_fit import MAX_ENTRANTS, SLACK, asked_for, snapshot
+from populations.controller.rating_input import MAX_ENTRANTS, SLACK, asked_for, snapshot
 from populations.controller.state.epoch import Phase, Settings
 from populations.controller.state.fits import Fits
 from populations.controller.state.goals import StopGoals

@@ -33,7 +33,8 @@ from arena.types import (
     policy_of_trainee,
 )
 from populations.gc_pause import collector_paused
-from populations.league.pairs import PairRows, Payoff, added, part_of
+from populations.league.pairs import PairRows, added, part_of
+from populations.league.payoff import Payoff
 from populations.ratings.result_table import ResultTable
 from populations.ratings.results import Counts, Rated
 from populations.records.aggregates import PairKey, PairRow, RecordRow

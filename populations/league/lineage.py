@@ -29,7 +29,7 @@ from arena.types import (
 )
 from populations.config.sections import ScheduleEntry
 from populations.hyperparameter_schedules import ScheduledValues
-from populations.league.pairs import Payoff
+from populations.league.payoff import Payoff
 from populations.records.rows import CheckpointRow, EventRow, GenerationRow, Json
 from populations.records.tables import Table, Tables
 

@@ -77,7 +77,7 @@ class PairRow(Row, frozen=True, kw_only=True, gc=False):
     With n sides the result of one pair of seats counts 1/(n - 1) of a match, so that no match
     counts more than once for a player. Evaluation matches do not decay, and ``first_seat`` is the
     lower seat. Training matches decay with later ones of the same two entrants in any seats
-    (`populations.league.pairs`), and ``first`` is the entrant that sorts lower. What players that
+    (`populations.league.payoff`), and ``first`` is the entrant that sorts lower. What players that
     are gone say of two that stay is a row of one seat, too, as if both were equals and had played
     so many matches (`populations.league.merging.Link`).
 

@@ -22,11 +22,12 @@ from arena.types import LearnerId
 from arena.wire.messages import PROTOCOL_VERSION, Evaluate, Failed, Hello, Stop, Train
 from populations.config.run_config import RunConfig
 from populations.config.run_file import RunFile, learner_setup
-from populations.controller.evolution.changes import answer
+from populations.controller.evolution.exploring import answer
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.initial_policies import initial_policies
 from populations.controller.machine import handle
-from populations.controller.rating_fit import Snapshot, fit_input, fit_ratings, snapshot
+from populations.controller.rating_fit import fit_ratings
+from populations.controller.rating_input import Snapshot, fit_input, snapshot
 from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,

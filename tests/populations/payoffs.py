@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from arena.matches.pair_scores import num_scored, points
 from arena.types import Entrant
-from populations.league.pairs import Payoff, Seats, added, seats_of, swapped
+from populations.league.pairs import Seats, added, seats_of, swapped
+from populations.league.payoff import Payoff
 
 
 class Record(NamedTuple):

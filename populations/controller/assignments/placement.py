@@ -25,7 +25,7 @@ from populations.controller.assignments.jobs import budget, holder_of, usual_bud
 from populations.controller.evaluation import share
 from populations.controller.evaluation.finals import more_pairings
 from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
-from populations.controller.evolution.changes import are_open
+from populations.controller.evolution.exploring import are_open
 from populations.controller.indexes.teams import Team, held_up, team_of
 from populations.controller.lineups import Requests, knowledge
 from populations.controller.state.epoch import Settings

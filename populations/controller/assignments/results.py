@@ -122,7 +122,10 @@ def _commit(
         for times in (state.measured.match_times, learner.match_times):
             times.add(matches=matches, duration_s=finished.duration_s)
         games.take(state, tx, row, finished.games)
-        _validate(state.league, tx, row.message)
+        for pairing in row.message.pairings:
+            # Generations whose weights have played themselves are marked.
+            if (policy := validated_generation_of(state.league, pairing)) is not None:
+                tx.put(replace(policy, validated_generation=policy.generation))
         _learn_lengths(state.league, tx, finished.tallies)
         # Seconds of an epoch that only evaluates are not taken from the finals of a later one.
         is_extra = state.phase.evaluation_only is not None
@@ -130,14 +133,6 @@ def _commit(
             **{"extra_evaluation_s" if is_extra else "evaluation_s": finished.duration_s},
             evaluation_assignments=1,
         )
-
-
-def _validate(league: League, tx: Transaction, message: Evaluate) -> None:
-    """Mark the generations whose weights have played themselves."""
-    for pairing in message.pairings:
-        policy = validated_generation_of(league, pairing)
-        if policy is not None:
-            tx.put(replace(policy, validated_generation=policy.generation))
 
 
 def _learn_lengths(league: League, tx: Transaction, tallies: Sequence[Tally]) -> None:

@@ -25,7 +25,7 @@ from populations.candidates import (
     FloatArray,
     IntArray,
 )
-from populations.league.pairs import MetOpponents, Payoff
+from populations.league.payoff import MetOpponents, Payoff
 from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, RatingsRow
 from populations.records.tables import Tables
 

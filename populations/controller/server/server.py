@@ -30,11 +30,12 @@ from arena.wire.messages import (
 )
 from arena.wire.transport import ControllerTransport
 from populations.controller.assignments.validation import Leases, open_grants, open_leases
-from populations.controller.evolution.changes import answer
+from populations.controller.evolution.exploring import answer
 from populations.controller.indexes.alert_kinds import document
 from populations.controller.machine import handle
 from populations.controller.monitoring.sinks import Sinks
-from populations.controller.rating_fit import Snapshot, fit_input, fit_ratings
+from populations.controller.rating_fit import fit_ratings
+from populations.controller.rating_input import Snapshot, fit_input
 from populations.controller.server.checkpoint_tasks import link, read_back, remove, verify
 from populations.controller.server.journal_upkeep import (
     JournalUpkeep,

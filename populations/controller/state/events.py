@@ -13,7 +13,7 @@ from msgspec import Struct
 from arena.checkpoints.manifest import Manifest
 from arena.types import Hyperparameters, LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Finished, FromController, Heartbeat, Hello
-from populations.controller.rating_fit import Snapshot
+from populations.controller.rating_input import Snapshot
 from populations.core import Exploration, Explore, SearchSpace
 from populations.hooks.findings import Finding
 from populations.league.ratings import Ratings

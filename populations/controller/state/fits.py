@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from arena.types import Digest, PolicyId
 from populations.controller.indexes.player_strengths import nearest_rated
-from populations.controller.rating_fit import snapshot
+from populations.controller.rating_input import snapshot
 from populations.controller.state.events import FitRatings
 from populations.controller.state.transaction import Transaction
 from populations.league.league import League

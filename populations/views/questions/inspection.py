@@ -20,7 +20,8 @@ from arena.errors import ConfigError
 from arena.matches.comparisons import MAX_SEAT_PAIRS, is_by_seats
 from arena.types import Entrant
 from populations.config.run_file import RUN_FILE, RunFile, learner_setup, require_recorded
-from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
+from populations.controller.rating_fit import fit_ratings
+from populations.controller.rating_input import fit_input, snapshot
 from populations.core import SearchSpace
 from populations.league.league import League
 from populations.league.lineage import REMOVED_KINDS, History

@@ -52,7 +52,7 @@ from arena.wire.messages import (
     named_references,
 )
 from populations.config.run_file import RunFile
-from populations.controller import rating_fit, result_merging
+from populations.controller import rating_input, result_merging
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server
 from populations.storage.lock import RunLock
@@ -117,7 +117,7 @@ def _settings(fit_room: int | None) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guard, "_command_pid", PID)
         if fit_room is not None:
-            for module in (rating_fit, result_merging):
+            for module in (rating_input, result_merging):
                 patch.setattr(module, "MAX_ENTRANTS", fit_room)
         yield
 

@@ -33,7 +33,7 @@ from populations.choices import number_of
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
 from populations.config.run_file import learner_setup, new_run_file
-from populations.controller.evolution.changes import answer
+from populations.controller.evolution.exploring import answer
 from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.state.events import (
     AssignmentFinished,

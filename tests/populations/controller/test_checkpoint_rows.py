@@ -12,7 +12,7 @@ from arena.types import Digest, Entrant
 from populations.audit.verify import Sums
 from populations.controller import result_merging
 from populations.controller.evolution.generations import _rated
-from populations.controller.rating_fit import fit_input, snapshot
+from populations.controller.rating_input import fit_input, snapshot
 from populations.controller.state.events import Now
 from populations.controller.state.fits import Fits
 from populations.controller.state.goals import StopGoals

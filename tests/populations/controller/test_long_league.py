@@ -24,7 +24,7 @@ from populations.controller.evaluation import pairings
 from populations.controller.evolution.members import common_scores
 from populations.controller.indexes import player_strengths
 from populations.controller.machine import handle
-from populations.controller.rating_fit import snapshot
+from populations.controller.rating_input import snapshot
 from populations.controller.state.events import AssignmentFinished, Event, Now
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction

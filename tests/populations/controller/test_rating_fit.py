@@ -11,15 +11,13 @@ import pytest
 from msgspec import structs
 
 from arena.types import Digest, Entrant
-from populations.controller import rating_fit
-from populations.controller.rating_fit import (
+from populations.controller import rating_input
+from populations.controller.rating_fit import fit_ratings, optimism, ranks_of
+from populations.controller.rating_input import (
     asked_for,
     entrants_of,
     fit_input,
-    fit_ratings,
-    optimism,
     players_of,
-    ranks_of,
     snapshot,
 )
 from populations.controller.state.events import ControllerStarted
@@ -147,11 +145,11 @@ def test_of_too_many_the_oldest_that_nothing_asks_for_are_left_out(
     asked, every = asked_for(known), entrants_of(known)
     others = [rated for rated in every if rated not in asked]
     assert len(others) > 4
-    monkeypatch.setattr(rating_fit, "SLACK", 2)
-    monkeypatch.setattr(rating_fit, "MAX_ENTRANTS", len(every) - 5)
+    monkeypatch.setattr(rating_input, "SLACK", 2)
+    monkeypatch.setattr(rating_input, "MAX_ENTRANTS", len(every) - 5)
     assert entrants_of(known) == [rated for rated in every if rated not in others[:3]]
     # What is asked for stays, however many there are.
-    monkeypatch.setattr(rating_fit, "MAX_ENTRANTS", 1)
+    monkeypatch.setattr(rating_input, "MAX_ENTRANTS", 1)
     assert entrants_of(known) == [rated for rated in every if rated in asked]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from arena.types import Digest, Entrant, is_trainee, policy_of_trainee
 from populations.audit.tally_checks import differences, refold
-from populations.controller import rating_fit, result_merging
-from populations.controller.rating_fit import asked_for, fit_input, snapshot
+from populations.controller import rating_input, result_merging
+from populations.controller.rating_input import asked_for, fit_input, snapshot
 from populations.controller.state.state import make_state
 from populations.league.league import RECENT_PER_POLICY, League
 from populations.league.lineage import first_of_line
@@ -52,7 +52,7 @@ GAMES = {
 
 def merge_from(patch: pytest.MonkeyPatch, num_entrants: int) -> None:
     """Have results merged as soon as a fit has so many entrants."""
-    for module in (rating_fit, result_merging):
+    for module in (rating_input, result_merging):
         patch.setattr(module, "MAX_ENTRANTS", num_entrants)
         patch.setattr(module, "SLACK", 4)
 

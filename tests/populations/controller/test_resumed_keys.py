@@ -32,7 +32,8 @@ from populations.config.run_file import (
 )
 from populations.controller.evaluation.pairings import draw_pairings
 from populations.controller.evolution import pbt
-from populations.controller.evolution.changes import answer, ask, explore_own
+from populations.controller.evolution.changes import explore_own
+from populations.controller.evolution.exploring import answer, ask
 from populations.controller.evolution.snapshots import steps_to_next
 from populations.controller.lineups import draw_lineup
 from populations.controller.monitoring.alerts import record

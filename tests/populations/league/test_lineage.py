@@ -30,7 +30,7 @@ from populations.league.names import (
     short_name,
     short_names,
 )
-from populations.league.pairs import Payoff
+from populations.league.payoff import Payoff
 from populations.records.columns import to_json
 from populations.records.rows import EventRow, GenerationRow, Json
 from populations.records.tables import GENERATIONS as KIND

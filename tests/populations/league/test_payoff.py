@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from arena.types import Entrant, PairScore, PolicyId, Tally
 from populations.core import PRIOR_MATCHES
-from populations.league.pairs import Payoff
+from populations.league.payoff import Payoff
 from populations.league.scores import (
     SIDE_DEVIATION,
     filled_scores,

@@ -8,7 +8,8 @@ import pytest
 
 from arena.types import RANDOM_BOT, Digest, Entrant
 from experiments.planted_league.week import Size, write_long_league
-from populations.controller.rating_fit import FitInput, fit_ratings
+from populations.controller.rating_fit import fit_ratings
+from populations.controller.rating_input import FitInput
 from populations.league.ratings import Ratings
 from populations.storage.journal import JournalReader
 from populations.views.league import ratings_document

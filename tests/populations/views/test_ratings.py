@@ -11,7 +11,8 @@ import pytest
 from arena.matches.seating import make_seats
 from arena.types import RANDOM_BOT, AssignmentId, Digest, Entrant, PolicyId
 from populations.audit.tally_checks import refold
-from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
+from populations.controller.rating_fit import fit_ratings
+from populations.controller.rating_input import fit_input, snapshot
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Z95, Result

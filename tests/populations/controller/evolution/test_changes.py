@@ -6,13 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from arena.types import PolicyId, trainee_entrant
-from populations.controller.evolution.changes import (
-    commit,
-    decision_of,
-    exploit,
-    explore_own,
-    waiting,
-)
+from populations.controller.evolution.changes import commit, decision_of, exploit, explore_own
+from populations.controller.evolution.exploring import waiting
 from populations.controller.indexes.teams import team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploration

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from arena.types import Hyperparameters, PolicyId
-from populations.controller.evolution.changes import answer, problem_of
+from populations.controller.evolution.exploring import answer, problem_of
 from populations.controller.state.events import ExploreHyperparameters
 from populations.core import Exploration, SearchSpace
 from populations.decisions import Keep, NotReady

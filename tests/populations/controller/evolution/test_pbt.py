@@ -12,8 +12,9 @@ from populations.audit.verify import check_evolution
 from populations.choices import number_of
 from populations.controller import result_merging
 from populations.controller.assignments.failures import set_aside
-from populations.controller.evolution.changes import answer, are_open
-from populations.controller.rating_fit import fit_input, fit_ratings
+from populations.controller.evolution.exploring import answer, are_open
+from populations.controller.rating_fit import fit_ratings
+from populations.controller.rating_input import fit_input
 from populations.controller.state.events import (
     Event,
     HyperparametersExplored,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from arena.types import Digest, Entrant
 from populations.controller.indexes.opponent_pool import LATEST, OpponentColumns
-from populations.league.pairs import Payoff
+from populations.league.payoff import Payoff
 from tests.populations.controller.test_lineups import training_tally
 from tests.populations.payoffs import met
 from tests.populations.rows import make_checkpoint

@@ -11,10 +11,10 @@ import pytest
 
 from arena.types import LearnerId, PolicyId
 from arena.wire.messages import FromController, Goodbye, Refuse
-from populations.controller.evolution.changes import answer
+from populations.controller.evolution.exploring import answer
 from populations.controller.evolution.generations import history
 from populations.controller.monitoring.sinks import Sinks
-from populations.controller.rating_fit import snapshot
+from populations.controller.rating_input import snapshot
 from populations.controller.server.server import Server
 from populations.controller.state import events
 from populations.controller.state.events import (

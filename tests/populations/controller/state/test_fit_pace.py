@@ -5,7 +5,8 @@ from itertools import pairwise
 import pytest
 
 from arena.types import LearnerId, PlayerId
-from populations.controller.rating_fit import fit_input, fit_ratings
+from populations.controller.rating_fit import fit_ratings
+from populations.controller.rating_input import fit_input
 from populations.controller.state import pauses
 from populations.controller.state.events import GhostsLinked, LinkGhosts, RatingsFitted, Ticked
 from populations.controller.state.fits import FitPace
