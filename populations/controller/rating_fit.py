@@ -1,4 +1,4 @@
-"""From the input of a fit to the rows of ratings: what the worker thread does.
+"""From the input of a fit to the rows of ratings: what the thread of fits does.
 
 Each fit chooses the best-rated checkpoint of each policy. It is that with the highest lower end of
 its 95% interval, among the policy's evaluated checkpoints that are kept. Retention never removes it

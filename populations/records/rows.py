@@ -426,7 +426,7 @@ class RatingsRow(Row, frozen=True, kw_only=True):
         entrants: Rated entrants.
         ratings: Ratings in Elo, one per entrant.
         deviations: Standard deviations in Elo, one per entrant. Those of differences are smaller,
-            as errors are shared: see `populations.league.standings.Ratings`.
+            as errors are shared: see `populations.league.ratings.Ratings`.
         cyclicity: Share of the results of strong players that no rating can express; 0 where
             unknown.
         num_tallies: Sequence of the last evaluation tally that the fit covers.

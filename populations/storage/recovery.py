@@ -30,7 +30,6 @@ from arena.types import PlayerId
 from populations.errors import StorageError
 from populations.records.aggregates import Row
 from populations.records.rows import (
-    AssignmentRow,
     CheckpointRow,
     Deletion,
     EventRow,
@@ -208,8 +207,9 @@ def decide_fallbacks(
         # failed, not rewritten.
         names = sorted(damaged.keys() & set(named_keys(assignment.message)))
         if names:
-            rows.append(_failed(assignment, names))
-            data: dict[str, Json] = {"kind": "checkpoint", "keys": list(names)}
+            reason = f"corrupt: {', '.join(names)}"
+            rows.append(replace(assignment, status="failed", reason=reason))
+            data: dict[str, Json] = {"failure": "checkpoint", "reason": reason}
             events.append(("assignment_failed", str(assignment.assignment_id), data))
     return [*damaged.values(), *rows, *_event_rows(events, tables, utc=utc)]
 
@@ -234,10 +234,6 @@ def _fall_back(
         replace(policy, state="quarantined"),
         ("quarantined", policy.policy, {"reason": reason}),
     )
-
-
-def _failed(assignment: AssignmentRow, names: list[str]) -> AssignmentRow:
-    return replace(assignment, status="failed", reason=f"corrupt: {', '.join(names)}")
 
 
 def _event_rows(

@@ -88,6 +88,12 @@ def last_lines(
     yield f"  arena launch --resume --run-dir {run} {raised(state, reason, limits)}".rstrip()
     if state == "failed":
         yield f"  before that: the learners' logs are in {logs}"
+    if quarantined := cast("Sequence[str]", status["quarantined"]):
+        first, *others = quarantined
+        more = f" and {len(others)} more" if others else ""
+        yield f"in quarantine: {first}{more}"
+        yield f"  why: arena league {run} why {first}"
+        yield f"  to put it back: arena rewind {run}:{first}@best"
     champions = cast("Mapping[str, Mapping[str, Any]]", status["champion"])
     if not champions:
         yield "champion: none yet, since no player is rated"

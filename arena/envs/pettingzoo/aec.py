@@ -3,7 +3,8 @@
 An agent is on turn; its action may bring rewards to any agent and end any agent's episode. Dead
 agents are stepped with None, as PettingZoo requires, and have no decisions.
 
-Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/test_faults.py`.
+Tests: `tests/arena/envs/pettingzoo/test_aec.py`, `tests/arena/envs/test_batched.py`,
+`tests/arena/envs/test_faults.py`.
 """
 
 from __future__ import annotations
@@ -118,7 +119,9 @@ class AecStepper:
         population.ask(self._first_cell + place.column, self._env.observe(agent), info)
 
     def _bury(self) -> str | None:
-        """Record deaths and step dead agents, until a live one is on turn."""
+        """Record deaths, and step dead agents and credit what these steps pay, until a live one is
+        on turn.
+        """
         state = self._state
         for _ in range(self._max_dead_steps):
             self._note_deaths()
@@ -129,9 +132,10 @@ class AecStepper:
                 return agent
             # AEC wants one step with the action None for each dead agent before it is removed.
             self._env.step(None)
+            # Before the step these were the rewards of the step before, which are counted already.
+            self._row.credit(state.rewards)
             if self._components is not None:
                 self._components.credit_turn(state.infos)
-            self._row.credit(state.rewards)
         if all(state.terminations[agent] or state.truncations[agent] for agent in state.agents):
             return None
         raise EnvironmentFault(

@@ -66,12 +66,13 @@ def begin_generation(
         pending={},
     )
     tx.put(policy)
-    row = _row(policy, cause=cause, parent=parent)
+    row, ratings = _row(policy, cause=cause, parent=parent), fits.ratings(policy.population)
+    first, _ = _rated(fits.league, ratings, fits.league.weights(policy))
     tx.put(
         replace(
             row,
             parent_agent_steps=parent_agent_steps,
-            rating_begin=fits.line_rating(policy),
+            rating_begin=ratings.rating(first),
             line_begin=line_begin,
             copies=num_copies(fits.league.tables.generations, policy.policy) + (cause == "exploit"),
         )

@@ -98,8 +98,9 @@ class Store(Protocol):
 
 
 class Server:
-    """Loop of a controller until its run ends; all but three worker threads is in ``run``'s thread.
+    """Loop of a controller until its run ends.
 
+    All but four threads (worker, fits, reader, journal) is in ``run``'s thread.
     Owns the journal's only writing connection, the transport, the launcher, the sinks and the hooks
     while it runs; closes none of them but launcher and hooks.
     """

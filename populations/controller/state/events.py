@@ -123,7 +123,7 @@ class StrangerSpoke(LearnerEvent, frozen=True, kw_only=True):
 
 
 class RatingsFitted(BaseEvent, frozen=True, kw_only=True):
-    """The worker thread has fitted ratings.
+    """The thread of fits has fitted ratings.
 
     Attributes:
         ratings: By population. Their rows are durable; the rest is made by another fit after a
@@ -221,7 +221,7 @@ class KillLearner(Command, frozen=True, kw_only=True):
 
 
 class FitRatings(Command, frozen=True, kw_only=True):
-    """Fit ratings on the worker thread; the answer is `RatingsFitted`."""
+    """Fit ratings on the thread of fits; the answer is `RatingsFitted`."""
 
     known: Snapshot
 

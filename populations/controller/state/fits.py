@@ -1,6 +1,6 @@
 """Fits of ratings: the one that is being made, the last one, and when the next may begin.
 
-A fit is made on the worker thread (`populations.controller.rating_fit`). Not durable: a resume
+A fit is made on a thread of its own (`populations.controller.rating_fit`). Not durable: a resume
 repeats the last one.
 """
 
@@ -53,7 +53,7 @@ class Fits(Struct):
 
     Attributes:
         league: Players and results that are fitted; its tables have the rows of the last fit.
-        running: Whether the worker thread fits now.
+        running: Whether a fit runs now.
         contenders: By policy, weights among which the running fit chooses the best-rated; empty:
             none runs.
         pace: When ratings may be fitted again.

@@ -137,6 +137,7 @@ def test_an_open_assignment_that_names_what_is_corrupt_is_failed(small_run: Smal
     assert list(small_run.tables.assignments) == [other.assignment_id]
     (event,) = events(small_run, "assignment_failed")
     assert event.subject == str(doomed.assignment_id)
+    assert event.data == {"failure": "checkpoint", "reason": f"corrupt: {newest.key}"}
 
 
 def test_other_weights_under_the_same_name_are_corrupt(small_run: SmallRun) -> None:

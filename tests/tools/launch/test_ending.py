@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ def said(
     reason: str = TIME,
     agent_steps: int = 1000,
     champions: dict[str, dict[str, object]] | None = None,
+    quarantined: Sequence[str] = (),
     run_dir: str = "runs/first",
     holds: str | None = None,
 ) -> list[str]:
@@ -53,6 +55,7 @@ def said(
         "state": state,
         "reason": reason,
         "agent_steps": agent_steps,
+        "quarantined": [*quarantined],
         "champion": {"player": CHAMPION} if champions is None else champions,
     }
     return list(serving.last_lines(status, run_dir=Path(run_dir), limits=LIMITS, holds=holds))
@@ -119,12 +122,16 @@ def test_an_interrupted_run_goes_on_as_it_is() -> None:
 
 def test_a_failed_run_has_its_reason_first() -> None:
     reason = "no active policy is left: all are quarantined"
-    lines = said("failed", reason=reason, champions={})
+    quarantined = ("player/p000", "player/p001")
+    lines = said("failed", reason=reason, champions={}, quarantined=quarantined)
     assert lines == [
         f"arena: the run failed: {reason}",
         "what was committed is saved in runs/first; to go on:",
         "  arena launch --resume --run-dir runs/first",
         "  before that: the learners' logs are in runs/first/logs",
+        "in quarantine: player/p000 and 1 more",
+        "  why: arena league runs/first why player/p000",
+        "  to put it back: arena rewind runs/first:player/p000@best",
         "champion: none yet, since no player is rated",
     ]
 
