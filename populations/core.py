@@ -10,8 +10,8 @@
 
 All but the Launcher are pure: no file, socket, clock or global random; a `numpy.random.Generator`
 is an argument, and equal arguments give equal answers. The controller draws opponents for each
-training assignment, fits ratings where evaluation has brought results, and calls Exploit and Explore when a
-policy's clock (`populations.pbt.scheduler`) is due.
+training assignment, fits ratings where evaluation has brought results, and calls Exploit and
+Explore when a policy's clock (`populations.pbt.scheduler`) is due.
 
 Tests: `tests/populations/matchmaking/test_rules.py`.
 """

@@ -30,7 +30,7 @@ RATING = ("rating", "rating_low", "rating_high", "open")
 
 
 class Standing(NamedTuple):
-    """Line of the standings; the JSON of ``arena league RUN standings`` has the same keys.
+    """Line of the standings; its document has these keys but ``key``, and ``exploitability``.
 
     A named tuple: there are as many as ghosts, and it takes two thirds of a dataclass's time.
 
@@ -39,6 +39,10 @@ class Standing(NamedTuple):
             weights are one player. None: unrated, or not recorded by the last fit.
         rank_high: The worst one.
         open: Whether the interval is open above: ``rating_high`` is None then.
+        matches: Evaluation matches of the weights that are rated, one for each seat; not of a
+            policy's older weights.
+        losses: Losses over pairs of seats, so with n sides wins, draws and losses are n - 1 times
+            as many as matches.
         score: Score per opponent, in [0, 1] (`arena.matches.pair_scores.mean_score`).
         kind: ``bot`` is whoever is from outside: a bot, or a player of another run.
         key: Directory of the weights that the standing is about, relative to the run; None from

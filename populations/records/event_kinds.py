@@ -41,7 +41,7 @@ LEARNER_EVENTS: Mapping[str, str] = {
     "learner_start_failed": "A learner process ended before it could work.",
     "start_assigned": "A learner makes the initial weights of policies.",
     "train_assigned": "A learner trains policies against the opponents that are named.",
-    "evaluation_assigned": "A learner plays evaluation matches.",
+    "evaluation_assigned": "Evaluation matches were given to a learner; results have no event.",
     "assignment_failed": "An assignment was given back; `failure` is its kind.",
     "episodes_dropped": "A learner dropped episodes in flight for lack of memory.",
 }

@@ -404,6 +404,9 @@ class AssignmentRow(Row, frozen=True, kw_only=True):
 class TallyRow(Row, frozen=True, kw_only=True):
     """Committed tally. `RecordRow` and `PairRow` are the fold of these, kept beside them.
 
+    It has no time: the event ``evaluation_assigned`` tells when its assignment was given out, and
+    an `ArchiveRow` the run's time at the end of a range of tallies.
+
     Attributes:
         sequence: Order of commit, from 1 without gaps.
         assignment_id: Assignment that played it.
@@ -569,6 +572,7 @@ class Deletion(Row, frozen=True, kw_only=True):
 class ArchiveRow(Row, frozen=True, kw_only=True):
     """Range of the run's details: of tallies, ended assignments and events.
 
+    It lasts a twenty-fourth of ``journal.keep_detail_hours``; without that key there are none.
     It begins behind that of the row before. Rows of a range that has a file are those of the file:
     what the journal still has of them is removed step by step, and not read any more.
 

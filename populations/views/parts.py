@@ -87,7 +87,7 @@ class Column:
         key: Key of a row.
         kind: Kind of its values.
         title: Title; empty: the key.
-        drop: Order in which columns are left out where there is no room; 0: never.
+        drop: Column with the highest is left out first where there is no room; 0: never left out.
         is_label: Whether it says what the row is about, so that it stays though it is constant.
         most: Most characters of a cell.
         pair: Key of the two players whose games a page's cells lead to; empty: they lead nowhere.

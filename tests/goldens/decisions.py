@@ -293,12 +293,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parted = False
     for name in options.names or known:
         found = played(name)
-        if options.make:
+        path = STORED / f"{name}.jsonl.xz"
+        explained = parting(read(name) if path.exists() else [], found)
+        # A log that is equal but for last digits stays as it is.
+        if options.make and explained:
             text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in found)
-            (STORED / f"{name}.jsonl.xz").write_bytes(lzma.compress(text.encode()))
-        explained = parting(read(name), found)
-        parted |= bool(explained)
-        sys.stdout.write("\n".join([f"{name}: {'parted' if explained else 'equal'}", *explained]))
+            path.write_bytes(lzma.compress(text.encode()))
+        parted |= bool(explained) and not options.make
+        what = "equal" if not explained else "stored" if options.make else "parted"
+        sys.stdout.write("\n".join([f"{name}: {what}", *explained]))
         sys.stdout.write("\n")
         sys.stdout.flush()
     if parted:

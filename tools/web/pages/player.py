@@ -184,6 +184,7 @@ GAINS = (
 )
 
 
+# A new column of `populations.views.league.STANDINGS` is not shown here by itself.
 FIGURES = (
     *("rating", "matches", "score", "kind", "role", "state", "generation", "agent_steps"),
     *("evaluated_agent_steps", "parent", "weights", "checkpoint", "exploitability"),
