@@ -166,7 +166,11 @@ class Opponents:
 
 
 class Matchmaker(Protocol):
-    """Rule that draws a policy's opponents. Keeps no state."""
+    """Rule that draws a policy's opponents.
+
+    The object keeps no state; a rule of Arena's own may have one number in each ghost's row
+    (`populations.matchmaking.drawing.GhostMemory`).
+    """
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
         """Draw the opponents of one assignment.

@@ -437,6 +437,7 @@ AlertKind = Literal[
     "learners_idle",
     "explore_fell_back",
     "exploit_fell_back",
+    "matchmaking_fell_back",
     "thinning_fell_back",
     "pbt_undecided",
     "no_steps",

@@ -20,7 +20,6 @@ from types import MappingProxyType
 import numpy as np
 from msgspec import Struct
 
-from arena.errors import ConfigError
 from arena.matches.seating import seats_in_turn
 from arena.matches.teammates import training_seatings
 from arena.types import (
@@ -32,19 +31,26 @@ from arena.types import (
     policy_of_trainee,
     population_of,
 )
+from arena.users_code import guarded
 from arena.wire.messages import Train
 from populations.candidates import Candidate, Candidates
 from populations.controller.indexes.teams import Team, frozen_team, maker_of
+from populations.controller.monitoring import alerts
 from populations.controller.opponents import make_request, num_opponents
 from populations.controller.state.epoch import Settings
 from populations.controller.state.ledger import Ledger
 from populations.controller.state.state import ControllerState, Indexes
 from populations.controller.state.transaction import Transaction
-from populations.core import PRIOR_MATCHES, OpponentRequest
+from populations.core import PRIOR_MATCHES, Matchmaker, OpponentRequest
+from populations.hooks.findings import Finding
 from populations.league.league import League
 from populations.matchmaking.external_players import ExternalPlayer, ExternalPlayersMatchmaker
+from populations.matchmaking.make import make_matchmaker
 from populations.records.rows import Json, PolicyRow
 from populations.records.tables import Tables
+
+INSTEAD = "uniform"
+"""Kind that draws opponents where the matchmaker fails."""
 
 Requests = dict[tuple[PolicyId, str], OpponentRequest]
 """Requests to the matchmaker, by trainee and population of its opponents."""
@@ -71,7 +77,7 @@ def draw_lineup(state: ControllerState, tx: Transaction, trainees: Team) -> Line
 
     Args:
         state: State of the controller.
-        tx: Counts the draws.
+        tx: Gives the randomness, and takes the event of a matchmaker that fails.
         trainees: A policy alone, with its mates of cooperation, or with its rival, which plays live
             where it is drawn.
     """
@@ -112,7 +118,7 @@ def _seatings(
 
     Args:
         state: State of the controller.
-        tx: Counts the draws.
+        tx: Gives the randomness, and takes the event of a matchmaker that fails.
         policy: Policy that trains.
         rival: Policy that learns beside it, and plays live where it is drawn. None: all opponents
             are frozen.
@@ -148,10 +154,10 @@ def _seatings(
         request = make_request(state.settings, state.indexes, policy, population, rival=rival)
         requests[policy.policy, population] = request
         if is_own and num_partners:
-            partners = _draw_partners(state, request, population, num_partners, rng)
+            partners = _draw_partners(state, tx, request, population, num_partners, rng)
             own = [(trainee, *mates) for mates in partners]
         if has_rivals:
-            sides = _draw_sides(state, request, population, num_partners, rng)
+            sides = _draw_sides(state, tx, request, population, num_partners, rng)
             # A rival that learns beside it plays live where it is drawn.
             if rival is not None:
                 live = {PlayerId(rival.policy): _live(rival)}
@@ -172,6 +178,7 @@ def _seatings(
 
 def _draw_sides(
     state: ControllerState,
+    tx: Transaction,
     request: OpponentRequest,
     population: str,
     num_partners: int,
@@ -187,10 +194,10 @@ def _draw_sides(
         one.player: one for one in state.settings.external_players.get(population, ()) if one.share
     }
     itself = Player(player=PlayerId(request.trainee))
-    rivals = _drawn(state, request, population, itself=itself, external=external, rng=rng)
+    rivals = _drawn(state, tx, request, population, itself=itself, external=external, rng=rng)
     partners: list[tuple[Player, ...]] = [()] * len(rivals)
     if num_partners and any(rival.player not in external for rival in rivals):
-        partners = _draw_partners(state, request, population, num_partners, rng)
+        partners = _draw_partners(state, tx, request, population, num_partners, rng)
     return [
         (rival,) if rival.player in external else (rival, *mates)
         for rival, mates in zip(rivals, partners, strict=True)
@@ -199,6 +206,7 @@ def _draw_sides(
 
 def _draw_partners(
     state: ControllerState,
+    tx: Transaction,
     request: OpponentRequest,
     population: str,
     number: int,
@@ -212,7 +220,7 @@ def _draw_partners(
     asked = replace(request, num_opponents=request.num_opponents * number)
     trainee = state.tables.policies[request.trainee]
     itself = frozen_team(state.league, trainee)[trainee.population]
-    players = _drawn(state, asked, population, itself=itself, rng=rng)
+    players = _drawn(state, tx, asked, population, itself=itself, rng=rng)
     # The matchmaker's order is by kind: without another one, mirrors would have mirrors beside.
     mixed = [players[place] for place in rng.permutation(len(players)).tolist()]
     return [tuple(mixed[first : first + number]) for first in range(0, len(mixed), number)]
@@ -220,6 +228,7 @@ def _draw_partners(
 
 def _drawn(
     state: ControllerState,
+    tx: Transaction,
     request: OpponentRequest,
     population: str,
     *,
@@ -227,39 +236,61 @@ def _drawn(
     external: Mapping[PlayerId, ExternalPlayer] = MappingProxyType({}),
     rng: np.random.Generator,
 ) -> list[Player]:
-    """Ask the matchmaker for others than those whose weights fail; a user's may answer anything.
+    """Ask the matchmaker for others than those whose weights fail; where it fails, `INSTEAD`.
 
     Returns:
         The trainee as often as it was drawn, then all others.
+    """
+    config = state.settings.config
+    asked = _without_shunned(state.league, state.blame.ledger, request)
+
+    def ask(matchmaker: Matchmaker) -> list[Player]:
+        if external:
+            outsiders = tuple(external.values())
+            matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=outsiders)
+        drawn = matchmaker.draw(asked, rng=rng)
+        number = drawn.num_mirrors + len(drawn.players)
+        if number != request.num_opponents or drawn.num_mirrors < 0:
+            raise ValueError(f"it must draw {request.num_opponents} opponents, got {number}")
+        if drawn.num_mirrors and not request.is_own_population:
+            raise ValueError(
+                f"it lets {request.trainee} play itself for population {population}, which is not "
+                "its own"
+            )
+        others = (_player(state.tables, one, external) for one in drawn.players)
+        return [*[itself] * drawn.num_mirrors, *others]
+
+    def instead(problem: str) -> tuple[list[Player], str]:
+        tx.add_event("matchmaking_failed", population, reason=problem, instead=INSTEAD)
+        section = config.matchmaking.model_copy(update={"kind": INSTEAD})
+        other = make_matchmaker(section, window=config.ghosts.window, launch_directory="")
+        return ask(other), problem
+
+    players, problem = guarded(
+        lambda: (ask(state.settings.matchmaker), ""),
+        instead,
+        what=f"drawing opponents for {request.trainee}",
+    )
+    finding = Finding("matchmaking_fell_back", population, population, problem)
+    alerts.record(state.measured, tx, finding)
+    return players
+
+
+def _player(
+    tables: Tables, candidate: Candidate, external: Mapping[PlayerId, ExternalPlayer]
+) -> Player:
+    """Return a player that was drawn.
 
     Raises:
-        ConfigError: If what it answers are not the opponents that it was asked for.
+        ValueError: If it was not in the request.
     """
-    matchmaker, kind = state.settings.matchmaker, state.settings.config.matchmaking.kind
-    if external:
-        matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=tuple(external.values()))
-    drawn = matchmaker.draw(_without_shunned(state.league, state.blame.ledger, request), rng=rng)
-    number = drawn.num_mirrors + len(drawn.players)
-    if number != request.num_opponents or drawn.num_mirrors < 0:
-        raise ConfigError(
-            f"matchmaking.kind: {kind} must draw {request.num_opponents} opponents, got {number}"
+    known = external.get(candidate.player)
+    weights = _weights(tables, candidate) if known is None else known.weights
+    if weights is None and known is None:
+        raise ValueError(
+            f"it must draw from the request's ghosts and latest, got {candidate.player!r}"
         )
-    if drawn.num_mirrors and not request.is_own_population:
-        raise ConfigError(
-            f"matchmaking.kind: {kind} lets {request.trainee} play itself for population "
-            f"{population}, which is not its own"
-        )
-    players = [itself] * drawn.num_mirrors
-    for candidate in drawn.players:
-        known = external.get(candidate.player)
-        weights = _weights(state.tables, candidate) if known is None else known.weights
-        if weights is None and known is None:
-            raise ConfigError(
-                f"matchmaking.kind: {kind} must draw from the request's ghosts and latest, got "
-                f"{candidate.player!r}"
-            )
-        players.append(Player(player=candidate.player, weights=weights))
-    return players
+    return Player(player=candidate.player, weights=weights)
 
 
 def _without_shunned(league: League, ledger: Ledger, request: OpponentRequest) -> OpponentRequest:

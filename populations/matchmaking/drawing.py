@@ -54,8 +54,9 @@ class Rule(Protocol):
 class GhostMemory(Protocol):
     """State of a rule: one number for each ghost, which lies in the ghost's row (``quality``).
 
-    A rule that has these methods is told when ghosts come and when they are beaten, and finds the
-    numbers in the ``qualities`` of a request's ghosts. They are committed with what changes them,
+    A rule of Arena's that has these methods is told when ghosts come and when they are beaten, not
+    when they are drawn; a user's own class is not told. It finds the numbers in the ``qualities``
+    of a request's ghosts. They are committed with what changes them,
     so a resumed run goes on with the same state.
     """
 

@@ -69,6 +69,7 @@ EVOLUTION_EVENTS: Mapping[str, str] = {
 LEAGUE_EVENTS: Mapping[str, str] = {
     "ghost_created": "A policy left a frozen copy as an opponent.",
     "ghosts_thinned": "A population had too many ghosts, and some were removed.",
+    "matchmaking_failed": "A user's matchmaker failed, and another one drew opponents.",
     "thinning_failed": "A user's rule of thinning failed, and another one chose.",
     "results_merged": "Results of weights that are gone were added to those of their generation.",
     "checkpoint_rows_removed": "Rows of checkpoints that nothing refers to were removed.",

@@ -154,6 +154,7 @@ SENTENCES: Mapping[str, str] = {
     "{subject:player}| at {agent_steps:count} agent steps|: {reason}",
     "ghosts_thinned": "{ghosts:size} of {before:count} ghosts of {subject} were removed|~Ghosts "
     "of {subject} were removed| by the rule {rule}|, to keep {keep:count}",
+    "matchmaking_failed": "The matchmaker failed for {subject}|: {reason}|; {instead} drew",
     "thinning_failed": "The rule of thinning failed for {subject}|: {reason}|; {instead} chose",
     "results_merged": "Results of weights that are gone were added to {into:size} generations of "
     "{subject}|~Results of weights that are gone were removed from those of {subject}",

@@ -249,7 +249,7 @@ def test_code_of_a_how_to_page_runs(block: Block, tmp_path: Path) -> None:
     events = follow("arena league run events --csv", tmp_path, timeout_s=60)
     assert "run_finished" in events
     # A rule that raises is replaced by another, with one of these.
-    for failed in ("explore_failed", "exploit_failed", "thinning_failed", "alert,"):
+    for failed in ("explore_failed", "exploit_failed", "matchmaking_failed", "alert,"):
         assert failed not in events, events
 
 

@@ -141,6 +141,13 @@ KINDS: Mapping[str, Kind] = {
         advice="Nothing is copied meanwhile. Mend pbt.exploit; the traceback is in "
         "logs/controller.log.",
     ),
+    "matchmaking_fell_back": Kind(
+        begins="A matchmaker of one's own failed, and `uniform` drew instead.",
+        ends="It worked for 5 draws in a row.",
+        clear_after=5,
+        advice="Opponents are drawn by the kind uniform instead. Mend matchmaking.kind; the "
+        "traceback is in logs/controller.log.",
+    ),
     "thinning_fell_back": Kind(
         begins="A user's own rule of thinning failed, and `spread` chose instead.",
         ends="The rule works.",

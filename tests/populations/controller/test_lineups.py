@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from arena.errors import ConfigError
 from arena.types import (
     Digest,
     Player,
@@ -266,15 +265,60 @@ def test_a_users_own_matchmaker_must_draw_what_was_asked() -> None:
     policy = any_policy(world.state.tables)
     request = make_request(world.state.settings, world.state.indexes, policy, "player")
     stranger = replace(request.ghosts[0], player=PlayerId("player/p777@000000000001"))
+    known = {*request.ghosts.players, *request.latest.players, policy.policy}
     for answer, message in (
         (Opponents(num_mirrors=1, players=()), "must draw 4 opponents, got 1"),
         (Opponents(num_mirrors=-1, players=(request.ghosts[0],) * 5), "must draw 4 opponents"),
         (Opponents(num_mirrors=3, players=(stranger,)), "ghosts and latest, got 'player/p777@"),
     ):
         world.state.settings.matchmaker = Wrong(answer)
-        with pytest.raises(ConfigError, match=message):
-            draw_lineup(world.state, transaction(world), (policy,))
+        drawn, failed = drawn_instead(world, policy)
+        assert message in failed
+        # Four opponents all the same, each in both seats.
+        assert len(drawn) == 8
+        assert {one.player for seating in drawn for one in seating.players} <= known
     tag = played({**TAG, "matchmaking": {"opponents": 2}})
     tag.state.settings.matchmaker = Wrong(Opponents(num_mirrors=2, players=()))
-    with pytest.raises(ConfigError, match="which is not its own"):
-        draw_lineup(tag.state, transaction(tag), (any_policy(tag.state.tables),))
+    _, failed = drawn_instead(tag, any_policy(tag.state.tables))
+    assert "which is not its own" in failed
+
+
+def drawn_instead(world: World, policy: PolicyRow) -> tuple[tuple[Seating, ...], str]:
+    """Return the seatings that another matchmaker drew, and why it did."""
+    tx = transaction(world)
+    seatings = draw_lineup(world.state, tx, (policy,)).seatings
+    (event,) = (r for r in tx.rows if isinstance(r, EventRow) and r.kind == "matchmaking_failed")
+    assert event.data["instead"] == "uniform"
+    return seatings, str(event.data["reason"])
+
+
+class Failing:
+    """A user's own matchmaker that raises a number of times before it works."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
+        self.left -= 1
+        if self.left >= 0:
+            raise ZeroDivisionError("no rivals")
+        return Opponents(num_mirrors=request.num_opponents, players=())
+
+
+def test_where_a_users_matchmaker_raises_the_run_goes_on_and_says_so() -> None:
+    world = make_world(SHORT, joined=1)
+    world.state.settings.matchmaker = Failing(times=3)
+    while not world.events("alert_cleared"):
+        world.step()
+    failed = world.events("matchmaking_failed")
+    assert [event.subject for event in failed] == ["player"] * 3
+    assert "ZeroDivisionError: no rivals" in str(failed[0].data["reason"])
+    (alert,), (cleared,) = world.events("alert"), world.events("alert_cleared")
+    assert alert.data["name"] == cleared.data["name"] == "matchmaking_fell_back"
+
+
+def test_a_run_may_end_where_a_users_matchmaker_raises() -> None:
+    world = make_world({**SHORT, "alerts": {"fail": ["matchmaking_fell_back"]}}, joined=1)
+    world.state.settings.matchmaker = Failing(times=1)
+    world.run()
+    assert "matchmaking_fell_back" in world.state.phase.reason
