@@ -270,7 +270,8 @@ PAUSES = {"storage_full": "storage", "stalled": "paused"}
 
 TOLD = frozenset(
     {
-        "exploited", "explored", "retired", "quarantined", "learner_lost", "learner_start_failed",
+        "exploited", "explored", "retired", "quarantined", "learning_rate_halved", "learner_lost",
+        "learner_dismissed", "learner_start_failed",
         "assignment_failed", "checkpoint_corrupt", "fell_back", "training_stopped",
         "configuration_changed", "paused", "continued", "storage_full", "storage_recovered",
         "alert", "alert_cleared", "lesson_began", "device_differs",

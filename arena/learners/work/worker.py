@@ -141,12 +141,12 @@ class Worker:
             # Environments are not at fault: they are kept.
             self._environments.release()
         else:
-            level = logging.INFO if isinstance(error, ArenaError) else logging.ERROR
-            logger.log(level, "assignment %d failed", assignment.assignment_id, exc_info=error)
             if isinstance(error, EnvWorkersLost):
                 self._environments.lose()
             # Environments that broke once are not trusted again.
             self._environments.discard()
+        level = logging.INFO if isinstance(error, ArenaError) else logging.ERROR
+        logger.log(level, "assignment %d failed", assignment.assignment_id, exc_info=error)
         fault = fault_of(error)
         return Failed(
             assignment_id=assignment.assignment_id,
