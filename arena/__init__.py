@@ -28,7 +28,7 @@ import os
 
 __version__ = "0.1.0"
 
-# tools/, as it is installed
+# The module is in tools/, under the name by which it is installed.
 _API = "populations.commands.api"
 _HOMES = {
     "launch": f"{_API}.launch",
@@ -61,7 +61,7 @@ def __getattr__(name: str) -> object:
             "part of it has another name: start Python in another directory, or install it there "
             "with pip install --editable ."
         ) from error
-    # The next use finds it without this function.
+    # Caching the name makes the next use bypass this function.
     globals()[name] = found
     return found
 

@@ -36,15 +36,16 @@ Plain = Any
 MAX_ITEMS = 65536
 MAX_ENTRIES = 4096
 MAX_CONTAINERS = 60_000
-"""Most maps and lists in one document. A 1 MiB frame of empty lists would take long to decode."""
+"""Most maps and lists in one document; a 1 MiB frame of empty lists would take long to decode."""
 
 MANY_ITEMS = 16
-"""Items from which on a list that repeats them is written as different ones and an index."""
+"""Length of a list from which on a repetitive one is written as its different items and an
+index."""
 
 _PREFIX_BYTES = 64
-# Extension types are not allowed, since nothing on the wire needs them.
+# Extension types are not allowed, because nothing on the wire needs them.
 _LIMITS: Mapping[str, int] = {
-    # msgpack counts bytes, of which a character has up to four in UTF-8.
+    # msgpack counts bytes, and a UTF-8 character has up to four.
     "max_str_len": 4 * MAX_CHARACTERS,
     "max_bin_len": MAX_GAME_BYTES,
     "max_array_len": MAX_ITEMS,
@@ -75,7 +76,7 @@ class _Hooks:
     def map(self, pairs: list[tuple[Plain, Plain]]) -> Plain:
         self._take()
         data = dict(pairs)
-        # A repeated key would let two readers see different documents.
+        # With a repeated key, two readers could see different documents.
         if len(data) != len(pairs):
             raise DecodeError("a key occurs twice")
         if self._unfolds and len(data) == 2 and "index" in data and "items" in data:
@@ -87,14 +88,14 @@ class _Hooks:
         return items
 
     def _take(self) -> None:
-        # The error is raised while the bytes are parsed, so that the rest of them costs nothing.
+        # Raising while parsing saves the work on the remaining bytes.
         self._left -= 1
         if self._left < 0:
             raise DecodeError(f"more than {MAX_CONTAINERS} maps and lists")
 
 
 def _unfolded(items: Plain, index: Plain) -> Plain:
-    """Return the list that different items and their places stand for."""
+    """Return the list that is encoded as different items and an index."""
     if type(items) is not list or type(index) is not list:
         return {"items": items, "index": index}
     different = _checked(items, tuple[_REPEATED, ...])
@@ -122,7 +123,7 @@ def _lists_of(kind: type[msgspec.Struct]) -> tuple[str, ...]:
 
 
 def _with_places(value: Plain) -> Plain:
-    """Return the fields of a Struct, lists of few different items in the shorter of their forms."""
+    """Return the fields of a Struct, with repetitive lists in their shorter form."""
     if not isinstance(value, msgspec.Struct):
         return msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_dumped)
     fields = msgspec.structs.asdict(value)
@@ -136,7 +137,7 @@ def folded(items: tuple[Any, ...]) -> dict[str, Sequence[Any]] | None:
     """Return a sequence as its different items and their places; None if it is written as it is."""
     if len(items) < MANY_ITEMS:
         return None
-    # Identity is compared first: most are the same object, and the hash of a Struct takes its time.
+    # Most items are the same object, and hashing a Struct is slow, so identity is compared first.
     place_of: dict[int, int] = {}
     different: dict[Any, int] = {}
     index = []
@@ -155,7 +156,7 @@ def msgpack_bytes(value: msgspec.Struct, *, is_ours: bool = False) -> bytes:
 
     Args:
         value: The value.
-        is_ours: Whether a process of our own will read it: see `from_msgpack`.
+        is_ours: Whether another process of Arena will read it: see `from_msgpack`.
 
     Raises:
         DecodeError: If msgpack has no such values.
@@ -164,7 +165,7 @@ def msgpack_bytes(value: msgspec.Struct, *, is_ours: bool = False) -> bytes:
         if _has_long_lists(value) and not is_ours:
             body: bytes = msgpack.packb(value, default=_with_places)
         else:
-            # This way is in C, and so several times as fast.
+            # msgspec and msgpack encode in C, which is several times as fast.
             plain = msgspec.to_builtins(value, builtin_types=(bytes,), enc_hook=_dumped)
             body = msgpack.packb(plain)
     except (OverflowError, TypeError, ValueError) as error:
@@ -173,7 +174,7 @@ def msgpack_bytes(value: msgspec.Struct, *, is_ours: bool = False) -> bytes:
 
 
 def to_msgpack(value: msgspec.Struct, *, limit: int) -> bytes:
-    """Return a value as msgpack that its reader takes.
+    """Return a value as msgpack that its reader accepts.
 
     Raises:
         DecodeError: If it breaks a rule of its type, or has more bytes.
@@ -181,7 +182,7 @@ def to_msgpack(value: msgspec.Struct, *, limit: int) -> bytes:
     body = msgpack_bytes(value)
     if len(body) > limit:
         raise DecodeError(f"it has {len(body)} bytes, more than {limit}")
-    # The reader's own rules, so that an invalid value fails at its origin.
+    # The reader's own rules are applied, so that an invalid value fails where it is made.
     from_msgpack(body, type(value), limit=limit)
     return body
 
@@ -199,10 +200,10 @@ def from_msgpack(data: bytes, kind: type[T] | UnionType, *, limit: int, is_ours:
     Raises:
         DecodeError: If the bytes are anything else. No other error is raised, whatever they are.
     """
-    # ZeroMQ limits all frames alike (MAXMSGSIZE), and the in-memory transport none.
+    # ZeroMQ has one limit for all frames (MAXMSGSIZE), and the in-memory transport has none.
     if len(data) > limit:
         raise DecodeError(f"{len(data)} bytes are more than {limit}")
-    # Hooks count containers during parsing: afterwards the memory would be spent already.
+    # Containers are counted while parsing, because afterwards the memory is allocated already.
     hooks = _Hooks(sys.maxsize if is_ours else MAX_CONTAINERS, unfolds=not is_ours)
     try:
         plain = msgpack.unpackb(
@@ -217,7 +218,7 @@ def from_msgpack(data: bytes, kind: type[T] | UnionType, *, limit: int, is_ours:
     except DecodeError:
         raise
     except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException):
-        # These errors may quote the payload, so their text is dropped.
+        # The text of these errors is dropped, because it may quote the payload.
         raise DecodeError(f"no msgpack of ours: {prefix(data)}") from None
     return _checked(plain, kind, natives=(bytes,))
 
@@ -229,7 +230,7 @@ def plain(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def to_json(value: msgspec.Struct, *, indent: int | None = None) -> str:
-    """Return a value as JSON that its reader takes.
+    """Return a value as JSON that its reader accepts.
 
     Raises:
         DecodeError: If it breaks a rule of its type.
@@ -237,12 +238,12 @@ def to_json(value: msgspec.Struct, *, indent: int | None = None) -> str:
     plain = msgspec.to_builtins(value, enc_hook=_dumped)
     _checked(plain, type(value))
     text = json.dumps(plain, allow_nan=False)
-    # Python's own indentation is not in C.
+    # Python's own indentation is slow, because it is not in C.
     return text if indent is None else msgspec.json.format(text, indent=indent)
 
 
 def from_json(data: bytes, kind: type[T]) -> T:
-    """Return the value in JSON from anywhere.
+    """Return the value in JSON from an untrusted source.
 
     Raises:
         DecodeError: If the bytes are anything else.
@@ -277,14 +278,14 @@ def _checked(plain: Plain, kind: type[T] | UnionType, *, natives: tuple[type, ..
 
 
 def _dumped(value: object) -> Plain:
-    """Return a part that pydantic checks, a configuration, as plain data."""
+    """Return a part that pydantic validates, a configuration, as plain data."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} is not plain data")
 
 
 def _model(kind: type[T], plain: Plain) -> T:
-    """Return such a part."""
+    """Return the pydantic model that plain data describes."""
     if kind is object:
         return plain  # type: ignore[no-any-return]
     if not issubclass(kind, BaseModel):
@@ -296,14 +297,14 @@ def _model(kind: type[T], plain: Plain) -> T:
 
 
 def _rule(text: str) -> str:
-    """Return what msgspec says of a value, without what it quotes of it."""
+    """Return msgspec's message about a value, without its quotation of the value."""
     if text.startswith("Object contains unknown field"):
-        # The place of the field is left out, too, which the name may imitate.
+        # The place of the field is left out, too, because a crafted name may imitate it.
         return "must have the fields of its type, no others and all of them"
     rule, _, place = text.rpartition(" - at ")
     rule, names = rule or text, _NAMES.findall(place)
     if not rule.startswith(("Expected", "Object", "Invalid")):
-        # A rule of a configuration.
+        # This is a rule of a configuration.
         return ": ".join((*names, rule))
     if (form := _PATTERN.fullmatch(rule)) is not None:
         rule = f"must be {FORMS[ast.literal_eval(form[1])]}, in the form of one"
@@ -312,7 +313,7 @@ def _rule(text: str) -> str:
     elif rule.endswith(_BEYOND):
         rule = "must be a finite number"
     elif rule.startswith("Object missing required field"):
-        # The name is one of ours.
+        # The name is a field of Arena's, so it may be quoted.
         rule = f"{rule.split('`')[1]} is required"
     for theirs, ours in _WORDS:
         rule = rule.replace(theirs, ours)

@@ -48,7 +48,7 @@ class Games:
         episode: Number of each row's episode, unique in this process. On the CPU. int64 [N].
     """
 
-    # The numbers are for bots, which get numpy arrays: hence on the CPU.
+    # Bots get numpy arrays, so these tensors are on the CPU.
     seat: Seat
     index: torch.Tensor
     episode: torch.Tensor
@@ -101,7 +101,7 @@ class AlgorithmOutput(ActorOutput):
     value: torch.Tensor
 
 
-# `SeatedPlayers` tells actors from policies that learn by it.
+# `SeatedPlayers` distinguishes actors from policies that learn by an isinstance check.
 @runtime_checkable
 class Actor(Protocol):
     """Chooses actions: a frozen policy, a bot, an exported champion.
@@ -115,7 +115,7 @@ class Actor(Protocol):
         """H; 0: the actor is not recurrent."""
         return 0
 
-    # True is the safe default: an actor that ignores its agent gives up nothing but speed.
+    # True is the safe default, because it costs only speed.
     @property
     def reads_agent(self) -> bool:
         """True if `act` depends on ``agent``; if not, rows of several agents come in one call."""
@@ -136,7 +136,7 @@ class Actor(Protocol):
         """
 
 
-# `make_algorithm` checks a user's class by it.
+# `make_algorithm` checks a user's class by isinstance.
 @runtime_checkable
 class Algorithm(Protocol):
     """A policy that learns: its network, its optimizer, and the effect of a rollout on them.
@@ -152,7 +152,7 @@ class Algorithm(Protocol):
         """Size H of the recurrent state; 0 if not recurrent, and ``network.core`` is refused."""
         return 0
 
-    # Bodies of a Protocol are defaults for classes that inherit from it.
+    # In a Protocol, method bodies are defaults for classes that inherit from it.
     @property
     def critic_size(self) -> int:
         """G; 0: values are computed from observations."""

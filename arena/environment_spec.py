@@ -107,7 +107,7 @@ class EnvironmentSpec:
         facts = asdict(self)
         # A patch release of a package, a critic of states or greedy matches must not orphan a run.
         del facts["versions"], facts["state"], facts["chance"]
-        # The digest is that of the environment alone if there are no lessons.
+        # Without lessons the digest is that of the environment alone.
         if not self.lessons:
             del facts["lessons"]
         return canonical_digest(facts)
@@ -120,7 +120,7 @@ class EnvironmentSpec:
     @property
     def has_numbers(self) -> bool:
         """Return whether any agent's action has a Box in it."""
-        # It brings numpy, which most readers of a spec do without.
+        # numpy is imported here, because most readers of a spec do not need it.
         from arena.spaces import leaf_spaces
 
         return any(

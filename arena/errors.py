@@ -142,7 +142,7 @@ class VersionMismatch(WireError):
     def __init__(self, reason: str, *, theirs: int, ours: int) -> None:
         """Build the message with both versions."""
         super().__init__(reason)
-        # Versions stand beside the text: each side words the advice for its own reader
+        # The versions are attributes, because each side words the advice for its own reader
         # (`arena.wire.session`).
         self.theirs = theirs
         self.ours = ours

@@ -31,7 +31,7 @@ class Transitions:
 
     def next_of(self, values: torch.Tensor) -> torch.Tensor:
         """Return the successors' values: from ``values`` within the rows, else as collected."""
-        # -1 reads row 0 and is replaced by the value as collected.
+        # Index -1 reads row 0 and is replaced by the value as collected.
         inside = self.successor >= 0
         return torch.where(inside, values[self.successor.clamp(min=0)], self.next_value)
 
@@ -49,7 +49,7 @@ class Sequences:
     state: torch.Tensor
 
     def __len__(self) -> int:
-        """Q."""
+        """Return the number Q of sequences."""
         return len(self.rows)
 
 
@@ -91,5 +91,5 @@ class Rollout:
     critic_input: torch.Tensor | None = None
 
     def __len__(self) -> int:
-        """D."""
+        """Return the number D of decisions."""
         return len(self.action)

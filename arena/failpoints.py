@@ -74,7 +74,7 @@ def _parse_rule(text: str) -> Rule:
     if match is None:
         raise ValueError(f"a failpoint's rule must be pattern=action[@n[+]], got {text!r}")
     action, _, argument = match["action"].partition(":")
-    # When it is read: a misspelled error would let a test pass without its fault.
+    # The name is checked here, because a misspelled error would let a test pass without its fault.
     if action == "raise" and not hasattr(errno, argument):
         raise ValueError(f"a failpoint raises errors of errno, {argument!r} is none")
     first = int(match["first"] or 1)
@@ -109,33 +109,35 @@ class Plan:
         Raises:
             OSError: If a rule raises it.
         """
-        # Hits are counted under the lock and acted on outside: a sleep must not stop other threads'
-        # points.
+        # Hits are counted with the lock and acted on without it: a sleep must not stop other
+        # threads.
         with self._lock:
             self.trace.append(name)
-            # All rules count, also those after one that acts.
+            # All rules are evaluated, also those after one that acts, because each counts its
+            # hits.
             due = [rule for index, rule in enumerate(self._rules) if self._is_due(index, name)]
         for rule in due:
-            # A hit is only recorded: the file is for the first process that really acts.
+            # The file is only for the first process that really acts, so `trace` does not create
+            # it.
             if rule.action == "trace":
                 continue
-            # The file comes first, as `kill` leaves no time after the action.
+            # The file is created before the action, because `kill` leaves no time afterwards.
             if self._once is None or _is_first(self._once):
                 _act(rule, name)
 
     def _is_due(self, index: int, name: str) -> bool:
         rule = self._rules[index]
-        # fnmatch alone would fold case on some systems.
+        # `fnmatch` would ignore case on some systems.
         if not fnmatch.fnmatchcase(name, rule.pattern):
             return False
         self._hits[index] += 1
-        # The bound is the hit itself if there is no last one.
+        # Without a last hit, the hit itself is the bound.
         return rule.first <= self._hits[index] <= (rule.last or self._hits[index])
 
 
 def _is_first(path: Path) -> bool:
     try:
-        # O_EXCL: of processes that act at the same moment, one succeeds.
+        # With O_EXCL only one of several simultaneous processes succeeds.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
         return False
@@ -143,15 +145,14 @@ def _is_first(path: Path) -> bool:
 
 
 def _act(rule: Rule, name: str) -> None:
-    # `trace` matches nothing here: the hit is recorded already.
+    # `trace` matches no case here, because the hit is recorded already.
     match rule.action:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
             os.kill(os.getpid(), signal.SIGSTOP)
         case "exit":
-            # `os._exit` runs no handlers and flushes nothing: it is an end like a crash, with a
-            # code.
+            # `os._exit` runs no handlers and flushes nothing, as in a crash, but has an exit code.
             os._exit(int(rule.argument))
         case "raise":
             number: int = getattr(errno, rule.argument)
@@ -161,19 +162,19 @@ def _act(rule: Rule, name: str) -> None:
 
 
 def _from_environment() -> Plan | None:
-    # Two variables, so that one that was left behind cannot break a real run.
+    # Two variables are required, so that a forgotten one cannot break a real run.
     if os.environ.get(SWITCH) != "1" or RULES not in os.environ:
         return None
     once = os.environ.get(ONCE)
     return Plan(parse_rules(os.environ[RULES]), once=None if once is None else Path(once))
 
 
-# The plan is read once, at import: a process is armed from its start or never (but by `armed`).
+# The plan is read once, at import: only `armed` can change it later.
 _plan = _from_environment()
 
 
 def failpoint(name: str) -> None:
-    """Mark a point of the product; costs one look at a variable unless a test has armed it.
+    """Mark a point of the product; costs one variable read unless a test has armed it.
 
     Args:
         name: ``part.step``, lower case: a step that has just happened or is about to.
@@ -189,7 +190,7 @@ def failpoint(name: str) -> None:
 def armed(rules: str) -> Iterator[Plan]:
     """Put rules in force in this process for a while; the plan's ``trace`` lists the hits."""
     global _plan
-    # Plans may be nested: the one before comes back at the end.
+    # Plans may be nested, so the previous one is restored at the end.
     before, plan = _plan, Plan(parse_rules(rules))
     _plan = plan
     try:

@@ -1,8 +1,8 @@
 """Reading and writing of files that others may have written or replaced. Torch-free.
 
-Only regular files are read, and no more of them than their kind can have: a pipe would be waited
-for, a device never ends, and a file of a hole takes no disk and all memory. Nothing is written
-through a link: it may lead out of the run. All faults are OSError, as those of the disk are.
+Only regular files are read, and only up to the size limit of their kind: opening a pipe would
+block, a device never ends, and a sparse file takes no disk and all memory. Nothing is written
+through a link, which may lead out of the run. All faults are OSErrors, like those of the disk.
 
 Tests: `tests/arena/test_files.py`.
 """
@@ -27,7 +27,7 @@ MAX_LINE_BYTES = 1 << 22
 """Most bytes of a line: a user may name a metric by a text of a million characters."""
 
 MAX_SKIPPED_BYTES = 1 << 26
-"""Most bytes without the end of a line behind which the next one is looked for."""
+"""Most bytes without a line end that are skipped in search of the next line."""
 
 MAX_DOCUMENT_BYTES = 1 << 24
 """Most bytes of a JSON document that a run writes about itself."""
@@ -40,22 +40,22 @@ _DIRECTORIES = re.compile(r"(?<![\w./:])/(?:[^\s/:;,'\"]+/)*(?=[^\s/])")
 
 
 class NotRegular(OSError):
-    """A directory, a pipe, a socket, a device or a link is in the place of a file."""
+    """Error: a directory, pipe, socket, device or link is in the place of a file."""
 
 
 def open_regular(path: Path, *, follows_links: bool = True) -> BufferedReader:
-    """Open a regular file for reading, and wait for nothing.
+    """Open a regular file for reading without blocking.
 
     Args:
         path: Path of the file.
-        follows_links: Whether a link to a file is one.
+        follows_links: Whether a link to a file counts as a file.
 
     Raises:
         NotRegular: If it is no regular file.
         OSError: If there is none, or it cannot be opened.
     """
     links = 0 if follows_links else os.O_NOFOLLOW
-    # O_NONBLOCK: opening a pipe would wait for its writer.
+    # Without O_NONBLOCK, opening a pipe would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | links)
     return open(_regular(descriptor, path), "rb")
 
@@ -63,7 +63,7 @@ def open_regular(path: Path, *, follows_links: bool = True) -> BufferedReader:
 def _regular(descriptor: int, path: Path) -> int:
     """Return the descriptor of a file that was opened; close it if that is no regular one."""
     try:
-        # The mode is that of the open file, as the path may be replaced between a look and the
+        # The open file is checked, because the path may be replaced between a check and the
         # opening.
         _require_regular(os.fstat(descriptor).st_mode, path)
     except BaseException:
@@ -76,7 +76,7 @@ def own_file(path: str | Path, flags: int, mode: int = 0o666) -> int:
     """Open a file of a run to write to it: the ``opener`` of `open`.
 
     Args:
-        path: Path of the file; the last part may be no link.
+        path: Path of the file; its last part must not be a link.
         flags: Flags of `os.open`.
         mode: Permissions of a new file.
 
@@ -84,7 +84,7 @@ def own_file(path: str | Path, flags: int, mode: int = 0o666) -> int:
         NotRegular: If a link, or anything else that is no file, is in its place.
         OSError: If it cannot be opened.
     """
-    # O_NONBLOCK: opening a pipe would wait for its reader.
+    # Without O_NONBLOCK, opening a pipe would wait for its reader.
     more = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | more, mode)
@@ -130,26 +130,27 @@ def replacing(path: Path, *, mode: int = 0o666, is_durable: bool = False) -> Ite
     Raises:
         OSError: As `own_file` does, or if the disk refuses.
     """
-    # It is in the same directory, because a rename is atomic only within a file system, and has the
-    # process id, so that two writers do not share it.
+    # The file is in the same directory, because a rename is atomic only within a file system. Its
+    # name has the process id, so that two writers do not share it.
     new = path.with_name(f".{path.name[:100]}.{os.getpid()}.tmp")
     try:
         with open(new, "wb", opener=lambda name, flags: own_file(name, flags, mode)) as file:
             yield file
             file.flush()
             if is_durable:
-                # Before the rename: after a power loss the name must not lead to an empty file.
+                # Without fsync before the rename, the name may lead to an empty file after a power
+                # loss.
                 os.fsync(file.fileno())
         os.replace(new, path)
     finally:
-        # The file is gone after a rename, and left behind by a full disk.
+        # After a full disk the temporary file is still there; after a rename it is not.
         new.unlink(missing_ok=True)
     if is_durable:
         sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:
-    """Bring the names of a directory's entries to the disk: a rename is durable only with them.
+    """Flush a directory's entries to disk, which makes a rename in it durable.
 
     Raises:
         OSError: If the disk refuses.
@@ -166,7 +167,7 @@ def require_regular(path: Path, *, follows_links: bool = True) -> None:
 
     Args:
         path: Path of the file.
-        follows_links: Whether a link to a file is one.
+        follows_links: Whether a link to a file counts as a file.
 
     Raises:
         NotRegular: If it is no regular file.
@@ -196,7 +197,7 @@ def read_regular(path: Path, *, limit_bytes: int, follows_links: bool = True) ->
         OSError: If it is none, is longer, or cannot be read.
     """
     with open_regular(path, follows_links=follows_links) as file:
-        # One byte more, which tells that it is longer: it may grow while it is read.
+        # One extra byte shows whether the file is too long, because it may grow while it is read.
         data = file.read(limit_bytes + 1)
     if len(data) > limit_bytes:
         raise OSError(errno.EFBIG, f"must have at most {limit_bytes} bytes, has more", str(path))
@@ -206,7 +207,8 @@ def read_regular(path: Path, *, limit_bytes: int, follows_links: bool = True) ->
 def read_lines(path: Path) -> Iterator[bytes | None]:
     """Yield the lines of a regular file, with their ends; None for one that is too long.
 
-    Nothing comes after a line of more than `MAX_SKIPPED_BYTES`: a hole has any length.
+    Nothing comes after a line of more than `MAX_SKIPPED_BYTES`, because a sparse file has any
+    length.
 
     Raises:
         OSError: If it is none, or cannot be read.
@@ -217,7 +219,7 @@ def read_lines(path: Path) -> Iterator[bytes | None]:
                 yield line
                 continue
             yield None
-            # Its rest is no line of its own.
+            # The rest of a long line is skipped, because it is no line of its own.
             skipped = 0
             while (rest := file.readline(MAX_LINE_BYTES)) and not rest.endswith(b"\n"):
                 skipped += len(rest)
@@ -233,7 +235,7 @@ def read_json_object(path: Path) -> dict[str, object]:
         ValueError: If it is no JSON object of finite numbers.
     """
     document = json_object(read_regular(path, limit_bytes=MAX_DOCUMENT_BYTES))
-    # A number beyond all floats is infinite by now, which its writer refuses.
+    # A number beyond all floats was read as infinite, which dumps refuses.
     json.dumps(document, allow_nan=False)
     return document
 
@@ -244,7 +246,7 @@ def json_object(data: bytes) -> dict[str, object]:
     Raises:
         ValueError: If it is no JSON object, or is nested deeper than about 200 levels.
     """
-    # The standard library's reader would take NaN, and its depth is the stack's.
+    # The standard library's reader would accept NaN, and its depth is limited by the stack.
     value = from_json(data, allow_inf_nan=False)
     if not isinstance(value, dict):
         raise ValueError("not a JSON object")
@@ -252,7 +254,7 @@ def json_object(data: bytes) -> dict[str, object]:
 
 
 def words_of(error: OSError) -> str:
-    """Return what the system says, and the limit where no descriptor is left: no disk is full."""
+    """Return the system's message, with the limit if no descriptor is left."""
     words = error.strerror or str(error)
     if error.errno not in NO_DESCRIPTORS:
         return words
@@ -261,5 +263,5 @@ def words_of(error: OSError) -> str:
 
 
 def without_directories(text: str) -> str:
-    """Return a text in which absolute paths are names: whoever reads it is not of this machine."""
+    """Return a text with absolute paths reduced to names, for readers on other machines."""
     return _DIRECTORIES.sub("", text)

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 Exchange = Callable[[torch.Tensor], torch.Tensor]
-"""Function that gives the other ranks [K] numbers and returns those of all, [N, K], in the order of
-ranks. All of them call it with the same K and dtype. The result holds until the next call."""
+"""Function that sends [K] numbers to the other ranks and returns those of all, [N, K], in the order
+of ranks. All ranks call it with the same K and dtype. The result is valid until the next call."""
 
 RETURN_MEMORY = 20.0
 """Rollouts after which old returns fade from the statistics.
@@ -77,12 +77,13 @@ class RunningNormalizer(nn.Module):
 
     def by_column(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return mean and deviation of every column of a row, copied. float32 [F] each."""
-        # The mean is copied: a stack of frozen policies must not share a live network's buffers.
+        # The mean is copied, because a stack of frozen policies must not share a live network's
+        # buffers.
         return self.mean.clone(), self.deviation
 
     def normalize(self, values: torch.Tensor) -> torch.Tensor:
         """Subtract the mean, divide by the deviation, clip. [N, F] to [N, F]."""
-        # This is no update: a ghost, a match or an evaluation changes nothing.
+        # Normalizing never updates the statistics, so matches and evaluations change nothing.
         normalized = (values - self.mean) / self.deviation
         return normalized if self._clip is None else normalized.clamp(-self._clip, self._clip)
 
@@ -96,8 +97,8 @@ class RunningNormalizer(nn.Module):
 
         Args:
             values: Batch of rows, float32 [N, F]. N may be 0 or 1.
-            exchange: Way to the other ranks, whose rows are part of the batch. None: there are
-                none.
+            exchange: Connection to the other ranks, whose rows are part of the batch; None without
+                other ranks.
 
         Returns:
             False if the batch was ignored, because it (or its square) is not finite in float32.
@@ -112,15 +113,16 @@ class RunningNormalizer(nn.Module):
             return True
         if exchange is None:
             batch_mean, batch_variance = _moments(values)
-        # float64: beside 2**24 rows, float32 would lose a small batch.
+        # In float32 a small batch would be lost beside 2**24 rows.
         count = self._kept * self.count.double()
         share = num_rows / (count + num_rows)
         delta = batch_mean - self.mean
-        # n is the batch's share of all rows: m' = m + n d, v' = (1 - n) v + n vb + n (1 - n) d^2.
+        # With n as the batch's share of all rows: m' = m + n d, v' = (1 - n) v + n vb + n (1 - n)
+        # d^2.
         mean = self.mean + share * delta
         variance = (1.0 - share) * self.variance
         variance += share * batch_variance + share * (1.0 - share) * delta.square()
-        # Statistics are checked as they are stored: float64 may be finite where float32 is not.
+        # Statistics are checked in float32, because float64 may be finite where float32 is not.
         mean, variance = mean.float(), variance.float()
         if not bool((mean.isfinite() & variance.isfinite()).all()):
             return False
@@ -131,7 +133,7 @@ class RunningNormalizer(nn.Module):
 
 
 def all_of(exchange: Exchange, *numbers: float) -> torch.Tensor:
-    """Return some numbers of each rank. float64 [N, K]."""
+    """Return the given numbers of all ranks. float64 [N, K]."""
     return exchange(torch.tensor(numbers, dtype=torch.float64)).clone()
 
 
@@ -142,8 +144,8 @@ def merged_moments(
 
     Args:
         counts: Number of rows of each rank, not all 0. float64 [N].
-        means: Mean over these; anything finite without rows. float64 [N, F].
-        variances: Biased variance over them; likewise. float64 [N, F].
+        means: Mean of each rank's rows; any finite number without rows. float64 [N, F].
+        variances: Biased variance of each rank's rows; likewise. float64 [N, F].
     """
     # n_r / n
     share = (counts / counts.sum()).unsqueeze(1)
@@ -182,7 +184,7 @@ def exchanged_moments(
 
 def _moments(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return mean and biased variance over rows. float32 [N, F] to float64 [F] and [F]."""
-    # The second pass subtracts the mean of the first: its sums stay small enough for float32.
+    # Subtracting the first pass's mean keeps the sums of the second small enough for float32.
     rough = _mean_over_rows(values, square=False).float()
     shifted = values - rough
     shift = _mean_over_rows(shifted, square=False)

@@ -15,10 +15,10 @@ from arena.processes.settings import SETTINGS
 from arena.users_code import pass_interrupt, raised
 
 NO_CODE = "/dev/null/no-code"
-"""``launch_directory`` of what was read without the user's word: nothing that it names is imported.
+"""``launch_directory`` of untrusted references: nothing that they name is imported.
 
-It is no directory on any machine, and goes wherever a launch directory goes: into other processes,
-too. Readers of files give it; only the user's word replaces it (`populations.config.trust`).
+It is no directory on any machine, and is passed on like a launch directory, also to other
+processes. Readers of files set it; only the user's trust replaces it (`populations.config.trust`).
 """
 
 OWN = frozenset(
@@ -31,7 +31,7 @@ OWN = frozenset(
         "arena.bots.connect_four:Tactical",
     }
 )
-"""References to Arena's own games and bots, a closed list: they are no code of anybody else's."""
+"""References to Arena's own games and bots, a closed list that needs no trust."""
 
 
 _given: str | None = None
@@ -53,12 +53,12 @@ def use_code(directory: Path | None) -> None:
 
 
 def given_code() -> str | None:
-    """Return the directory of ``--code``; None: the user has named none."""
+    """Return the directory of ``--code``; None: the option was not given."""
     return _given
 
 
 def code_directory() -> str:
-    """Return where modules are that the user himself names: at ``--code``, else where he is."""
+    """Return the directory of the user's modules: ``--code``, else the working directory."""
     return _given or os.getcwd()
 
 
@@ -78,24 +78,24 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
             names the reference; the cause is the import's error.
     """
     module_name, colon, name = reference.partition(":")
-    # Identifiers only, so that no relative import and no path is tried.
+    # Only identifiers are allowed, so that no relative import and no path is tried.
     parts = [*module_name.split("."), *name.split(".")]
     if not colon or not all(part.isidentifier() for part in parts):
         raise ConfigError(f"a reference must be package.module:Name, got {reference!r}")
     check_word(reference, launch_directory=launch_directory)
-    # sys.path is changed only now, so that a malformed reference leaves it as it was.
+    # sys.path is changed only after the check, so that a malformed reference leaves it unchanged.
     if launch_directory is not None:
         put_first_on_path(launch_directory)
     try:
         return SETTINGS.run(_find, module_name, name)
     except _NameMissing as error:
         where = f" in {getattr(sys.modules[module_name], '__file__', None)}"
-        # A script's own classes: no other process can import these.
+        # `__main__` is a script, whose classes no other process can import.
         if module_name == "__main__":
             where = ", which is another file in each process: put it into a module of its own"
         raise ConfigError(f"{reference}: {module_name} has no {name!r}{where}") from error.__cause__
     except ModuleNotFoundError as error:
-        # error.name: the missing module may be one that the user's own imports.
+        # The missing module (error.name) may be one that the user's own module imports.
         raise ConfigError(f"{reference}: there is no module {error.name!r}{_searched()}") from error
     except BaseException as error:
         pass_interrupt(error)
@@ -104,22 +104,22 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
 
 
 def _searched() -> str:
-    """Return where the user's own modules are looked for: Python's and packages' places aside."""
+    """Return the directories searched for the user's modules, without Python's and packages'."""
     installed = (sys.prefix, sys.base_prefix)
     places = [place for place in dict.fromkeys(sys.path) if os.path.isdir(place)]
-    # A user's own packages are outside of the prefix.
+    # A user's own packages are outside of the installation prefix.
     own = [one for one in places if not one.startswith(installed) and "-packages" not in one]
     return f" in {', '.join(own) or 'any directory'}, nor is it installed"
 
 
 class _NameMissing(Exception):
-    """Error: a module has no such name."""
+    """Error: a module does not have a name."""
 
 
 def _find(module_name: str, name: str) -> object:
-    # A second call finds the module in sys.modules, whatever the path is by then.
+    # On a second call the module is in sys.modules, whatever the path is.
     found: object = importlib.import_module(module_name)
-    # A dotted name leads into classes, such as Outer.Inner. A module's own __getattr__ may import.
+    # A dotted name leads into classes, such as Outer.Inner; a module's own __getattr__ may import.
     for part in name.split("."):
         try:
             found = getattr(found, part)
@@ -129,10 +129,10 @@ def _find(module_name: str, name: str) -> object:
 
 
 def check_word(reference: str, *, launch_directory: str | None) -> None:
-    """Refuse code that was named without the user's word.
+    """Refuse untrusted code.
 
     Raises:
-        NotTrusted: If it is.
+        NotTrusted: If the reference is untrusted.
     """
     if launch_directory == NO_CODE and reference not in OWN:
         raise NotTrusted(
@@ -142,10 +142,10 @@ def check_word(reference: str, *, launch_directory: str | None) -> None:
 
 
 def in_file(path: str) -> str:
-    """Return how a name in a Python file is referred to, for ``nim.py`` as ``nim:NAME``.
+    """Return the reference to a name in a Python file: ``nim:NAME`` for ``nim.py``.
 
     Returns:
-        Nothing if the path is none of a Python file.
+        An empty text if the path is no Python file.
     """
     module = path.removesuffix(".py").strip("./").replace("/", ".")
     return f"{module}:NAME" if path.endswith(".py") else ""
@@ -155,7 +155,7 @@ def put_first_on_path(launch_directory: str) -> None:
     """Put a directory first on ``sys.path``, so that its modules win; a repetition
     changes nothing, and so does `NO_CODE`.
     """
-    # A file's own directory would shadow the modules of others: a game's, or Python's.
+    # A file's own directory would shadow other modules, such as a game's or Python's.
     if launch_directory == NO_CODE or sys.path[:1] == [launch_directory]:
         return
     if launch_directory in sys.path:

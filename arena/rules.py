@@ -31,7 +31,7 @@ _RULES = (
     ("string_too_long", "must have at most {max_length} characters"),
     ("string_pattern_mismatch", "must match {pattern}"),
     ("finite_number", "must be a finite number"),
-    # This stands before greater_than, of which it is a continuation; so does less_than_equal.
+    # The order matters: greater_than is a prefix of greater_than_equal, as with less_than_equal.
     ("greater_than_equal", "must be at least {ge}"),
     ("greater_than", "must be greater than {gt}"),
     ("less_than_equal", "must be at most {le}"),
@@ -67,14 +67,14 @@ def broken_rule(fault: ErrorDetails) -> str:
         A predicate without its subject: ``must be at least 1``; never a sentence of pydantic's.
     """
     context = {name: _bound(value) for name, value in (fault.get("ctx") or {}).items()}
-    # This is better than "at least 1 entries".
+    # The general message would read "at least 1 entries".
     if context.get("min_length") == 1:
         return "must not be empty"
     for begin, rule in _RULES:
         if fault["type"].startswith(begin):
-            # Bounds come from pydantic's context, under the names in the braces.
+            # The placeholders are filled from pydantic's context.
             return rule.format_map(context) + _suggestion(begin, fault["input"])
-    # Kinds of faults that are not listed, or that a later pydantic adds.
+    # This covers unlisted kinds of faults, and those of later pydantic versions.
     return "must be of another form"
 
 
@@ -94,17 +94,17 @@ def broken_rules(error: ValidationError, *, of: str = "") -> tuple[str, ...]:
 def told(where: str, fault: ErrorDetails) -> str:
     """Describe a fault in one sentence: its place, the rule and the value."""
     rule = broken_rule(fault)
-    # Its text names keys and values itself.
+    # The text of broken rules names keys and values itself.
     if isinstance((fault.get("ctx") or {}).get("error"), BrokenRules):
         return rule
-    # Pydantic's input is the whole mapping here, not a value.
+    # For a missing key, pydantic's input is the whole mapping, not a value.
     if fault["type"] == "missing":
         return f"{where} {rule}"
     return f"{where or 'the document'}: {with_value(rule, fault['input'])}"
 
 
 def with_value(rule: str, value: object) -> str:
-    """Add the value that broke a rule, unless the rule names one: that of a bot's id does."""
+    """Add the value that broke a rule, unless the rule names it, as that of a bot's id does."""
     is_named = ", got " in rule or (isinstance(value, str) and shown(value) in rule)
     return rule if is_named else f"{rule}, got {shown(value)}"
 
@@ -116,13 +116,13 @@ def shown(value: object) -> str:
 
 
 def _bound(value: object) -> object:
-    """Return a bound as people write it: 1, not 1.0."""
+    """Return a bound in its shortest form: 1, not 1.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _suggestion(begin: str, value: object) -> str:
     """Return a suggestion of the intended value."""
-    # The two mistakes that YAML invites: a single value for a list, and a quoted number.
+    # YAML invites two mistakes: a single value for a list, and a quoted number.
     is_single = isinstance(value, int | float | str) and not isinstance(value, bool)
     if begin in ("list_", "tuple_") and is_single:
         return f", for example [{value}]"
@@ -133,6 +133,6 @@ def _suggestion(begin: str, value: object) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the known name most similar to ``name``, or nothing."""
-    # There is no cutoff: the nearest of few names helps, even if it is far.
+    # There is no cutoff, because the nearest of few names helps even if it is not similar.
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
     return f"; did you mean {matches[0]!r}?" if matches else ""

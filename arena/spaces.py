@@ -31,7 +31,7 @@ import numpy.typing as npt
 SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these, are"
 
 MAX_TANH = 1.0 - 1e-6
-"""Largest argument of atanh: the bounds themselves would be infinitely far."""
+"""Largest argument of atanh, which is infinite at the bounds themselves."""
 
 UINT8 = np.dtype(np.uint8)
 FLOAT32 = np.dtype(np.float32)
@@ -124,7 +124,7 @@ def leaf_spaces(space: SpaceJson, keys: Keys = ()) -> Iterator[tuple[Keys, Space
     """
     match space["kind"]:
         case "Dict":
-            # By name: rows must not depend on the order in which the keys were written.
+            # Keys are sorted, because rows must not depend on their order in the space.
             for name in sorted(space["spaces"]):
                 yield from leaf_spaces(space["spaces"][name], (*keys, name))
         case "Tuple":
@@ -140,7 +140,7 @@ def nest_of(space: SpaceJson, number: Iterator[int]) -> Nest:
     """Return the nesting of a described space's leaves, numbered by ``number``."""
     match space["kind"]:
         case "Dict":
-            # The order of `leaf_spaces`, so that the numbers are indices of its leaves.
+            # The order is that of `leaf_spaces`, so that the numbers are indices of its leaves.
             return {
                 name: nest_of(space["spaces"][name], number) for name in sorted(space["spaces"])
             }
@@ -173,7 +173,7 @@ def make_leaf(keys: Keys, space: SpaceJson, *, offset: int, one_hot: bool) -> Le
     start: tuple[int, ...] = ()
     size = math.prod(shape)
     if kind == "Box":
-        # The initial values let a Box without numbers pass.
+        # The initial values handle a Box without numbers.
         low, high = bounds(space)
         least, most = float(low.min(initial=math.inf)), float(high.max(initial=-math.inf))
     else:
@@ -184,7 +184,7 @@ def make_leaf(keys: Keys, space: SpaceJson, *, offset: int, one_hot: bool) -> Le
             nvec, first = (np.asarray(space[name]) for name in both)
             shape = nvec.shape
             numbers, start = (tuple(one.reshape(-1).tolist()) for one in (nvec, first))
-        # A bit of a MultiBinary is a number already: one column, not two.
+        # A bit of a MultiBinary is a number already, so it takes one column instead of two.
         size = sum(numbers) if one_hot and kind != "MultiBinary" else len(numbers)
         least = min(start, default=0)
         most = max((s + n - 1 for s, n in zip(start, numbers, strict=True)), default=0)
@@ -235,10 +235,10 @@ class ObservationLayout:
         """
         leaves: list[Leaf] = []
         for keys, member in leaf_spaces(space):
-            # Leaf after leaf, without gaps
+            # Leaves follow each other without gaps.
             end = leaves[-1].offset + leaves[-1].size if leaves else 0
             leaves.append(make_leaf(keys, member, offset=end, one_hot=True))
-        # A leaf of another kind needs float32, and a row has one dtype.
+        # A row has one dtype, and leaves other than bytes need float32.
         bytes_only = bool(leaves) and all(leaf.is_box and leaf.dtype == UINT8 for leaf in leaves)
         return cls(
             leaves=tuple(leaves),
@@ -275,7 +275,7 @@ def unflattened(leaf: Leaf, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         parts = np.split(rows, np.cumsum(leaf.choices)[:-1], axis=1)
         chosen = np.stack([part.argmax(axis=1) for part in parts], axis=1)
         return leaf.shaped(chosen + np.array(leaf.starts))
-    # Rows are float32; integers get their dtype back.
+    # Rows are float32, so integers get their dtype back.
     return leaf.shaped(rows)
 
 
@@ -291,8 +291,8 @@ def with_agent_id(layout: ObservationLayout, *, num_agents: int) -> ObservationL
         layout: Layout of the rows without it.
         num_agents: Number of agents of the population.
     """
-    # A Discrete leaf, as its numbers are a one-hot; last in the row: the places of all other
-    # leaves stay.
+    # The numbers are a one-hot, so the leaf is a Discrete; it is last, so that all other leaves
+    # keep their places.
     space = {"kind": "Discrete", "n": num_agents, "start": 0}
     leaf = make_leaf(AGENT_ID, space, offset=layout.size, one_hot=True)
     return replace(layout, leaves=(*layout.leaves, leaf), size=layout.size + num_agents)
@@ -329,8 +329,8 @@ class ActionLayout:
             UnusableSpace: If the space has no choice, or a Box has no usable bounds.
         """
         spaces = list(leaf_spaces(space))
-        # First without places: the numbers begin after the choices of all leaves, wherever they
-        # stand.
+        # Leaves are made without offsets first, because numbers come after the choices of all
+        # leaves.
         leaves = [make_leaf(keys, member, offset=0, one_hot=False) for keys, member in spaces]
         branches = tuple(number for leaf in leaves for number in leaf.choices)
         column = {"choices": 0, "numbers": len(branches)}
@@ -338,7 +338,7 @@ class ActionLayout:
         low: list[float] = []
         high: list[float] = []
         for leaf, (_, member) in zip(leaves, spaces, strict=True):
-            # Columns of a row: choices of all leaves, then numbers of all leaves.
+            # The columns of a row are the choices of all leaves, then the numbers of all leaves.
             part = "numbers" if leaf.is_box else "choices"
             placed.append(replace(leaf, offset=column[part]))
             column[part] += leaf.size
@@ -375,7 +375,7 @@ class ActionLayout:
     @property
     def row_shape(self) -> tuple[int, ...]:
         """() where the space is Discrete: rows are int64 [N]. Else (K,): float32 [N, K]."""
-        # A category takes one column, whatever the number of its choices.
+        # A category takes one column, whatever its number of choices.
         return () if self.is_discrete else (len(self.branches) + self.num_continuous,)
 
     @property
@@ -392,7 +392,7 @@ class ActionLayout:
     def _limits(self) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
         """Bounds of the numbers, and which of them are squashed. float64 [C], bool [C]."""
         low, high = np.array(self.low), np.array(self.high)
-        # tanh needs two bounds; a number with fewer is clipped.
+        # tanh needs two bounds, so a number with fewer is clipped.
         squashed = np.isfinite(low) & np.isfinite(high)
         return low, high, squashed & (self.continuous == "squashed")
 
@@ -415,14 +415,13 @@ class ActionLayout:
         columns = rows.reshape(len(rows), -1)
         legal: npt.NDArray[np.bool_] = np.isfinite(columns).all(axis=1)
         first = 0
-        # A choice must be an integer in float32, exact far beyond any number of choices.
+        # A choice must be an integer in float32, which is exact far beyond any number of choices.
         for branch, number in enumerate(self.branches):
             choice = columns[:, branch]
             exists = (choice >= 0) & (choice < number) & (choice == np.floor(choice))
             legal &= exists
             if action_mask is not None:
-                # A choice that does not exist would index past the mask; `exists` has refused it
-                # above.
+                # A nonexistent choice would index past the mask; `exists` has refused it above.
                 index = first + np.where(exists, choice, 0).astype(np.int64)
                 legal &= action_mask[np.arange(len(rows)), index]
             first += number
@@ -502,9 +501,10 @@ class ActionLayout:
         low, high, _ = self._limits
         shape = (len(masks), self.num_continuous)
         share, normal = rng.random(shape), rng.standard_normal(shape)
-        # Infinite bounds have no share between them, and are not chosen.
+        # Interpolating infinite bounds gives NaN, which is not selected below.
         with np.errstate(invalid="ignore"):
-            # Not low + share * (high - low): the difference of the bounds may exceed a float.
+            # `low + share * (high - low)` could overflow, because the bounds' difference may
+            # exceed a float.
             within = (1.0 - share) * low + share * high
         below, above = np.isfinite(low), np.isfinite(high)
         beside = [within, low + np.abs(normal), high - np.abs(normal)]
@@ -516,10 +516,10 @@ class ActionLayout:
         low, high, squashed = self._limits
         if squashed.any():
             at, to = low[squashed], high[squashed]
-            # (l + h) / 2 + (h - l) / 2 * tanh(u), halved first: the bounds' sum and difference may
-            # exceed a float.
+            # (l + h) / 2 + (h - l) / 2 * tanh(u) is computed with halves, because the bounds' sum
+            # and difference may overflow.
             drawn[:, squashed] = at / 2 + to / 2 + (to / 2 - at / 2) * np.tanh(drawn[:, squashed])
-        # Squashed numbers too: rounding may step over a bound.
+        # Squashed numbers are clipped, too, because rounding may exceed a bound.
         return np.clip(drawn, low, high)
 
     def from_environment(self, actions: Any) -> npt.NDArray[Any]:  # noqa: ANN401
@@ -537,20 +537,20 @@ class ActionLayout:
         parts = [_flat_part(leaf, actions) for leaf in self.leaves]
         if len({len(part) for part in parts}) > 1:
             raise ValueError(f"all parts need as many rows, got {[len(part) for part in parts]}")
-        # In float64, as atanh below loses digits near the bounds.
+        # float64 is used, because atanh below loses digits near the bounds.
         rows = np.zeros((len(parts[0]), len(self.branches) + self.num_continuous))
         for leaf, part in zip(self.leaves, parts, strict=True):
             rows[:, leaf.place] = part - (0 if leaf.is_box else np.array(leaf.starts))
-        # A view, changed in place
+        # The slice is a view, which is changed in place.
         self._undo_bounds(rows[:, len(self.branches) :])
         return rows.astype(self.row_dtype).reshape(len(rows), *self.row_shape)
 
     def _undo_bounds(self, numbers: Floats) -> None:
         lowest, highest, squashed = self._limits
         low, high = lowest[squashed], highest[squashed]
-        # An empty range has no inverse; its number is always the bound.
+        # An empty range has no inverse; its number always equals the bound.
         half = high / 2 - low / 2
-        # u = atanh((a - mid) / half), clipped because the bounds themselves are infinitely far.
+        # u = atanh((a - mid) / half), clipped because atanh is infinite at the bounds.
         share = (numbers[:, squashed] - (low / 2 + high / 2)) / np.where(half > 0, half, 1.0)
         numbers[:, squashed] = np.arctanh(np.clip(share, -MAX_TANH, MAX_TANH))
 
@@ -567,7 +567,7 @@ class ActionLayout:
         if len(self.branches) == 1:
             allowed = np.logical_or.reduce(masks, axis=1)
         else:
-            # reduceat ORs each branch's slice of the mask.
+            # reduceat applies OR to each branch's slice of the mask.
             first = np.concatenate([[0], np.cumsum(self.branches)[:-1]]).astype(np.int64)
             by_branch = np.logical_or.reduceat(masks, first, axis=1)
             allowed = np.logical_and.reduce(by_branch, axis=1)
@@ -578,13 +578,13 @@ def _one_by_one(leaf: Leaf, values: npt.NDArray[Any]) -> Sequence[Any]:
     if leaf.kind == "Discrete":
         listed: list[Any] = values.tolist()
         return listed
-    # Iterating over one axis gives numpy scalars; zero-dimensional arrays are wanted.
+    # Iterating over one axis gives numpy scalars, but zero-dimensional arrays are required.
     return list(values) if leaf.shape else [np.asarray(value) for value in values]
 
 
 def _usable_bounds(space: SpaceJson) -> tuple[list[float], list[float]]:
     low, high = bounds(space)
-    # NaN compares false. Bounds of inf or -inf on the wrong side leave no number.
+    # Comparisons with NaN are false. Bounds of inf or -inf on the wrong side allow no number.
     usable = (low <= high) & (low < np.inf) & (high > -np.inf)
     if not usable.all():
         at = int(usable.argmin())

@@ -39,7 +39,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found: object = getattr(importlib.import_module(_HOMES[name]), name)
-    # The next use finds it without this function.
+    # Caching the name makes the next use bypass this function.
     globals()[name] = found
     return found
 

@@ -28,8 +28,8 @@ FORMS: dict[str, str] = {}
 
 
 def text_form(what: str, pattern: str) -> Meta:
-    """Return a text's form, which is that of the whole text."""
-    # "$" would not do, which a line's end may follow.
+    """Return a text's form, which the whole text must match."""
+    # "$" would also match before a final line break.
     whole = rf"\A(?:{pattern})\Z"
     FORMS[whole] = what
     return Meta(pattern=whole)
@@ -71,7 +71,7 @@ LearnerId = NewType("LearnerId", Annotated[str, text_form("a name", _NAME)])
 AssignmentId = NewType("AssignmentId", Annotated[int, Meta(ge=0, le=MAX_INTEGER)])
 
 MAX_AGENT_STEPS = 10**15
-"""Agent steps that nobody reaches: a billion a second for eleven days."""
+"""Unreachable number of agent steps: a billion per second for eleven days."""
 
 MAX_UPDATES = 2**53
 """Optimizer steps of a policy; every reader of JSON holds whole numbers up to this one exactly."""
@@ -91,7 +91,7 @@ AgentSteps = Annotated[int, Meta(ge=0, le=MAX_AGENT_STEPS)]
 LearnerUpdates = Annotated[int, Meta(ge=0, le=MAX_UPDATES)]
 Text = Annotated[str, Meta(max_length=MAX_CHARACTERS)]
 
-# Bounds refuse infinities and NaN, which compares with nothing.
+# The bounds refuse infinities and NaN, whose comparisons are false.
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Seconds = Annotated[float, Meta(ge=0.0, le=sys.float_info.max)]
 
@@ -111,7 +111,7 @@ RANDOM_BOT = PlayerId("bot:random")
 
 def canonical_digest(value: object) -> Digest:
     """Return the sha256 of the canonical JSON (sorted keys, no spaces) of plain data."""
-    # allow_nan: NaN is no JSON, and other programs could not compute the digest.
+    # NaN is no JSON, and other programs could not compute the digest.
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return Digest(hashlib.sha256(text.encode()).hexdigest())
 
@@ -341,8 +341,8 @@ def is_external(player: str) -> bool:
 
 def trainee_entrant(policy: PolicyId, *, generation: int) -> Entrant:
     """Return the entrant name of a policy that learns while it plays."""
-    # The generation is part of the name: results of a policy before an exploit are another
-    # player's.
+    # The generation is part of the name, because a policy before an exploit counts as another
+    # player.
     return Entrant(f"{policy}#{generation}")
 
 
@@ -359,5 +359,5 @@ def is_trainee(entrant: str) -> bool:
 
 def ghost_id(policy: PolicyId, *, agent_steps: int) -> PlayerId:
     """Return the player id of a policy's ghost at a number of agent steps."""
-    # Twelve digits, so that a policy's ghosts sort by age as text.
+    # Twelve digits make a policy's ghosts sort by age as text.
     return PlayerId(f"{policy}@{agent_steps:012d}")

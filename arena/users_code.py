@@ -1,9 +1,9 @@
 """The boundary around users' code, and messages about what it raises.
 
-Environments, bots, rules, networks and the like may raise anything, `SystemExit` and
-`KeyboardInterrupt` included; whatever it is counts as an error of that code, at the place where it
-was called. Only an interrupt of this process passes: ``except BaseException`` around users' code is
-followed by `pass_interrupt`.
+Environments, bots, rules, networks and the like may raise anything, including `SystemExit` and
+`KeyboardInterrupt`; any exception counts as an error of that code, at the place of the call. Only
+an interrupt of this process passes: each ``except BaseException`` around users' code is followed by
+`pass_interrupt`.
 
 A message is a line that names the error, then the user's own frames: users' code is called from
 deep inside Arena, so most of a traceback is Arena's. Torch-free.
@@ -52,11 +52,11 @@ MAX_MESSAGE = 1000
 
 
 class Interrupt(BaseException):
-    """Mark of what Arena's own handlers of signals raise, which is no error of users' code."""
+    """Base of exceptions of Arena's own signal handlers, which are no errors of users' code."""
 
 
 class NetworkRaised(Exception):
-    """A player's network or algorithm raised; the cause is what it raised.
+    """Error: a player's network or algorithm raised; the cause has its exception.
 
     Attributes:
         policy: Policy that learns; None: the player does not.
@@ -71,12 +71,12 @@ class NetworkRaised(Exception):
 
 
 def pass_interrupt(error: BaseException) -> None:
-    """Raise an exception again if it interrupts this process, and is no error of users' code.
+    """Raise an exception again if it interrupts this process instead of being users' error.
 
-    It does if a handler of Arena's raised it, or Python's own handler of Ctrl-C can have.
+    It does if a handler of Arena's raised it, or if it can be Python's own Ctrl-C.
     """
-    # Python's handler runs in the main thread alone. Where Arena handles Ctrl-C, or nobody does,
-    # a KeyboardInterrupt is raised by users' code.
+    # Python's own handler runs only in the main thread. Where Arena handles Ctrl-C, or the signal
+    # is ignored, a KeyboardInterrupt was raised by users' code.
     can_be_ctrl_c = (
         isinstance(error, KeyboardInterrupt)
         and threading.current_thread() is threading.main_thread()
@@ -87,12 +87,12 @@ def pass_interrupt(error: BaseException) -> None:
 
 
 def is_exhaustion(error: BaseException) -> bool:
-    """Return whether this machine ran out of something: memory, a device's too, descriptors, space.
+    """Return whether this machine ran out of memory (of a device, too), descriptors or disk space.
 
-    The errors that led to this one count as well. A disk that refuses a checkpoint is no case of
-    it: that is the run's (`DiskRefused`), unless descriptors or memory have run out.
+    The causes of the error count as well. A disk that refuses a checkpoint does not count: that is
+    the run's fault (`DiskRefused`), unless descriptors or memory have run out.
     """
-    # Torch's is no MemoryError, and on the CPU no class of its own.
+    # torch's error is no MemoryError, and on the CPU it has no class of its own.
     torch = loaded("torch")
     kinds = (MemoryError, MachineExhausted, *(() if torch is None else (torch.OutOfMemoryError,)))
     has_disk = False
@@ -107,8 +107,8 @@ def is_exhaustion(error: BaseException) -> bool:
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and those that led to it, as a traceback shows them, each once."""
-    # ``raise error from error`` makes a circle.
+    """Yield an error and its causes, as a traceback shows them, each once."""
+    # ``raise error from error`` makes a cycle.
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -146,7 +146,7 @@ def message_of(error: BaseException, *, what: str = "") -> str:
 
 def named(error: BaseException) -> str:
     """Return the class of an exception and its text, on one line."""
-    # The text is on one line, as the lines after it are those of the traceback (`split_lines`).
+    # The text is on one line, because the lines after it belong to the traceback (`split_lines`).
     text = " ".join(_text(error).split())
     text = text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -160,23 +160,23 @@ def own_lines(error: BaseException) -> str:
     """
     frames: dict[str, list[traceback.FrameSummary]] = {"user": [], "package": [], "other": []}
     for frame, line in traceback.walk_tb(error.__traceback__):
-        # Source lines are read from the files; the marks below them would only add lines.
+        # Source lines are read from the files; position marks would only add lines.
         summary = traceback.FrameSummary(frame.f_code.co_filename, line, frame.f_code.co_name)
         frames[_owner(frame)].append(summary)
-    # A file that does not compile has no frame of its own.
+    # A file with a syntax error has no frame of its own.
     if isinstance(error, SyntaxError) and error.filename:
         broken = traceback.FrameSummary(
             error.filename, error.lineno or 1, "<module>", line=error.text
         )
         frames["user"].append(broken)
-    # The innermost ones are at the end, nearest to the error.
+    # The innermost frames are at the end, nearest to the error.
     shown = (frames["user"] or frames["package"])[-MAX_FRAMES:]
     return "".join(f"\n{entry.rstrip()}" for entry in traceback.format_list(shown))
 
 
 def place_of(frame: FrameType | None) -> str:
     """Return the place of execution in a user's files, else in an installed package, else ""."""
-    # walk_stack begins with the innermost frame: the first of a kind is where the code is.
+    # walk_stack begins with the innermost frame, so the first of a kind is the place of execution.
     frames = list(traceback.walk_stack(frame))
     for owner in ("user", "package"):
         for at, line in frames:
@@ -200,24 +200,25 @@ def users_code(what: str, *, raises: type[ArenaError] = ConfigError) -> Iterator
     """
     try:
         yield
-    # It has its message already, perhaps from a nested `users_code`.
+    # The error has its message already, perhaps from a nested `users_code`.
     except ArenaError:
         raise
     except BaseException as error:
         pass_interrupt(error)
-        # info: the message goes to the user in any case; the whole traceback is for a closer look.
+        # The level is info, because the user gets the message anyway, and the traceback is for
+        # debugging.
         logger.info("%s raised", what, exc_info=error)
         raise raises(raised(what, error)) from error
 
 
 def guarded(rule: Callable[[], T], instead: Callable[[str], T], *, what: str) -> T:
-    """Return what a user's rule answers; where it raises, what stands in for that.
+    """Return the result of a user's rule; if it raises, the result of ``instead``.
 
     The full traceback goes to the log.
 
     Args:
         rule: Call of the rule, and of what checks its answer.
-        instead: Function of what was wrong: the error, then the user's own lines.
+        instead: Function of the error message, which ends with the user's own lines.
         what: Purpose of the call, for the message.
     """
     try:
@@ -230,7 +231,7 @@ def guarded(rule: Callable[[], T], instead: Callable[[str], T], *, what: str) ->
 
 @contextlib.contextmanager
 def naming_network(*, policy: PolicyId | None = None, key: str | None = None) -> Iterator[None]:
-    """Name the player whose network or algorithm raises, perhaps with its weights alone.
+    """Add the policy or the key of its weights to an error of a player's network or algorithm.
 
     Raises:
         NetworkRaised: Unless it is an error of Arena's own, or the player has no name.
@@ -247,7 +248,7 @@ def naming_network(*, policy: PolicyId | None = None, key: str | None = None) ->
 
 
 def encodable(text: str) -> str:
-    """Return a text with its lone surrogates replaced, which UTF-8 has not, and msgpack refuses."""
+    """Return a text with lone surrogates replaced, which UTF-8 and msgpack cannot encode."""
     return text.encode("utf8", errors="replace").decode()
 
 
@@ -262,7 +263,7 @@ def _text(error: BaseException) -> str:
         return str(error)
     except BaseException as worse:
         pass_interrupt(worse)
-        # A user's exception is a user's code, too.
+        # The text of a user's exception is computed by users' code, which may raise.
         return "(its text cannot be read)"
 
 
@@ -282,20 +283,20 @@ def _is_arenas(module: str) -> bool:
 
 def owner_of(module: str, path: str) -> str:
     """Return the owner of a module's file: ``user``, an installed ``package``, or ``other``."""
-    # <frozen importlib._bootstrap>, <string>: there is no file to show.
+    # Frames such as <frozen importlib._bootstrap> and <string> have no file to show.
     if _is_arenas(module) or path.startswith("<"):
         return "other"
-    # A script that was started by a relative path has it as its file name.
+    # A script that was started by a relative path has that path as its file name.
     path = os.path.abspath(path)
     if _is_below(path, "purelib", "platlib"):
         return "package"
-    # The standard library is tested after packages, as site-packages lies below stdlib.
+    # The standard library is tested after packages, because site-packages lies below stdlib.
     return "other" if _is_below(path, "stdlib", "platstdlib") else "user"
 
 
 def _is_below(path: str, *kinds: str) -> bool:
     """Return whether a file is in Python's directories of these kinds."""
-    # Those of the interpreter that runs, a virtual environment's included.
+    # The places are those of the running interpreter, including a virtual environment's.
     places = sysconfig.get_paths()
-    # The places end with a separator: /lib/python3 is no parent of /lib/python3-local.
+    # The places end with a separator, because /lib/python3 is no parent of /lib/python3-local.
     return path.startswith(tuple(os.path.join(places[kind], "") for kind in kinds))

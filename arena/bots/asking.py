@@ -1,4 +1,4 @@
-"""Bots of users: what they are asked, and the check of their answers. Torch-free.
+"""Calls of users' bots, and the check of their actions. Torch-free.
 
 Shapes: N rows, n choices, K numbers of an action.
 
@@ -114,12 +114,12 @@ class AskedBot:
 
     @property
     def has_reset(self) -> bool:
-        """Return whether it has a method ``reset``."""
+        """Return whether the bot has a method ``reset``."""
         return self._reset is not None
 
     @property
     def keeps_games(self) -> bool:
-        """Return whether it tells games apart."""
+        """Return whether the bot keeps state per game."""
         return self.has_reset or self._is_told_games
 
     def _games(self, games: object) -> dict[str, object]:
@@ -136,7 +136,7 @@ class AskedBot:
         """
         if self._reset is None:
             return
-        # The call's seed tells apart seats and episodes, this one the games of the batch.
+        # The call's seed differs by seat and episode; the index adds the game within the batch.
         words = np.random.SeedSequence((seed, game)).generate_state(1, np.uint64)
         with users_code(f"{self._name} in reset"):
             SETTINGS.run(self._reset, game, seat=seat, agents=agents, seed=int(words[0] >> 1))
@@ -174,19 +174,20 @@ class AskedBot:
                 self._given(observation, action_mask),
                 action_mask,
                 agent=agent,
-                # numpy's, as bots need no torch; the seed is from the assignment's generator.
+                # The generator is numpy's, because bots need no torch; its seed is from the
+                # assignment's.
                 rng=np.random.default_rng(seed),
                 **self._games(games),
             )
-        # The answer is checked before the step, where an illegal action would look like the
-        # environment's fault.
+        # The actions are checked before the step, where an illegal one would look like a fault of
+        # the environment.
         return self._checked(answer, num_rows=num_rows, mask=action_mask)
 
     def _given(self, observation: object, mask: npt.NDArray[np.bool_] | None) -> object:
         """Return observations as the environment gives them."""
         if mask is None or self._mask_place not in ("observation", "beside"):
             return observation
-        # PettingZoo's masks are int8, as gymnasium's spaces want them.
+        # PettingZoo's masks are int8, as gymnasium's spaces require.
         beside = observation if self._mask_place == "beside" else {"observation": observation}
         return {**cast("Mapping[str, object]", beside), "action_mask": mask.astype(np.int8)}
 
@@ -194,7 +195,7 @@ class AskedBot:
         self, answer: object, *, num_rows: int, mask: npt.NDArray[np.bool_] | None
     ) -> npt.NDArray[Any]:
         try:
-            # Users' answers may have any type and shape.
+            # Users' actions may have any type and shape.
             rows = self._actions.from_environment(answer)
         except ValueError as error:
             raise ConfigError(
@@ -237,7 +238,7 @@ def make_object(player: str, *, launch_directory: str) -> Bot | None:
         raise ConfigError(f"{player} must name a class, got {bot_class!r}; a bot is {FORM}")
     signature = _signature(bot_class)
     kinds = {} if signature is None else {p.name: p.kind for p in signature.parameters.values()}
-    # A class that takes any keyword, or tells no signature, says itself what it does not know.
+    # A class that takes any keyword, or has no readable signature, reports unknown options itself.
     if signature is not None and inspect.Parameter.VAR_KEYWORD not in kinds.values():
         check_options(f"{BOT_PREFIX}{bot.reference}", bot.arguments, kinds)
     with users_code(f"{player}, when it was made,"):
@@ -253,7 +254,7 @@ def _takes(method: object, name: str) -> bool:
 
 def _fits(method: object, *arguments: object, **keywords: object) -> bool:
     """Return whether a method can be called so; one whose signature cannot be read can."""
-    # Some callables are not written in Python and tell no signature: the call will show.
+    # Some callables are not written in Python and have no signature, so only the call can tell.
     signature = _signature(method)
     if signature is None:
         return callable(method)
@@ -265,7 +266,7 @@ def _fits(method: object, *arguments: object, **keywords: object) -> bool:
 
 
 def _signature(method: object) -> inspect.Signature | None:
-    """Return a method's signature; None where it is not known: some are not written in Python."""
+    """Return a method's signature; None if it is unknown, as for some methods not in Python."""
     if not callable(method):
         return None
     try:

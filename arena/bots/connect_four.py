@@ -68,7 +68,7 @@ class Tactical:
         """
         own, other = bitboards(observation["observation"])
         next_cells = playable(own | other)
-        # The environment's mask decides what is legal, not the bot.
+        # The environment's mask decides on legal columns, not the bot.
         room = in_columns(next_cells)
         legal = room if action_mask is None else np.asarray(action_mask, dtype=np.bool_)
         wins = in_columns(completing(own) & next_cells) & legal
@@ -96,13 +96,13 @@ def playable(occupied: Bits) -> Bits:
 
 def completing(stones: Bits) -> Bits:
     """Return the cells that would complete four of these stones, taken or not. [N]."""
-    # A vertical line is only completed at its top: three stones below.
+    # A vertical line is only completed at its top, above three stones.
     up, up2, up3 = (stones << np.uint64(k) for k in (1, 2, 3))
     found = up & up2 & up3
     for step in DIRECTIONS:
         up, up2, up3 = (stones << np.uint64(step * k) for k in (1, 2, 3))
         down, down2, down3 = (stones >> np.uint64(step * k) for k in (1, 2, 3))
-        # The cell is the last, third, second or first of the four.
+        # The cell may be the last, third, second or first of the four.
         found |= (up & up2 & up3) | (down & up & up2) | (down2 & down & up) | (down3 & down2 & down)
     return np.asarray(found & BOARD)
 

@@ -35,7 +35,7 @@ REFERENCE = re.compile(
     r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", flags=re.ASCII
 )
 
-# A name that ends with a parenthesis is that of a bot whose arguments may have both signs in them.
+# A name that ends with a parenthesis is a bot's, whose arguments may contain ":" and "=".
 _OPTION = re.compile(r"(?P<name>.+):(?P<key>[A-Za-z_]\w*)=(?P<value>[^:]*)(?<!\))", flags=re.ASCII)
 
 
@@ -66,14 +66,14 @@ def parse_bot(player: str) -> BotId | None:
     """
     if player == RANDOM_BOT:
         return None
-    # Check before it is parsed: a long nest of brackets would cost the parser memory.
+    # The length is checked before parsing, because deeply nested brackets would cost memory.
     if len(player) > MAX_LENGTH:
         raise _too_long(player)
     name, options = split_options(player)
     if name == RANDOM_BOT:
         check_options(name, options, ())
         return None
-    # An id without parentheses has no arguments; with empty ones it is the same bot.
+    # An id without parentheses has no arguments, like one with empty parentheses.
     reference, opened, given = name.removeprefix(BOT_PREFIX).partition("(")
     if not player.startswith(BOT_PREFIX) or not REFERENCE.fullmatch(reference):
         raise ConfigError(f"a bot is {FORM}, got {player!r}")
@@ -83,7 +83,7 @@ def parse_bot(player: str) -> BotId | None:
             raise ConfigError(f"a bot takes each keyword once, {key} occurs twice in {player!r}")
         arguments[key] = _option(text)
     bot = BotId(reference=reference, arguments=dict(sorted(arguments.items())))
-    # The canonical spelling may be longer: it escapes and quotes.
+    # The canonical spelling may be longer, because of escapes and quotes.
     spelled = str(bot)
     if len(spelled) > MAX_LENGTH:
         raise _too_long(spelled)
@@ -119,9 +119,10 @@ def _arguments(given: str, *, player: str) -> dict[str, object]:
             "at commas: put the id in quotes)"
         )
     try:
-        # A call of any name, so that Python's own grammar reads keywords. It is never evaluated.
+        # The text becomes a call of some name, so that Python's grammar parses keywords; it is
+        # never evaluated.
         call = ast.parse(f"bot{given}", mode="eval").body
-    # ValueError: a null byte. MemoryError, RecursionError: too deeply nested.
+    # A null byte raises ValueError, deep nesting MemoryError or RecursionError.
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise ConfigError(f"a bot is {FORM}, got {player!r}: it cannot be read") from None
     # (a)(b) is a call of a call, and positional arguments have several spellings.
@@ -145,7 +146,7 @@ def _arguments(given: str, *, player: str) -> dict[str, object]:
 
 
 def _option(text: str) -> object:
-    """Return the literal that an option is, or its text: that needs no quotes."""
+    """Return the literal in an option, or else its text, which needs no quotes."""
     try:
         return _literal(ast.parse(text, mode="eval").body)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -159,14 +160,14 @@ def _literal(node: ast.expr) -> object:
         ValueError: If it is no literal.
     """
     match node:
-        # bool before int, which it is a subclass of; bytes, complex numbers and ... match nothing.
+        # bool is tested before int, its base class; bytes, complex numbers and ... match no case.
         case ast.Constant(value=str() | bool() | None as value):
             return value
         case ast.Constant(value=int() | float() as number):
             return _checked(number)
         # Python has no negative literals: -3 is an operation on 3.
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-            # -True would be -1.
+            # Without this test, -True would become -1.
             if not isinstance(number, bool):
                 return -_checked(number)
         case ast.List(elts=elements):
@@ -183,7 +184,7 @@ def _literal(node: ast.expr) -> object:
 
 def _key(node: ast.expr | None) -> object:
     key = None if node is None else _literal(node)
-    # None stands for a missing node here (**), so it is no key.
+    # None stands for a missing node here (**), so it cannot be a key.
     if not isinstance(key, str | int | float | bool):
         raise ValueError("a dictionary has texts or numbers as keys")
     return key
@@ -202,13 +203,13 @@ def _spelled(value: object) -> str:
     """Spell a literal in printable ASCII."""
     match value:
         case str():
-            # unicode_escape leaves quotes as they are, so double ones are escaped after it.
+            # unicode_escape leaves quotes unchanged, so double quotes are escaped afterwards.
             escaped = value.encode("unicode_escape").decode("ascii").replace('"', '\\"')
             return f'"{escaped}"'
         case list():
             return f"[{', '.join(map(_spelled, value))}]"
         case tuple():
-            # A tuple of one needs its comma.
+            # A tuple of one element needs its comma.
             return f"({', '.join(map(_spelled, value))}{',' if len(value) == 1 else ''})"
         case dict():
             pairs = (f"{_spelled(key)}: {_spelled(entry)}" for key, entry in value.items())

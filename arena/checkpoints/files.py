@@ -56,14 +56,15 @@ _SEGMENT = re.compile(r"[A-Za-z0-9@_-][A-Za-z0-9@._-]{0,127}")
 _POPULATION = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _POLICY = re.compile(r"p[0-9]{3,}")
 
-# File system errors that mean that the bytes are not those that were published. Others, such as
+# These file system errors mean that the bytes are not the published ones. Other errors, such as
 # running out of descriptors, must not make a controller discard a good checkpoint.
 _DAMAGE = frozenset(
     {errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.EFBIG}
 )
 
-# A manifest begins with the sha256 of its own rest: the checkpoint's digest covers all files but
-# the manifest, so a flipped bit in a counter would go unnoticed. JSON readers see one more key.
+# A manifest begins with the sha256 of the rest of the file, because the checkpoint's digest does
+# not cover the manifest, and a flipped bit in a counter would go unnoticed. JSON readers see one
+# more key.
 _SEAL = re.compile(rb'\{\n  "sha256": "([0-9a-f]{64})",')
 
 
@@ -84,7 +85,7 @@ def resolve_key(root: Path, key: str) -> Path:
     path = root
     for segment in segments:
         path = path / segment
-        # Each level: a link anywhere on the way could lead out of the store.
+        # Each level is checked, because a link anywhere on the path could lead out of the store.
         if path.is_symlink():
             raise CheckpointError(f"{path} is a symbolic link; a store has none")
     if not path.is_relative_to(root):
@@ -110,8 +111,8 @@ def make_store_id(root: Path) -> None:
         OSError: If the disk refuses.
     """
     target = root / STORE_ID
-    # An id that cannot be read is not replaced: another one would shut out all who know the store
-    # by it. An empty one is of before a power failure.
+    # An unreadable id is not replaced, because learners that know the store by it would be shut
+    # out. An empty file is left over from a power failure.
     if not target.exists() or target.stat().st_size == 0:
         with replacing(target, is_durable=True) as file:
             file.write(secrets.token_hex(16).encode())
@@ -123,7 +124,7 @@ def store_digest(root: Path) -> Digest | None:
         content = _read_regular(root / STORE_ID, MAX_STORE_ID_BYTES)
     except CheckpointError:
         return None
-    # An empty file would be the id of every store that has lost its own.
+    # An empty file is no id, because all stores that lost theirs would share it.
     return sha256_bytes(content) if _STORE_ID.fullmatch(content) else None
 
 
@@ -137,7 +138,7 @@ def file_records(files: Mapping[str, bytes]) -> dict[str, FileRecord]:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return the bytes of ``manifest.json``: JSON for people, sealed by a sha256 of itself."""
-    # The seal's line takes the place of the opening brace.
+    # The seal's line replaces the opening brace.
     body = to_json(manifest, indent=2).encode().removeprefix(b"{") + b"\n"
     return b'{\n  "sha256": "%s",' % sha256_bytes(body).encode() + body
 
@@ -163,7 +164,7 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
     try:
         manifest = from_json(document, Manifest)
     except DecodeError as error:
-        # A newer format may break any rule of this one but its version's, and is no damage.
+        # A newer format may break any rule but the version's, and is no damage.
         with contextlib.suppress(DecodeError):
             version = from_json(document, dict[str, object]).get("format_version")
             _refuse_newer(version if isinstance(version, int) else 0, source)
@@ -206,7 +207,7 @@ def read_verified(directory: Path, name: str, record: FileRecord) -> bytes:
         DiskRefused: If the disk refuses.
     """
     path = directory / name
-    # The file is read once, so that the bytes that are checked are those that are used.
+    # The file is read once, so that the checked bytes are the used ones.
     data = _read_regular(path, record.size_bytes)
     if len(data) != record.size_bytes:
         raise CheckpointCorrupt(f"{path}: {len(data)} bytes instead of {record.size_bytes}")
@@ -258,7 +259,7 @@ def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) 
     absent = manifest.files.keys() - present - without
     if absent:
         raise CheckpointCorrupt(f"{directory}: {sorted(absent)} missing")
-    # A file that no record describes was not published with the checkpoint.
+    # A file without a record was not published with the checkpoint.
     if strangers := present - manifest.files.keys():
         raise CheckpointCorrupt(f"{directory}: {sorted(strangers)} are not in the manifest")
     for name in sorted(present):
@@ -273,7 +274,7 @@ def _check_bytes(path: Path, record: FileRecord) -> None:
         size = os.fstat(file.fileno()).st_size
         if size != record.size_bytes:
             raise CheckpointCorrupt(f"{path}: {size} bytes instead of {record.size_bytes}")
-        # No more is read than the record says, though the file may grow meanwhile.
+        # At most the recorded size is read, because the file may grow meanwhile.
         while left and (piece := file.read(min(left, PIECE_BYTES))):
             digest.update(piece)
             left -= len(piece)
@@ -301,7 +302,7 @@ def _subdirectories(directory: Path) -> list[str]:
     if not directory.is_dir() or directory.is_symlink():
         return []
     with os.scandir(directory) as entries:
-        # Links are left out, so that a listing stays in the store.
+        # Links are left out, so that a listing stays within the store.
         return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
 
 

@@ -29,7 +29,7 @@ class FileRecord(Document, frozen=True, kw_only=True):
     """Size and sha256 of one file of a checkpoint."""
 
     sha256: Digest
-    # A forged size must not make a reader ask for all memory.
+    # The limit prevents a forged size from making a reader allocate all memory.
     size_bytes: Annotated[int, Meta(ge=0, le=MAX_FILE_BYTES)]
 
 
@@ -73,7 +73,7 @@ class Manifest(PolicyRecord, frozen=True, kw_only=True):
     @property
     def digest(self) -> Digest:
         """Digest of the checkpoint: sha256 over the sorted (name, sha256) of the files."""
-        # The manifest is left out, as its time of writing differs from publication to publication.
+        # The manifest is left out, because its time of writing differs between publications.
         return canonical_digest(
             sorted((name, record.sha256) for name, record in self.files.items())
         )
@@ -86,7 +86,7 @@ class Manifest(PolicyRecord, frozen=True, kw_only=True):
 
 def checkpoint_key(policy: str, *, agent_steps: int, digest: Digest) -> str:
     """Return the directory of a checkpoint relative to the store's root."""
-    # Twelve digits sort by age as text; eight of the digest tell equal steps apart.
+    # Twelve digits sort by age as text; eight of the digest distinguish equal steps.
     return f"populations/{policy}/checkpoints/{agent_steps:012d}-{digest[:8]}"
 
 

@@ -47,7 +47,7 @@ from arena.failpoints import failpoint
 from arena.files import sync_directory, words_of
 from arena.types import CheckpointRef
 
-# Errors of a file system that cannot link (or not to this file any more); a copy will do.
+# If the file system cannot link (or not to this file any more), a copy is made instead.
 _CANNOT_LINK = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
 _OCCUPIED = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
@@ -65,7 +65,7 @@ def publish(root: Path, *, manifest: Manifest, files: Mapping[str, bytes]) -> Ch
         CheckpointError: If the name is taken by another checkpoint.
         ValueError: If manifest and files do not belong together.
     """
-    # Check before the key is made, which carries the digest of these records.
+    # The records are checked before the key is made, which contains their digest.
     if manifest.files != file_records(files):
         raise ValueError(f"the manifest describes {manifest.files}, not the files that are given")
     digest = manifest.digest
@@ -124,13 +124,13 @@ def link_ghost(root: Path, *, checkpoint_key: str, ghost_key: str) -> None:
             manifest = read_manifest(source)
             weights = read_verified(source, WEIGHTS, manifest.files[WEIGHTS])
         except CheckpointError:
-            # The ghost was made before its checkpoint was removed. The name carries the digest to
-            # verify by.
+            # The ghost was made before its checkpoint was removed, and its name contains the
+            # digest that verifies it.
             if _has_valid_name(target):
                 _sync_directory(target.parent)
                 return
             raise
-        # Bytes beside the links: a copy is written from what was verified.
+        # The verified bytes are kept, because a copy is written from them if linking fails.
         contents = {WEIGHTS: weights, MANIFEST: encode_manifest(manifest)}
 
         def fill(directory: Path) -> None:
@@ -148,14 +148,14 @@ def remove_directory(root: Path, key: str) -> None:
     """
     target = resolve_key(root, key)
     with _disk_errors(target):
-        # A temporary name: after a crash in the middle `sweep_temporary` removes the rest.
+        # After a crash in the middle, `sweep_temporary` removes the rest by this temporary name.
         renamed = target.parent / _temporary_name()
         failpoint("remove.begin")
         try:
             os.rename(target, renamed)
         except FileNotFoundError:
             return
-        # It is absent as a whole from here on.
+        # From here on the whole directory is absent.
         failpoint("remove.renamed")
         _sync_directory(target.parent)
         shutil.rmtree(renamed)
@@ -208,7 +208,7 @@ def _is_published(target: Path, manifest: Manifest, *, without: frozenset[str]) 
     except CheckpointCorrupt:
         _set_aside(target)
         return False
-    # The key has eight digits of the digest only.
+    # The key has only eight digits of the digest, so the whole digest is compared.
     if existing.digest != manifest.digest or existing.policy != manifest.policy:
         raise CheckpointError(f"{target} is another checkpoint: digest {existing.digest}")
     return True
@@ -224,7 +224,7 @@ def _has_valid_name(target: Path) -> bool:
 
 
 def _set_aside(target: Path) -> Path | None:
-    # Random digits: the same checkpoint may be damaged again after it was made anew.
+    # Random digits are needed, because the same checkpoint may be damaged again later.
     aside = target.with_name(f"{CORRUPT_PREFIX}{target.name}-{uuid.uuid4().hex[:8]}")
     failpoint("aside.begin")
     try:
@@ -247,7 +247,7 @@ def _appear(
     """Give a directory that ``fill`` writes the name ``target``, unless it exists."""
     if not _is_published(target, manifest, without=without):
         with _temporary_beside(root, target) as temporary:
-            # Files, then their names, then the rename: each is on disk before the next.
+            # Files, then their names, then the rename are synced to disk in this order.
             fill(temporary)
             _sync_directory(temporary)
             failpoint("publish.filled")
@@ -256,11 +256,12 @@ def _appear(
                     failpoint("publish.renamed")
                     _sync_directory(target.parent)
                 except OSError:
-                    # The rename may not survive a power loss, and a failed fsync is final.
+                    # The rename may not survive a power loss, and a failed fsync must not be
+                    # retried.
                     shutil.rmtree(target, ignore_errors=True)
                     raise
                 return
-    # The process that renamed it may have died before this.
+    # The process that renamed it may have died before syncing.
     _sync_directory(target.parent)
 
 
@@ -269,7 +270,7 @@ def _rename(temporary: Path, target: Path, manifest: Manifest, *, without: froze
     try:
         os.rename(temporary, target)
     except OSError as error:
-        # An empty directory would have been replaced, so there is content: perhaps the same.
+        # An empty directory would have been replaced, so there is content, perhaps the same.
         if error.errno in _OCCUPIED and _is_published(target, manifest, without=without):
             return False
         raise
@@ -287,7 +288,7 @@ def _temporary_beside(root: Path, target: Path) -> Iterator[Path]:
         failpoint("publish.temporary")
         yield temporary
     finally:
-        # The next start sweeps what remains.
+        # The next start removes what remains.
         shutil.rmtree(temporary, ignore_errors=True)
 
 
@@ -312,12 +313,12 @@ def _write_file(path: Path, data: bytes) -> None:
     try:
         failpoint("publish.opened")
         rest = memoryview(data)
-        # write may take a part of the bytes only, as on a disk that is nearly full.
+        # `write` may accept only part of the bytes, as on an almost full disk.
         while rest:
             rest = rest[os.write(descriptor, rest) :]
         failpoint("publish.written")
-        # fsync is never retried on this file: the kernel may have dropped the pages it could not
-        # write.
+        # fsync is never retried on this file, because the kernel may have dropped the unwritten
+        # pages.
         os.fsync(descriptor)
         failpoint("publish.synced")
     finally:

@@ -44,7 +44,7 @@ def num_parameters(directory: Path) -> int | None:
     Statistics of normalizers, which no gradient moves, are not counted.
     """
     try:
-        # The header alone is read.
+        # Only the header is read.
         with safe_open(directory / WEIGHTS, framework="np") as file:
             return sum(
                 int(math.prod(file.get_slice(name).get_shape()))
@@ -59,7 +59,7 @@ def _shapes(directory: Path, name: str, manifest: Manifest) -> Shapes:
     source = directory / name
     data = read_verified(directory, name, manifest.files[name])
     try:
-        # The header's sizes are compared with the bytes that are there before anything is made.
+        # Sizes in the header are compared with the actual bytes before any array is made.
         tensors = safetensors.numpy.load(data)
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise CheckpointCorrupt(f"{source}: not a file of tensors: {error}") from error

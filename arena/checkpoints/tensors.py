@@ -33,14 +33,14 @@ def serialize(tensors: Mapping[str, torch.Tensor]) -> bytes:
         ValueError: If a tensor is not float32.
     """
     plain: Tensors = {}
-    # Names are sorted, as equal tensors must have equal bytes.
+    # Names are sorted, because equal tensors must have equal bytes.
     for name in sorted(tensors):
         tensor = tensors[name].detach()
         if tensor.dtype != torch.float32:
             raise ValueError(f"tensor {name!r} must be float32, got {tensor.dtype}")
         if not bool(torch.isfinite(tensor).all()):
             raise NonFiniteError(f"tensor {name!r} has a NaN or an infinity")
-        # A separate copy: the format refuses tensors that share memory.
+        # A separate copy is needed, because the format refuses tensors that share memory.
         plain[name] = tensor.to("cpu", copy=True).contiguous()
     return bytes(safetensors.torch.save(plain))
 
@@ -53,7 +53,7 @@ def deserialize(data: bytes) -> Tensors:
     """
     try:
         tensors = safetensors.torch.load(data)
-    # Bytes that match a forged manifest may be anything.
+    # Bytes that match a forged manifest may have any content.
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise CheckpointCorrupt(f"not a file of tensors: {error}") from error
     for name, tensor in tensors.items():
@@ -71,7 +71,7 @@ def load_weights(root: Path, ref: WeightsRef) -> tuple[Manifest, Tensors]:
     """
     directory = resolve_key(root, ref.key)
     manifest = read_manifest(directory)
-    # The manifest's claim; `read_verified` compares it with the bytes.
+    # This is the manifest's claim, which `read_verified` compares with the bytes.
     if manifest.weights_digest != ref.digest:
         raise CheckpointCorrupt(
             f"{directory}: weights {manifest.weights_digest} instead of {ref.digest}"
@@ -112,8 +112,8 @@ def publish_policy(
         NonFiniteError: If a weight or an optimizer tensor is not finite; nothing is written.
         CheckpointError: If the disk refuses.
     """
-    # Serialize before anything is written: a number that is not finite leaves no trace in the
-    # store.
+    # Tensors are serialized before anything is written, so that a non-finite number leaves no
+    # trace in the store.
     files = {WEIGHTS: serialize(weights), OPTIMIZER: serialize(optimizer_state)}
     manifest = Manifest(
         **structs.asdict(record),

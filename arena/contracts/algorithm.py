@@ -82,7 +82,7 @@ class Case(Subject):
             observation=observation,
             action_mask=None if mask is None else mask[rows].clone(),
             recurrent_state=state if algorithm.state_size else None,
-            # Each row's observation and that of the row before.
+            # The critic input is each row's observation and that of the previous row.
             critic_input=None
             if self.critic is None
             else torch.cat((everything, everything.roll(1, dims=0)), dim=1)[rows],

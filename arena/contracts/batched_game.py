@@ -116,7 +116,7 @@ def _play(
         turn = env.reset(seeds)
     for _ in range(num_calls):
         actions = random_legal_actions(turn, actions=sample.actions, generator=generator)
-        # A copy: the tensors of a turn are valid until the next step.
+        # Actions are cloned, because the tensors of a turn are valid only until the next step.
         yield turn, {name: rows.clone() for name, rows in actions.items()}
         with subject.obeying("step must take legal actions and keep the form of StepResult"):
             turn = env.step(actions)

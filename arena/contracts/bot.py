@@ -156,7 +156,7 @@ class _Watched:
         self.has_changed_its_arguments = False
         act = self.act = getattr(bot, "act", None)
         if callable(act):
-            # The signature stays that of the bot's own method.
+            # `wraps` keeps the signature of the bot's own method.
             @functools.wraps(act)
             def watched(observation: object, action_mask: object, **more: object) -> object:
                 before = copy.deepcopy((observation, action_mask))

@@ -137,7 +137,7 @@ class Subject:
             ContractBroken: If a second answer differs.
         """
         answers = {scene: ask(scene) for scene in scenes}
-        # In another order: a state of its own would show.
+        # The second round is in another order, which reveals a state of the object.
         for scene, answer in reversed(answers.items()):
             again = ask(scene)
             found = f"{told(answer)}, then {told(again)} of {scene}"
@@ -155,7 +155,8 @@ class Subject:
         self.must(f"it must have a method {method}", callable(found), got=found)
         assert callable(found)
         with contextlib.suppress(ValueError):
-            # ValueError: some callables are not written in Python and tell no signature.
+            # Some callables are not written in Python and have no signature, which raises
+            # ValueError.
             signature = inspect.signature(found)
             try:
                 signature.bind(*arguments, **keywords)
@@ -227,7 +228,7 @@ def _global_states() -> dict[str, object]:
     _, numbers, position, *_ = np.random.get_state()
     numpys = (np.asarray(numbers).tobytes(), position)
     states: dict[str, object] = {"random": random.getstate(), "numpy.random": numpys}
-    # Only where somebody has imported it: suites of the controller's half need no torch.
+    # torch is used only if it is imported, because suites of the controller's half need none.
     torch = sys.modules.get("torch")
     if torch is not None:
         states["torch"] = torch.get_rng_state().numpy().tobytes()

@@ -112,7 +112,8 @@ def _check_features(subject: Subject, encoder: UserEncoder, rows: torch.Tensor) 
 
 def _check_gradients(subject: Subject, encoder: UserEncoder, rows: torch.Tensor) -> None:
     parameters = dict(encoder.module.named_parameters())
-    # Weighed by noise: a sum would have no gradient behind a softmax or a normalization.
+    # Noise weighs the features, because a plain sum has no gradient behind a softmax or
+    # normalization.
     features = encoder(rows)
     noise = torch.randn(features.shape, generator=torch.Generator().manual_seed(0))
     if features.requires_grad:

@@ -60,7 +60,7 @@ def check_sink(sink: Callable[[Path], Sink] | str, *, launch_directory: str = ""
         _session(subject, make, rule=rule, points=POINTS)
         before = _files(run_dir)
         rule = "it must be made again in the same directory by a resume"
-        # Fewer than before: a file that begins anew is shorter.
+        # The second session writes fewer points, so a file that begins anew is shorter.
         _session(subject, make, rule=rule, points={FIRST: POINTS[FIRST]})
         after = _files(run_dir)
         lost = [name for name, size in before.items() if after.get(name, -1) < size]
@@ -99,7 +99,7 @@ def _session(
             given = dict(metrics)
             with subject.obeying(f"write must take {name}"):
                 made.write(policy, agent_steps, given)
-            # Each sink of a run is given the same mapping.
+            # All sinks of a run get the same mapping.
             subject.must("write must not change metrics", given == metrics, got=given)
     for method, number in (("flush", 2), ("close", 1)):
         for _ in range(number):

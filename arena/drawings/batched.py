@@ -47,7 +47,7 @@ class BatchedStepper:
         """Carry out the decisions; True if the game is over."""
         agents = self.game.agents
         chosen = [
-            # Zeros where no decision is pending, as the game is promised.
+            # The game is promised zeros where no decision is pending.
             torch.tensor([[actions[agents[a]][0] if a >= 0 else 0 for a in row.tolist()]])
             for group in self.game.decisions()
             for row in group.agent_index

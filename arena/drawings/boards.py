@@ -64,7 +64,7 @@ def disc(fill: str, *, core: str = "none") -> str:
 def card(face: str, *, fill: str = INK) -> str:
     """Return a card; without a face it lies face down."""
     look = {**line(INK, 3), "fill": "#ffffff" if face else BLUE}
-    # Cards are white on any page, and so their faces are no ink.
+    # Cards are white on any page, so their faces must not change colour with the page's ink.
     written = write(face, x=50, y=69, text_anchor="middle", font_size=54, class_="face", fill=fill)
     return tag("rect", x=17, y=4, width=66, height=92, rx=8, **look) + written
 
@@ -80,7 +80,7 @@ def _square(fill: str, stroke: str = GRAIN) -> str:
 
 SQUARES = _square(WOOD), _square(DARK_WOOD)
 HOLE = _square(BLUE, BLUE) + tag("circle", cx=50, cy=50, r=40, fill=SKY)
-# It stands on a corner, and its sides are as long as its radius.
+# The hexagon stands on a corner, and its sides are as long as its radius.
 CORNERS = "50,-7.74 100,21.13 100,78.87 50,107.74 0,78.87 0,21.13"
 HEXAGON = tag("polygon", points=CORNERS, **{**line(GRAIN, 2), "fill": WOOD})
 
@@ -151,7 +151,7 @@ def draw_board(
     legend = [(name, agent + note) for name, agent, note in named if name in pieces]
     for name, words in (*legend, *(("", fact) for fact in facts)):
         if name:
-            # On wood, as a black piece would not show on a dark page.
+            # The piece is on wood, because a black one would not show on a dark page.
             piece = SQUARES[0] + pieces[name]
             place = f"translate(14 {height + 3:.2f}) scale(0.2)"
             parts.append(tag("g", piece, transform=place))
@@ -164,7 +164,7 @@ def draw_board(
 def _ground(ground: Ground, row: int, column: int, *, ends: tuple[int, int]) -> str:
     """Return what is below the piece of a cell, on a board with the last row and column `ends`."""
     if ground == "points":
-        # Lines end at the outer ones.
+        # Lines end at the outer crossings.
         up, down = 50 * (row == 0), 100 - 50 * (row == ends[0])
         left, right = 50 * (column == 0), 100 - 50 * (column == ends[1])
         lines = f"M50 {up}V{down}M{left} 50H{right}"

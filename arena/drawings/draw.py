@@ -70,7 +70,7 @@ def draw_game(game: Game, *, timeout_s: float = 60.0) -> Drawn:
     if code is None:
         how = f"it took over {timeout_s:g} s"
     try:
-        # The last line is torn where the process has ended while it wrote: `how` says that.
+        # The last line is incomplete if the process ended while writing; `how` has the reason.
         with suppress(ValidationError):
             for line in lines:
                 drawn = _LINE.validate_json(line)
@@ -92,7 +92,7 @@ def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
     Raises:
         ArenaError: If it cannot be played again or drawn.
     """
-    # PettingZoo stays out of the parent.
+    # PettingZoo is imported only in the child.
     from arena.drawings.replay import SHOW_ALL_HANDS, render, replay
 
     place = game.launch_directory
@@ -104,7 +104,8 @@ def pictures_of(game: Game) -> Iterator[tuple[Moment, Picture]]:
     what = game.drawing or ("render" if draw is render else "its drawing")
     moments = replay(game, renders=draw is render)
     while True:
-        # Not around the yield: whoever looks no further closes this generator.
+        # `users_code` must not surround the yield, because a caller may close this generator
+        # there.
         with users_code("playing it again", raises=EnvironmentFault):
             moment = next(moments, None)
         if moment is None:
@@ -153,7 +154,7 @@ def _answers(requests: Iterator[str]) -> Iterator[str]:
 
 def _name(moment: Moment, agent: str, action: str) -> str:
     """Return the game's name of an action; empty: it has none."""
-    # Only a single choice has one.
+    # Only a single choice has a name.
     move = move_of(moment, agent, int(action)) if action.isdecimal() else None
     return move.name if move else ""
 

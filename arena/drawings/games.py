@@ -62,7 +62,7 @@ STICK = tag("path", d="M50 14V86", **line(INK, 14))
 KUHN_WORDS = ("pass", "bet")
 
 LEDUC_WORDS = ("fold", "call", "raise")
-# Two suits, which win nothing.
+# The suits only distinguish equal ranks, and have no value.
 SUITS = {"": INK, " red": RED}
 LEDUC_CARDS = {f"{face}{suit}": card(face, fill=SUITS[suit]) for face in "JQK" for suit in SUITS}
 
@@ -91,7 +91,7 @@ def move_of(moment: Moment, agent: str, action: int) -> Move | None:
     """
     game = game_of(moment.environment_id)
     name = re.split("[:/]", game)[-1] if game in DRAWINGS else ""
-    # Those of a state of OpenSpiel.
+    # These are the words of an OpenSpiel state.
     own = getattr(moment.env, "action_to_string", lambda *_: "")
     words = own(moment.agents.index(agent), action)
     if name in WORDS:
@@ -102,11 +102,11 @@ def move_of(moment: Moment, agent: str, action: int) -> Move | None:
     if is_openspiel(game):
         return Move("_".join(words.split()), _cells_of(moment, action, words, name=name), words)
     if name == "tictactoe":
-        # An action counts the cells, column by column.
+        # The action is the cell's index, column by column.
         column, row = divmod(action, 3)
         return Move(f"{row + 1},{column + 1}", ((row, column),))
     if name == "go":
-        # An action is a crossing, row by row, or the last one, a pass.
+        # The action is a crossing's index, row by row; the last action is a pass.
         size = len(moment.env.unwrapped._go.board)
         row, column = divmod(action, size)
         if row == size:
@@ -125,7 +125,7 @@ def move_of(moment: Moment, agent: str, action: int) -> Move | None:
 def _cells_of(moment: Moment, action: int, words: str, *, name: str) -> tuple[Cell, ...]:
     """Return the cells of an action of OpenSpiel's."""
     if name in ("hex", "othello", "tic_tac_toe"):
-        # The action counts the cells, row by row; othello's last one passes.
+        # The action is the cell's index, row by row; othello's last action is a pass.
         board = cells_of(moment.env)
         cell = divmod(action, len(board[0]))
         return (cell,) if cell[0] < len(board) else ()
@@ -165,7 +165,7 @@ def draw_text(moment: Moment) -> Picture:
     if moment.viewer is None or facts.information.name == "PERFECT_INFORMATION":
         return Picture(text=f"{moment.caption()}\n{state}")
     viewer = moment.agents.index(moment.viewer)
-    # What others did may be hidden, too.
+    # Other players' actions may be hidden, too.
     observed = (
         state.observation_string(viewer)
         if facts.provides_observation_string
@@ -210,7 +210,7 @@ def in_line(cells: Sequence[Sequence[str]], last: list[Cell], *, length: int) ->
 def draw_tictactoe(moment: Moment) -> Picture:
     """Draw the marks of tic-tac-toe: an action is a cell."""
     cells = [["."] * 3 for _ in range(3)]
-    # PettingZoo counts them column by column, OpenSpiel row by row.
+    # PettingZoo numbers cells column by column, OpenSpiel row by row.
     order = 1 if is_openspiel(moment.environment_id) else -1
     for agent, action in moment.moves:
         row, column = divmod(action, 3)[::order]
@@ -224,7 +224,7 @@ def draw_connect_four(moment: Moment) -> Picture:
     """Draw the discs of Connect Four that fell: an action is a column."""
     cells, length = [["."] * 7 for _ in range(6)], 4
     if is_openspiel(moment.environment_id):
-        # It may have another size, and lines of another length.
+        # OpenSpiel's board may have another size, and lines of another length.
         cells = [["."] * len(row) for row in cells_of(moment.env)]
         length = moment.env.get_game().get_parameters().get("x_in_row", length)
     last: list[Cell] = []
@@ -262,7 +262,7 @@ def draw_chess(moment: Moment) -> Picture:
     """Draw the board of PettingZoo's chess, White below."""
     import chess.svg
 
-    # A square of python-chess has 45 units, and a page allows no styles.
+    # python-chess draws squares of 45 units, and pages allow no styles.
     pieces = {
         letter: tag("g", CHESS_STYLE.sub(r'fill="\1" stroke="\2"', shape), transform="scale(2.22)")
         for letter, shape in chess.svg.PIECES.items()
@@ -348,7 +348,7 @@ def draw_othello(moment: Moment) -> Picture:
 
 def draw_kuhn_poker(moment: Moment) -> Picture:
     """Draw the hands of all players of Kuhn poker; a bet adds 1 to the ante of 1."""
-    # With more players there are more cards than names.
+    # With more players there are more cards than named faces.
     faces = "JQK" if len(moment.agents) == 2 else "123456789"
     bets = [KUHN_WORDS[action] for _, action in moment.moves]
     paid = [1 + moment.moves.count((at, 1)) for at in range(len(moment.agents))]
@@ -365,7 +365,7 @@ def draw_kuhn_poker(moment: Moment) -> Picture:
 
 def draw_leduc_poker(moment: Moment) -> Picture:
     """Draw the hands and the public card of Leduc poker for two."""
-    # The betting of more players goes another way.
+    # With more players the betting has other rules.
     if len(moment.agents) != 2:
         return draw_text(moment)
     betting = betting_of(tuple(action for _, action in moment.moves))
@@ -393,7 +393,7 @@ def draw_rps(moment: Moment) -> Picture:
     The choice that won a round stands out.
     """
     rounds = [[turn[agent] for agent in moment.agents] for turn in moment.turns]
-    # Of two different choices the higher one wins if their sum is odd; -1: nobody has won.
+    # Of two different choices the higher one wins if their sum is odd; -1 is a draw.
     winners = [-1 if a == b else int((a > b) == ((a + b) % 2 == 0)) for a, b in rounds]
     named = [[RPS_LETTERS[choice] for choice in choices] for choices in rounds]
     seen = [letter for letter in RPS_NAMES if letter in chain(*named)]

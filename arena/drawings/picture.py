@@ -170,7 +170,7 @@ def tag(name: str, content: str = "", **attributes: object) -> str:
 
 def printable(text: str, *, width: int) -> str:
     """Return one line of a text of anybody: no control characters, cut off at a width."""
-    # Neither XML nor a terminal takes them, and some turn the direction of text.
+    # XML and terminals accept no control characters, and some change the direction of text.
     line = "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
@@ -181,7 +181,7 @@ def check_svg(text: str) -> None:
     Raises:
         ValueError: If it is none, or has an element or an attribute that is not known to be safe.
     """
-    # No declarations, and so no entities.
+    # Without declarations there are no entities.
     if "<!" in text or "<?" in text:
         raise ValueError("an SVG must have no declarations")
     try:
@@ -206,7 +206,7 @@ def shared(pictures: Sequence[str]) -> list[str]:
     Args:
         pictures: SVGs that `check_svg` has let pass; empty ones stay so.
     """
-    # No XML has this character.
+    # The separator is a character that no XML contains.
     page, names = "\0".join(pictures), dict[str, str]()
 
     def used(found: re.Match[str]) -> str:
@@ -222,12 +222,12 @@ def shared(pictures: Sequence[str]) -> list[str]:
         page = PART.sub(used, page)
     if not names:
         return list(pictures)
-    # In a group of its own, as it may have a name already.
+    # Each part gets a group of its own, because it may have an id already.
     defined = "".join(tag("g", part, id=name) for part, name in names.items())
     head, closing, rest = page.partition("</svg")
     return f"{head}{tag('defs', defined)}{closing}{rest}".split("\0")
 
 
 def _value(value: object) -> str:
-    # No -0 and no 3.0000000000000004: equal pictures have equal bytes.
+    # Rounding avoids -0 and 3.0000000000000004, so that equal pictures have equal bytes.
     return f"{round(value, 2) + 0.0:g}" if isinstance(value, float) else str(value)

@@ -82,14 +82,14 @@ def replay(game: Game, *, renders: bool = False) -> Iterator[Moment]:
         if over:
             raise EnvironmentFault(f"it is over after {number} of {len(game.turns)} steps")
         buffers.clear()
-        # In the environment's order: a file may have another.
+        # Agents are put into the environment's order, because a file may have another one.
         actions = Decisions(
             (agent, layouts[agent].actions(np.array([rows[agent]], layouts[agent].row_dtype)))
             for agent in spec.agents
             if agent in rows
         )
         turn = {agent: action for agent, (action,) in actions.items()}
-        # A state has words for actions until they are carried out.
+        # A state describes actions only until they are carried out.
         chosen = {agent: row for agent in turn if isinstance(row := rows[agent], int)}
         did = [move_of(moment, agent, index) for agent, index in chosen.items()]
         over = stepper.step(actions)
@@ -100,7 +100,7 @@ def replay(game: Game, *, renders: bool = False) -> Iterator[Moment]:
             turns=(*moment.turns, turn),
             did=tuple(filter(None, did)),
             returns=dict(zip(spec.agents, returns.tolist(), strict=True)),
-            # The cards are turned.
+            # At the end all cards are shown.
             viewer=None if over else game.viewer,
         )
         yield moment
@@ -109,7 +109,7 @@ def replay(game: Game, *, renders: bool = False) -> Iterator[Moment]:
 def _made(game: Game, buffers: Buffers, *, renders: bool) -> tuple[Stepper, Callable[[], object]]:
     """Make a stepper, and a function that returns its live environment."""
     spec, place = game.spec, game.launch_directory
-    # Nobody reads the score.
+    # The score is not read here, so zeros will do.
     row = EpisodeRow(buffers, b=0, score=lambda *_: (0.0,) * len(spec.agents), keeps_infos=False)
     game_class = find_game(spec.id, launch_directory=place) if names_code(spec.id) else None
     if game_class is None:
@@ -121,15 +121,15 @@ def _made(game: Game, buffers: Buffers, *, renders: bool) -> tuple[Stepper, Call
             env = make(kwargs=spec.kwargs)
             if renders:
                 mode = render_mode_of(env)
-                # What it raises now is no reason not to draw it.
+                # An exception of `close` is no reason not to draw the game.
                 with contextlib.suppress(Exception):
                     env.close()
                 env = make(kwargs={**spec.kwargs, "render_mode": mode})
             steppers.check_spec(env, spec=spec, possible_agents=game.possible_agents)
-            # With its wrappers: one that enforces an order renders nothing that was reset below.
+            # The wrappers stay, because one that enforces the order of calls must see the reset.
             return steppers.make_stepper(env, row, api=spec.api), lambda: env
         except EnvironmentUnavailable:
-            # Poker is played without OpenSpiel; elsewhere no twin is used, as torch starts slowly.
+            # Poker needs no OpenSpiel; other twins are not used, because torch starts slowly.
             game_class = find_game(spec.id, launch_directory=place)
             if game_class is None:
                 raise
@@ -175,7 +175,7 @@ def render(moment: Moment) -> Picture:
         )
     if frame.size > 3 * MAX_PIXELS:
         raise EnvironmentFault(f"render must return at most {MAX_PIXELS:,} pixels, got {shape}")
-    # Of its requirements only PettingZoo's games need it.
+    # pygame is imported here, because only PettingZoo's games require it.
     import pygame
 
     file = io.BytesIO()

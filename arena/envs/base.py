@@ -42,7 +42,7 @@ class Group:
         import torch
 
         if not self.action_shape:
-            # [B, S], int64 and on the device of the decisions, as the index is
+            # The actions have the index's shape [B, S], dtype int64 and device.
             return torch.zeros_like(self.agent_index)
         # [B, S] + (K,) -> [B, S, K]
         shape = (*self.agent_index.shape, *self.action_shape)
@@ -71,9 +71,9 @@ class Turn:
             False. float32 [B, sides].
         components: Components of each agent's reward since the last call, in the order of
             ``environment.reward_weights``; None where that is empty. float32 [B, A, R].
-        figures: Reports of agents whose episode ended in this call, if any.
-        void: Environments whose episode ended because they broke: no score, no match, nothing to
-            learn from. None: no environment. bool [B].
+        figures: Episode metrics of agents whose episode ended in this call, if any.
+        void: Environments whose episode ended because they broke: no score, no match, no training
+            on it. None: no environment. bool [B].
         state: The environment's ``state()`` after this call, flattened; None unless a value network
             reads it. float32 or uint8 [B, G].
         final_state: State before any reset; undefined where no agent was truncated. [B, G].
@@ -97,7 +97,7 @@ class Turn:
     episode: torch.Tensor | None = None
 
     def mapped(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Turn:
-        """Return a turn with another tensor in the place of each, those of its groups too."""
+        """Return a turn with each tensor replaced, including those of its groups."""
         turn: Turn = _mapped(self, change)
         return turn
 
@@ -108,18 +108,18 @@ def _mapped(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any: 
     if isinstance(value, Turn | Group):
         parts = {one.name: _mapped(getattr(value, one.name), change) for one in fields(value)}
         return type(value)(**parts)
-    # Shapes of actions and reports of agents are sequences, which tensors are not.
+    # Action shapes and agents' reports are sequences, which are not tensors.
     return value if value is None or isinstance(value, Sequence) else change(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """Phase of the episodes of one environment, as its ``set_phase`` is told it.
+    """Phase of the episodes of one environment, as passed to its ``set_phase``.
 
     Attributes:
         name: ``training`` or ``evaluation``.
         agent_steps: Agent steps of the trainee at the start of its assignment; of several trainees
-            those of the first. None in evaluation, where nobody learns.
+            those of the first. None in evaluation, where no policy learns.
         players: Player of each agent.
     """
 
@@ -141,7 +141,7 @@ class BatchedEnv(Protocol):
 
     @property
     def num_envs(self) -> int:
-        """B."""
+        """Number B of environments."""
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -188,10 +188,10 @@ class BatchedEnv(Protocol):
 
 @runtime_checkable
 class Told(Protocol):
-    """`BatchedEnv` that passes phases on to its environments."""
+    """`BatchedEnv` that passes phases to its environments."""
 
     def tell(self, phases: Sequence[Phase]) -> None:
-        """Take the phase of each environment's episodes from the next one on. Length B."""
+        """Set the phase of each environment's episodes from the next one on. Length B."""
 
 
 class TurnWrapper(ABC):
@@ -206,7 +206,7 @@ class TurnWrapper(ABC):
 
     @property
     def num_envs(self) -> int:
-        """B."""
+        """Number B of environments."""
         return self._env.num_envs
 
     @property
@@ -231,7 +231,7 @@ class TurnWrapper(ABC):
         self._env.resume(environments)
 
     def tell(self, phases: Sequence[Phase]) -> None:
-        """Tell as `Told.tell` does, if the environment is told at all."""
+        """Pass phases on as `Told.tell` does, if the environment takes phases."""
         if isinstance(self._env, Told):
             self._env.tell(phases)
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import torch
 
 MASK = 2**64 - 1
-# Constants of SplitMix64: the increment is 2^64 over the golden ratio, the others its finalizer's.
+# SplitMix64's constants: the increment is 2^64 over the golden ratio, the others are its
+# finalizer's.
 GOLDEN = 0x9E3779B97F4A7C15
 FIRST = 0xBF58476D1CE4E5B9
 SECOND = 0x94D049BB133111EB
@@ -48,8 +49,8 @@ def episode_seed(seed: int, *, episode: int) -> int:
         seed: Environment's seed, in [0, 2**63).
         episode: k, from 0.
     """
-    # The seed is mixed first: consecutive seeds must not give overlapping streams. Only the top 31
-    # bits remain, since many environments take no larger seed.
+    # The seed is mixed first, because consecutive seeds must not give overlapping streams. Only
+    # the top 31 bits remain, because many environments accept no larger seed.
     return _mix(_mix(seed) + episode * GOLDEN) >> 33
 
 
@@ -61,8 +62,8 @@ def seed_of_episode(seed: int, *, episode: int) -> int:
         episode: k, from 0.
     """
     wanted = episode_seed(seed, episode=episode)
-    # The low 33 bits are dropped from the mixed seed, so they are free: about every second choice
-    # of them comes from a seed below 2**63.
+    # The low 33 bits of the mixed seed are dropped, so they are free: about every second choice of
+    # them comes from a seed below 2**63.
     return next(
         found for low in range(1 << 33) if (found := _unmix(_unmix(wanted << 33 | low))) < MAX_SEED
     )
@@ -75,13 +76,13 @@ def uniform(key: int, *, draw: int) -> float:
         key: Episode's seed.
         draw: Number of the draw, from 0.
     """
-    # 53 bits are all that a float64 in [0, 1) can hold.
+    # A float64 in [0, 1) holds at most 53 bits.
     return float((_mix(_mix(key) + (draw + 1) * GOLDEN) >> 11) * UNIT)
 
 
 def episode_seeds(seeds: torch.Tensor, *, episodes: torch.Tensor) -> torch.Tensor:
     """Return `episode_seed` of many environments. int64 [B] and int64 [B] to int64 [B]."""
-    # 63 bits of the seed fit int64; 31 bits remain, so that the result is not negative
+    # 63 bits of the seed fit int64; 31 bits remain, so the result is not negative.
     return _shifted(_mixed(_mixed(seeds) + episodes * _signed(GOLDEN)), 33)
 
 
@@ -117,7 +118,7 @@ def _unmix(value: int) -> int:
 def _unshift(value: int, bits: int) -> int:
     """Solve x ^ (x >> bits) = value for x, of 64 bits."""
     found = value
-    # Each round makes ``bits`` more of the upper bits right: of 27 or more, two are enough.
+    # Each round makes ``bits`` more upper bits right; with 27 or more, two rounds are enough.
     for _ in range(2):
         found = value ^ (found >> bits)
     return found

@@ -1,4 +1,4 @@
-"""Inspection of one environment: the facts that everything else is checked against.
+"""Inspection of one environment: the facts that other parts are checked against.
 
 Runs in the short-lived child of `arena.envs.inspect`, and in `arena.envs.checks.check`. Torch-free.
 
@@ -49,13 +49,13 @@ def populations_of(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
     """Group agents with equal specs; each group is named by its first agent."""
     populations: dict[str, list[str]] = {}
     for agent in spec.agents:
-        # Specs hold dictionaries, which have no hash; their text does.
+        # Specs hold dictionaries, which are not hashable, so their text is the key.
         populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)
     return {agents[0]: tuple(agents) for agents in populations.values()}
 
 
 def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
-    """Make an environment, reset it, look at it and close it.
+    """Make an environment, reset it, read its facts and close it.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
@@ -66,12 +66,12 @@ def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
     environment_id, kwargs = request.environment_id, request.kwargs
     if is_openspiel(environment_id):
         _must_be_plain(request)
-        # The table does without importing the twin's class, which needs torch.
+        # The table of twins avoids importing the twin's class, which needs torch.
         has_twin = canonical_game_id(environment_id) in TWINS
         check_backend(request.backend, environment_id, has_game=has_twin)
         return openspiel_facts(environment_id, kwargs=kwargs)
     if names_code(environment_id):
-        # Look for a batched game before PettingZoo is asked, which could not make its class.
+        # Batched games are looked up first, because PettingZoo could not make their class.
         game_class = find_game(environment_id, launch_directory=request.launch_directory)
         check_backend(request.backend, environment_id, has_game=game_class is not None)
         if game_class is not None:
@@ -86,18 +86,18 @@ def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
     )
     try:
         agents = agents_of(env, environment_id=environment_id, declared=request.possible_agents)
-        # Infos are read before the spaces: an environment that creates agents knows their spaces
-        # only in an episode.
+        # Infos are read before the spaces: an environment that creates agents has their spaces
+        # only during an episode.
         first = partial(_first_infos, env, api=api, request=request)
         infos = first(seed=MASK_SEED)
         specs = _agent_specs(env, agents)
         state = describe_state(env, environment_id=environment_id) if request.reads_state else None
-        # The second reset comes last, as it replaces the episode that the facts above were read
-        # from.
+        # The second reset comes last, because it replaces the episode that the facts above were
+        # read from.
         first(seed=MASK_SEED + 1)
         _same_after_another_reset(env, specs)
     finally:
-        # A check goes on, and lists this with all else.
+        # A check continues after an error of `close`, and reports it later.
         with suppress(Exception) if request.lenient else nullcontext():
             env.close()
     return EnvironmentSpec(
@@ -105,7 +105,7 @@ def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
         kwargs=dict(kwargs),
         api=api,
         agents=agents,
-        # Infos are those of the first reset; the second one only compares spaces.
+        # Only the first reset's infos have been read; the second reset only compares spaces.
         agent_specs=_with_info_masks(specs, infos=infos),
         versions=_versions(home_module(environment_id)),
         state=state,
@@ -113,7 +113,7 @@ def environment_facts(request: EnvironmentRequest) -> EnvironmentSpec:
 
 
 def _must_be_plain(request: EnvironmentRequest) -> None:
-    """Refuse what only a PettingZoo environment has."""
+    """Refuse options that only a PettingZoo environment has."""
     if request.reads_state:
         raise no_state(request.environment_id, why="it is no PettingZoo environment")
     if request.possible_agents is not None:
@@ -124,7 +124,7 @@ def _must_be_plain(request: EnvironmentRequest) -> None:
 
 
 def agent_spec(env: Any, agent: str) -> AgentSpec:  # noqa: ANN401
-    """Return one agent's spaces; masks in info show only after a reset.
+    """Return one agent's spaces; masks in infos are found only after a reset.
 
     Raises:
         ConfigError: If a space is not supported; names the agent.
@@ -138,8 +138,8 @@ def agent_spec(env: Any, agent: str) -> AgentSpec:  # noqa: ANN401
     mask: MaskPlace | None = None
     members = cast("dict[str, SpaceJson]", observation.get("spaces", {}))
     if has_choices and observation["kind"] == "Dict" and "action_mask" in members:
-        # PettingZoo's form: the observation is the inner one. Any other Dict with a mask keeps its
-        # further parts.
+        # In PettingZoo's form the observation is the inner one. Any other Dict with a mask keeps
+        # its further parts.
         if set(members) == {"observation", "action_mask"}:
             observation, mask = members["observation"], "observation"
         else:
@@ -151,7 +151,7 @@ def agent_spec(env: Any, agent: str) -> AgentSpec:  # noqa: ANN401
 def mask_like(observation: SpaceJson, action: SpaceJson) -> str | None:
     """Return the key of a part of an observation that has a 0 or 1 for each action.
 
-    None: there is none, or there are several.
+    Return None if there is no such part, or several.
     """
     parts = observation.get("spaces")
     if observation["kind"] != "Dict" or not isinstance(parts, Mapping) or not _has_choices(action):
@@ -162,12 +162,12 @@ def mask_like(observation: SpaceJson, action: SpaceJson) -> str | None:
 
 
 def _is_flags(space: SpaceJson, *, size: int) -> bool:
-    """Return whether a space is of so many numbers, each 0 or 1."""
+    """Return whether a space consists of ``size`` numbers, each 0 or 1."""
     if tuple(cast("Sequence[int]", space.get("shape", ()))) != (size,):
         return False
     if space["kind"] == "MultiBinary":
         return True
-    # Bounds that are equal everywhere are one number.
+    # Bounds that are equal everywhere are described by one number.
     is_whole = str(space.get("dtype")).startswith(("int", "uint", "bool"))
     return space["kind"] == "Box" and is_whole and (space["low"], space["high"]) == (0, 1)
 
@@ -222,7 +222,7 @@ def _first_infos(
 ) -> Mapping[str, object]:
     try:
         result = env.reset(seed=seed)
-        # A ParallelEnv returns its infos, an AECEnv keeps them.
+        # A ParallelEnv returns its infos, an AECEnv has them as an attribute.
         infos = {} if api == "parallel" else env.infos
     except BaseException as error:
         pass_interrupt(error)
@@ -234,7 +234,7 @@ def _first_infos(
             _, infos, broken = reset_told(result)
         except EnvironmentFault as fault:
             raise EnvironmentFault(f"environment {request.environment_id}: {fault}") from fault
-        # A check goes on, and lists this breach with the others.
+        # A check continues, and reports this breach with the others.
         if broken and not request.lenient:
             raise EnvironmentFault(f"environment {request.environment_id}: {broken[0].text}")
     return cast("Mapping[str, object]", infos if isinstance(infos, Mapping) else {})
@@ -252,7 +252,7 @@ def _agent_specs(env: Any, agents: Sequence[str]) -> dict[str, AgentSpec]:  # no
         try:
             specs[agent] = agent_spec(env, agent)
         except ConfigError as error:
-            # The same mistake of several agents is reported once.
+            # One mistake of several agents is reported once.
             why = str(error).removeprefix(f"agent {agent!r}")
             wrong.setdefault(why, []).append(agent)
     if wrong:
@@ -264,9 +264,9 @@ def _agent_specs(env: Any, agents: Sequence[str]) -> dict[str, AgentSpec]:  # no
 def _with_info_masks(
     specs: Mapping[str, AgentSpec], *, infos: Mapping[str, object]
 ) -> dict[str, AgentSpec]:
-    """Enter the masks that are in info: those of one agent for all with the same spaces."""
-    # Spaces tell who has a mask: only the agent on turn may have one where they take turns, and
-    # other agents appear late.
+    """Set the mask place ``info``: one agent's mask in infos counts for all with equal spaces."""
+    # Agents with equal spaces share the mask's place: where agents take turns, perhaps only the
+    # agent on turn has a mask, and some agents appear late.
     masked = [
         (specs[agent].observation, specs[agent].action)
         for agent, info in infos.items()
@@ -282,7 +282,7 @@ def _with_info_masks(
 
 
 def _has_choices(action: SpaceJson) -> bool:
-    # Either way of bounding numbers has the same choices.
+    # Choices do not depend on the way of bounding numbers.
     return ActionLayout.from_json(action, continuous="squashed").num_logits > 0
 
 
@@ -296,7 +296,8 @@ def _distributions(package: str) -> list[str]:
     try:
         return [metadata.distribution(package).name]
     except metadata.PackageNotFoundError:
-        # The distribution may have another name, and finding it reads everything installed.
+        # The distribution may have another name, and finding it takes reading all installed
+        # metadata.
         found = importlib.util.find_spec(package)
         if found is None or "site-packages" not in (found.origin or ""):
             return []
@@ -319,7 +320,7 @@ def agents_of(
     Raises:
         ConfigError: If they are unknown, or declared by both.
     """
-    # PettingZoo lets an environment leave the attribute out or empty.
+    # PettingZoo lets an environment omit the attribute or leave it empty.
     agents = getattr(env, "possible_agents", None)
     if agents and declared is not None:
         raise ConfigError(
@@ -344,13 +345,13 @@ def named_agents(patterns: Sequence[str]) -> tuple[str, ...]:
         ConfigError: If there is no agent, one occurs twice, or there are more than `MAX_AGENTS`.
     """
     written = (agent for pattern in patterns for agent in _written_out(pattern))
-    # One more than the limit is enough to refuse a huge range without expanding it.
+    # One more than the limit suffices to refuse a huge range without expanding it.
     agents = tuple(islice(written, MAX_AGENTS + 1))
     if len(agents) > MAX_AGENTS:
         raise ConfigError(
             f"environment.possible_agents must be at most {MAX_AGENTS}, got more: {list(patterns)}"
         )
-    # Two ranges may overlap, or a range and a name.
+    # Two ranges, or a range and a name, may overlap.
     twice = sorted(agent for agent, times in Counter(agents).items() if times > 1)
     if twice or not agents:
         raise ConfigError(

@@ -1,9 +1,9 @@
-"""Figures that an environment reports about an episode, such as distances, counts or success.
+"""Metrics that an environment reports about an episode, such as distances, counts or success.
 
 An environment may put a mapping from names to numbers into ``infos[agent]["metrics"]``. It is read
-once for each agent, at the end of the agent's episode, as a summary of the whole episode. Nothing
-depends on these figures: a value that is no finite number is left out with a note in the log, and
-the episode still counts.
+once for each agent, at the end of the agent's episode, as a summary of the whole episode. No result
+depends on these metrics: a value that is no finite number is ignored and logged, and the episode
+still counts.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ KEY = "metrics"
 """Key in an agent's info."""
 
 SUCCESS = "success"
-"""Key of a figure that many environments report beside it; under ``metrics`` it is stronger."""
+"""Key of a metric that many environments put beside ``metrics``; an entry in it has priority."""
 
 MAX_NAMES = 32
-"""Most names in one batch of environments: each name is four curves of every policy."""
+"""Most metric names in one batch of environments, because each name is four curves per policy."""
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -33,13 +33,13 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Figures of one agent at the end of an episode.
+    """Metrics of one agent at the end of an episode.
 
     Attributes:
         environment: Index in the batch.
         agent: Agent's column in ``Turn.reward``.
         figures: Finite numbers by name.
-        num_ignored: Number of figures that were left out.
+        num_ignored: Number of ignored metrics.
     """
 
     environment: int
@@ -49,13 +49,13 @@ class Report:
 
 
 def reported_figures(info: Mapping[str, object]) -> object:
-    """Return what an agent's last info reports about its episode; None: nothing.
+    """Return the metrics in an agent's last info; None: there are none.
 
-    ``infos[agent]["success"]`` is the figure ``success``, as if it were among the metrics.
+    ``infos[agent]["success"]`` counts as the metric ``success``.
     """
     reported = info.get(KEY)
     success = info.get(SUCCESS)
-    # Other values are left alone: the key may mean something else in an environment.
+    # Any other value is ignored, because the key may mean something else in an environment.
     if _number(success) is None:
         return reported
     if reported is None:
@@ -65,7 +65,7 @@ def reported_figures(info: Mapping[str, object]) -> object:
 
 @dataclass(slots=True)
 class EpisodeFigures:
-    """Collector of the figures of a batch of environments.
+    """Collector of the metrics of a batch of environments.
 
     Attributes:
         reports: Reports since the last call of ``clear``; always the same list.
@@ -76,9 +76,9 @@ class EpisodeFigures:
     _noted: set[str] = field(default_factory=set)
 
     def take(self, environment: int, agent: int, reported: object) -> None:
-        """Add the usable figures of an agent's report."""
+        """Add the usable metrics of an agent's report."""
         if not isinstance(reported, Mapping):
-            # The whole report counts as one ignored figure.
+            # The whole report counts as one ignored metric.
             self._note("", f"must be a mapping from names to numbers, got {reported!r:.80}")
             self.reports.append(Report(environment, agent, {}, 1))
             return
@@ -91,16 +91,18 @@ class EpisodeFigures:
                 self._note(name, f"{name!r} must be a finite number, got {value!r:.80}")
             else:
                 figures[name] = number
-        # A report without any usable figure is kept, too: the number of those left out is shown.
+        # A report without usable metrics is kept, because the number of ignored ones is shown.
         self.reports.append(Report(environment, agent, figures, len(reported) - len(figures)))
 
     def void(self, environment: int) -> None:
         """Discard the reports of an environment whose episode is void."""
-        # The list is changed in place, because every `Turn` of the batch holds it.
+        # The list is changed in place, because every `Turn` of the batch refers to it.
         self.reports[:] = [one for one in self.reports if one.environment != environment]
 
     def limit(self) -> None:
-        """Leave out figures whose names are too many, once the reports of a call are complete."""
+        """Ignore metrics with more than `MAX_NAMES` names, once the reports of a call are
+        complete.
+        """
         for at, report in enumerate(self.reports):
             known = {name: value for name, value in report.figures.items() if self._knows(name)}
             num_others = len(report.figures) - len(known)
@@ -113,7 +115,7 @@ class EpisodeFigures:
         self.reports.clear()
 
     def _knows(self, name: str) -> bool:
-        # The first names stay, so that a curve never stops in favour of a later one.
+        # The first names are kept, so that a curve never stops in favour of a later one.
         if name in self._names:
             return True
         if len(self._names) < MAX_NAMES:
@@ -124,8 +126,8 @@ class EpisodeFigures:
 
     def _note(self, about: str, text: str) -> None:
         """Log a fault once."""
-        # The figures of a broken environment come by the thousand.
-        # Bounded, since the names are the environment's and it may invent new ones for ever.
+        # A broken environment reports thousands of faults. The set is bounded, because names come
+        # from the environment, which may invent new ones for ever.
         if about not in self._noted and len(self._noted) < MAX_NAMES:
             self._noted.add(about)
             logger.warning("a figure is left out: infos[agent][%r] %s", KEY, text)
@@ -133,7 +135,7 @@ class EpisodeFigures:
 
 def _number(value: object) -> float | None:
     """Return a finite number that float32 can hold, or None; True is 1."""
-    # Text and arrays are refused here, as float() accepts some of both.
+    # Text and arrays are refused here, because float() accepts some of both.
     if not isinstance(value, bool | int | float | np.number | np.bool_):
         return None
     try:
@@ -141,5 +143,5 @@ def _number(value: object) -> float | None:
     # An int may be too large for a float.
     except (OverflowError, TypeError, ValueError):
         return None
-    # A comparison with NaN is False.
+    # Any comparison with NaN is false.
     return number if -LARGEST <= number <= LARGEST else None

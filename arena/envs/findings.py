@@ -1,4 +1,4 @@
-"""Findings of a check, and ways to fix them: the first help for users with a new environment.
+"""Findings of a check, and ways to fix them, for users with a new environment.
 
 Tests: `tests/arena/envs/checks/test_check.py`.
 """
@@ -18,7 +18,7 @@ SEE_README = (
 NUM_SHOWN = 3
 """Most further agents that are named."""
 
-# Order matters: a message may contain several fragments, and the first one found counts.
+# The order matters: a message may contain several fragments, and the first match counts.
 MENDS: tuple[tuple[str, str], ...] = (
     (
         "is on turn and must be in agents",
@@ -26,13 +26,13 @@ MENDS: tuple[tuple[str, str], ...] = (
         "step(None) takes each out (self._was_dead_step(action)), and nothing else does",
     ),
     (
-        # PettingZoo's words, where rewards has others than agents.
+        # This is PettingZoo's message if rewards has other agents than agents.
         "agents should not be given a reward if they were terminated",
         "rewards must have exactly the agents of agents: those that have ended stay in both until "
         "their own turn, in which step(None) takes each out (self._was_dead_step(action))",
     ),
     (
-        # PettingZoo raises this where it takes the agent out of agents once more.
+        # PettingZoo raises this when it removes an agent a second time.
         ", which is dead, raised",
         "begin step with `if self.terminations[agent] or self.truncations[agent]: "
         "return self._was_dead_step(action)`, and take nobody out of agents before that",
@@ -128,7 +128,8 @@ MENDS: tuple[tuple[str, str], ...] = (
         "training goes on from what it saw last",
     ),
     (
-        # This stands after "after reset an agent must", whose messages say "in reset" as well.
+        # This entry must follow "after reset an agent must", whose messages contain "in reset" as
+        # well.
         " in reset",
         "reset(seed=..., options=...) must work again and again, with every seed",
     ),
@@ -175,17 +176,17 @@ def finding_of(fault: Exception | str, *, where: str = "", otherwise: str = "") 
     """Make a finding of a fault.
 
     Args:
-        fault: The fault, or its message.
-        where: Its place, if the fault does not tell.
-        otherwise: Way to fix a fault of unknown kind; empty: the likeliest.
+        fault: Fault, or its message.
+        where: Place of the fault, if the fault does not contain it.
+        otherwise: Way to fix a fault of unknown kind; empty: the most likely one.
     """
     text = f"{where}: {fault}" if where else str(fault)
-    # Only the message is classified: lines of a traceback may contain anything.
+    # Only the message is classified, because lines of a traceback may contain any text.
     told = split_lines(text)[0]
     for fragment, mend in MENDS:
         if fragment in told:
             return Finding(problem=text, mend=mend)
-    # An error of unknown kind: in a step, the action is the likeliest cause.
+    # For an unknown error in a step, the action is the most likely cause.
     return Finding(
         problem=text, mend=otherwise or (MEND_STEP if " in step" in told else SEE_README)
     )
@@ -196,7 +197,7 @@ class Findings:
     """Findings, each broken rule once: the first occurrence, with the other agents concerned."""
 
     _first: dict[Hashable, Finding] = field(default_factory=dict)
-    # The inner dictionary is a set that keeps the order of occurrence.
+    # The inner dictionary serves as a set that keeps the order of insertion.
     _agents: dict[Hashable, dict[str, None]] = field(default_factory=dict)
 
     def add(self, rule: Hashable, finding: Finding, *, agent: str | None = None) -> None:
@@ -221,11 +222,11 @@ class Findings:
 
 def with_others(problem: str, agents: Sequence[str]) -> str:
     """Append the other agents concerned to a problem of the first one."""
-    # The first agent stands in the problem's own text.
+    # The problem's own text names the first agent.
     if len(agents) < 2:
         return problem
     told, lines = split_lines(problem)
-    # The others are named before the lines of the user's code, which end the text.
+    # The agents are inserted before the lines of the user's code, which end the text.
     return f"{told} (likewise {some(agents[1:])}){lines}"
 
 

@@ -1,10 +1,10 @@
-"""Inspection of an environment in a child process, and a measure of its pace on request.
+"""Inspection of an environment in a child process, and optionally a measurement of its pace.
 
 A short-lived child makes the environment (``python -m arena.envs.inspect``: a request as JSON on
 standard input, the answers as JSON on standard output, a line for the facts and one for the pace).
 The controller thus stays free of PettingZoo and survives whatever an environment does. The facts
-come first: they stand even where random play ends the child. This module imports nothing heavy.
-The child also tells the digests of the users' modules that it has imported.
+come first, so that they are kept even if random play ends the child. This module imports nothing
+heavy. The child also reports digests of the users' modules that it has imported.
 
 Tests: `tests/arena/envs/test_inspect.py`, `tests/arena/envs/probe/test_users_modules.py`.
 """
@@ -51,15 +51,15 @@ MAKING_S = 60.0
 """Time limit for making an environment."""
 
 COUNTED_PLAY_S = 300.0
-"""Time limit for playing it where steps are counted, not seconds."""
+"""Time limit of play that counts steps instead of seconds."""
 
 MAX_MODULE_BYTES = 1 << 26
-"""Most bytes of a module's file that is compared; it may be a compiled one."""
+"""Size limit of a module's file for a digest; the file may be a compiled module."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """Findings of a child.
+    """Results of a child process.
 
     Attributes:
         spec: Environment's spec.
@@ -105,8 +105,7 @@ def inspect_and_play(
     Args:
         request: Environment, and what to look at.
         play: Amount of play. None: none.
-        code: Other code of the user's that is imported, too: references by the keys of the
-            configuration that name them.
+        code: Other users' code to import, too: references by the configuration keys that name them.
         timeout_s: Time limit. None: a minute, and five more where steps are counted.
 
     Raises:
@@ -118,17 +117,17 @@ def inspect_and_play(
         counts_steps = play == "counted" or request.asks_chance
         timeout_s = MAKING_S + (COUNTED_PLAY_S if counts_steps else 0.0)
     try:
-        # NaN and infinities are not plain data, but json would write them all the same.
+        # NaN and infinities are no JSON, but json would write them by default.
         asked = {"facts": asdict(request), "code": dict(code), "play": play}
         question = json.dumps(asked, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"environment.kwargs must be plain data: {error}") from None
     with Child("arena.envs.inspect", log="temporary", talks="output") as child:
         lines, exit_code = child.ask(question.encode(), timeout_s)
-        # Late: the facts may already be there.
+        # After a timeout the facts may have arrived already.
         ending = None if exit_code is None else child.ending
     late = f"within {timeout_s:g} s"
-    # The last line may be torn: the child may die while it writes.
+    # The last line may be incomplete, because the child may die while writing.
     answers = [_answer_in(line) for line in lines]
     if not answers or answers[0] is None:
         how = (
@@ -138,12 +137,12 @@ def inspect_and_play(
         )
         raise EnvironmentFault(f"environment {request.environment_id} {how}")
     if "error" in answers[0]:
-        # The error has the child's own class, so that callers need not know of the child.
+        # The error has its original class, so that callers need not know about the child.
         raise ERRORS[answers[0]["error"]](answers[0]["message"])
     found = Inspected(spec=_spec_from_json(answers[0]["spec"]), code=answers[0]["code"])
     if play is None:
         return found
-    # The facts stand, whatever became of the play.
+    # The facts are valid even if the play failed.
     played = answers[1] if len(answers) > 1 else None
     if played is None:
         why = f"was not over {late}" if ending is None else f"ended the process {ending}"
@@ -187,10 +186,10 @@ def inspect_lessons(
 def _must_agree(
     spec: EnvironmentSpec, other: EnvironmentSpec
 ) -> Iterator[tuple[str, object, object]]:
-    """Yield what two variants of an environment must agree in: a name, and both values."""
+    """Yield the facts in which two variants of an environment must agree: name, and both values."""
     yield "the API", spec.api, other.api
     yield "the agents", spec.agents, other.agents
-    # Agents are equal from here on.
+    # Both have the same agents from here on, because a difference was yielded above.
     for agent, one in spec.agent_specs.items():
         two = other.agent_specs[agent]
         yield f"the observations of {agent}", one.observation, two.observation
@@ -221,15 +220,15 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
 
 
 def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | dict[str, object]:
-    """Return the facts, or the error in their place."""
-    # These are imported in the child only: PettingZoo must not reach the controller.
+    """Return the facts, or the error if there are none."""
+    # These imports are made only in the child, because the controller must not import PettingZoo.
     from arena.envs.describe import environment_facts
     from arena.users_code import own_lines, pass_interrupt, raised
 
     try:
         spec = environment_facts(request)
         import_all(code, launch_directory=request.launch_directory)
-        # Digests are taken before any play, which imports what only some launches would.
+        # Digests are computed before play, which may import more modules.
         found = Inspected(spec=spec, code=module_digests())
         if not request.asks_chance:
             return found
@@ -240,7 +239,7 @@ def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | 
         return {"error": type(error).__name__, "message": str(error)}
     except BaseException as error:
         pass_interrupt(error)
-        # The boundary of the child: a user's environment may raise anything anywhere.
+        # This is the child's outermost frame, and users' environments may raise anything anywhere.
         message = raised(f"inspecting environment {request.environment_id}", error)
         if not own_lines(error):
             message += f"\n{''.join(traceback.format_exception(error))}"
@@ -248,8 +247,8 @@ def _facts(request: EnvironmentRequest, code: Mapping[str, str]) -> Inspected | 
 
 
 def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> dict[str, object]:
-    """Return the pace, or a message about why there is none."""
-    # These are imported here for the reason that `_facts` has.
+    """Return the pace, or a message with the reason why there is none."""
+    # These imports are made only in the child, as in `_facts`.
     from arena.envs.probe.play import find_pace
     from arena.users_code import named, pass_interrupt
 
@@ -263,7 +262,8 @@ def _pace(spec: EnvironmentSpec, request: EnvironmentRequest, *, play: Play) -> 
         )
     except BaseException as error:
         pass_interrupt(error)
-        # The same boundary. A fault in random play is no reason to refuse a launch.
+        # Users' code may raise anything here, too; a fault in random play must not refuse a
+        # launch.
         return {"message": named(error)}
     return {"pace": asdict(pace)}
 
@@ -274,7 +274,7 @@ def _answers(requests: Iterator[str]) -> Iterator[str]:
     request = EnvironmentRequest(**question["facts"])
     found = _facts(request, question["code"])
     answer = asdict(found) if isinstance(found, Inspected) else found
-    # The facts are sent before any play, which may end the process.
+    # The facts are sent before play, which may end the process.
     yield json.dumps(answer, allow_nan=False)
     if isinstance(found, Inspected) and question["play"] is not None:
         yield json.dumps(_pace(found.spec, request, play=question["play"]), allow_nan=False)
@@ -288,7 +288,7 @@ def import_all(references: Mapping[str, str], *, launch_directory: str) -> None:
         launch_directory: Directory to put first on ``sys.path``.
 
     Raises:
-        ConfigError: Names each key whose object is gone or cannot be imported.
+        ConfigError: Names each key whose object is missing or cannot be imported.
     """
     faults = []
     for key, reference in references.items():
@@ -301,17 +301,18 @@ def import_all(references: Mapping[str, str], *, launch_directory: str) -> None:
 
 
 def module_digests() -> dict[str, Digest]:
-    """Return a digest of the source of each package or single module of users' that is imported.
+    """Return a digest of the source of each imported package or single module of users.
 
-    Users' are those outside of installed packages, of Python and of Arena. A digest covers the
+    Users' modules are those outside of installed packages, of Python and of Arena. A digest covers
+    the
     imported modules of a package, not its other files.
     """
     files: dict[str, dict[str, Digest]] = defaultdict(dict)
-    # A copy: an attribute of a lazy module may import another one.
+    # The list is a copy, because an attribute access may import a lazy module.
     for name, module in list(sys.modules.items()):
-        # `getattr` would not do, for which a user's module may have code of its own.
+        # `vars` is used, because a user's module may define `__getattr__`.
         path = vars(module).get("__file__") if isinstance(module, ModuleType) else None
-        # The child itself is Arena's; multiprocessing gives it a second name.
+        # The child itself belongs to Arena; multiprocessing gives its module a second name.
         is_own = module is sys.modules["__main__"]
         if isinstance(path, str) and not is_own and owner_of(name, path) == "user":
             files[name.partition(".")[0]][name] = _digest(Path(path))
@@ -321,7 +322,7 @@ def module_digests() -> dict[str, Digest]:
 def _digest(path: Path) -> Digest:
     try:
         return Digest(hashlib.sha256(read_regular(path, limit_bytes=MAX_MODULE_BYTES)).hexdigest())
-    # A module of an archive, or one whose file is gone by now or is none, has no source to compare.
+    # A module in an archive, or whose file was deleted, has no source to compare.
     except OSError:
         return Digest("")
 

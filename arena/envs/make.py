@@ -62,7 +62,7 @@ def learner_request(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainEnvs:
-    """Batches of an environment itself, never of its twin, and how they are divided.
+    """Factory of batches of an environment itself, never of its twin.
 
     Each agent is a side, and agents with equal spaces are one population.
 
@@ -92,7 +92,7 @@ class PlainEnvs:
         environment = EnvironmentConfig(
             id=spec.id,
             kwargs=dict(spec.kwargs),
-            # A twin has an id of its own.
+            # The twin has an id of its own, so the original is forced by the backend.
             backend="pettingzoo" if spec.id in TWINS else "auto",
             possible_agents=None if possible is None else list(possible),
         )
@@ -131,7 +131,8 @@ def make_batched_env(
     """
     check_partition(request.spec.agents, populations=request.populations)
     env = SETTINGS.run(_make_untold, request, on_fault, on_step, workers)
-    # The outermost layer: batched games and steppers alike know nothing of agent ids.
+    # This wrapper is the outermost layer, because batched games and steppers do not know agent
+    # ids.
     told = {
         name: agents for name, agents in request.populations.items() if name in request.agent_ids
     }
@@ -144,12 +145,12 @@ def _make_untold(
     request: EnvsRequest, on_fault: OnFault, on_step: OnStep, workers: EnvWorkers | None
 ) -> BatchedEnv:
     environment, spec = request.environment, request.spec
-    # An id that neither has a twin nor is a batched game itself has no game.
+    # Only an id that has a twin or is itself a batched game has a game class.
     game_class = find_game(spec.id, launch_directory=request.launch_directory)
     check_backend(environment.possible_backend, spec.id, has_game=game_class is not None)
     if request.reads_state and environment.backend == "batched":
         raise no_state(spec.id, why="as environment.backend batched steps it")
-    # A batched game has no state(), so `auto` steps the original where a value network reads it.
+    # A batched game has no state(), so `auto` steps the original if a value network reads it.
     is_possible = environment.possible_backend != "pettingzoo" and not request.reads_state
     if game_class is not None and is_possible:
         try:
@@ -177,7 +178,7 @@ def make_game_batch(request: EnvsRequest, game_class: BatchedGameClass) -> GameB
             the outcome.
     """
     spec, device = request.spec, torch.device(request.device)
-    # A twin may differ from the inspected original, or know other options.
+    # A twin may differ from the inspected original, or have other options.
     found = game_facts(spec.id, game_class, kwargs=spec.kwargs)
     if found.digest != spec.digest:
         raise ConfigError(

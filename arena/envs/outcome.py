@@ -34,12 +34,12 @@ sides; in cooperation to the number by which plays are compared, NaN where that 
 """
 
 MANY_SIDES = 16
-"""Sides up to which comparing them one by one is faster than in arrays."""
+"""Most sides that are compared faster one by one than in arrays."""
 
 TOLERANCE = 1e-6
-"""Tolerance of equality, relative to the larger of two returns and 1.
+"""Tolerance of equal returns, relative to the larger of two returns and 1.
 
-Returns are sums of float32 rewards, and rounding must decide no match.
+Returns are sums of float32 rewards, and rounding must not decide a match.
 """
 
 
@@ -67,7 +67,7 @@ def make_outcome(
 
 
 def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> None:
-    """Check that an outcome names a side or a key, and can score so many sides.
+    """Check that an outcome names an existing side or a key, and can score this number of sides.
 
     Raises:
         ConfigError: If it does not.
@@ -109,13 +109,13 @@ def sides_beaten(values: Sequence[float]) -> tuple[float, ...]:
 
 
 def _many_beaten(values: npt.NDArray[np.float64]) -> tuple[float, ...]:
-    """Count as `sides_beaten` does, all pairs at once. float64 [sides]."""
+    """Count as `sides_beaten` does, for all pairs at once. float64 [sides]."""
     mine, others = values[:, None], values[None, :]
     scale = np.maximum(np.maximum(np.abs(mine), np.abs(others)), 1.0)
     # The rule is that of `_beats`: |u - v| <= TOLERANCE max(|u|, |v|, 1).
     is_equal = np.abs(mine - others) <= TOLERANCE * scale
     beats = np.where(is_equal, 0.5, mine > others)
-    # A side scores one half against itself, which must not count.
+    # A side scores one half against itself, which is subtracted.
     return tuple((beats.sum(axis=1) - 0.5).tolist())
 
 
@@ -166,7 +166,7 @@ def _make_score(outcome: Outcome, *, sides: Sides, launch_directory: str) -> Sco
         return _unscored
     if outcome == "return":
         members = tuple(sides.values())
-        # Infos are not read, see `needs_infos`; the row then keeps none.
+        # Infos are not read (see `needs_infos`), so the row keeps none.
         return lambda returns, _: sides_beaten([side_return(returns, m) for m in members])
     if ":" not in outcome:
         raise ConfigError(
@@ -207,17 +207,17 @@ def _info(key: str, *, sides: Sides) -> Score:
     side_of.update((side, side) for side in sides)
 
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
-        # `infos` holds the last info of each agent, dead ones included (`EpisodeRow`).
+        # `infos` has the last info of each agent, including dead ones (`EpisodeRow`).
         told = {agent: info[key] for agent, info in infos.items() if info.get(key) is not None}
         named = list(told.values())
-        # Numbers measure a performance; anything else names a winner.
+        # Numbers measure performance; any other value names a winner.
         if len(sides) == 1 or (named and all(_is_number(value, side_of) for value in named)):
             values = [_side_number(told, members, key=key) for members in sides.values()]
             return (values[0],) if len(sides) == 1 else sides_beaten(values)
-        # Several agents may name the winner; they must agree on the side.
+        # Several agents may name a winner, but they must agree on the side.
         winners = {side_of.get(str(name)) for name in named}
         if not winners:
-            # A draw has no winner: every pair of sides scores one half.
+            # A draw has no winner, so every pair of sides scores one half.
             return sides_beaten([0.0] * len(sides))
         if None in winners or len(winners) > 1:
             raise EnvironmentFault(
@@ -230,15 +230,15 @@ def _info(key: str, *, sides: Sides) -> Score:
 
 def _is_number(value: object, names: Mapping[str, str]) -> bool:
     """Return whether an info is a measure of performance, not the name of the winner."""
-    # An agent may be called 0 or 1: such a value is a name.
+    # An agent may be named 0 or 1, and then such a value is a name.
     return isinstance(value, Real) and not isinstance(value, bool) and str(value) not in names
 
 
 def _side_number(told: Mapping[str, object], members: tuple[str, ...], *, key: str) -> float:
-    """Return the mean of the numbers of a side's agents; agents without one do not count."""
+    """Return the mean of the numbers of a side's agents; agents without a number do not count."""
     values = [told[agent] for agent in members if agent in told]
     numbers = [float(value) for value in values if isinstance(value, Real)]
-    # One value that is no number spoils the mean of the others.
+    # A single value that is no finite number invalidates the mean.
     if not numbers or len(numbers) < len(values) or not all(map(math.isfinite, numbers)):
         raise EnvironmentFault(
             f"info {key!r} must be a finite number at the end of an episode, for one agent of "
@@ -249,9 +249,9 @@ def _side_number(told: Mapping[str, object], members: tuple[str, ...], *, key: s
 
 def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Score:
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
-        # A user's function may raise anything, and the environment is not to blame.
+        # A user's function may raise anything, which is no fault of the environment.
         with users_code(f"environment.outcome {name}"):
-            # Copies, as the function may change them.
+            # The function gets copies, because it may change its arguments.
             answer = SETTINGS.run(function, dict(returns), dict(infos))
         if not isinstance(answer, Mapping) or set(answer) != set(sides):
             raise ConfigError(
@@ -279,5 +279,5 @@ def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Sc
 
 
 def _unscored(returns: Returns, infos: Infos) -> tuple[float, ...]:
-    """Leave cooperation by returns unscored: a play is compared later, with another play."""
+    """Return no score in cooperation by returns: a play is compared with another play later."""
     return (math.nan,)

@@ -1,4 +1,4 @@
-"""Phase of an environment's episodes and the players in them, as it is told them beforehand.
+"""Passing of the phase and the players to environments before their episodes.
 
 Tests: `tests/arena/envs/test_phase.py`.
 """
@@ -16,14 +16,14 @@ from arena.types import Seat
 def tell_environments(
     env: BatchedEnv, phases: Sequence[Phase], *, block_of_env: torch.Tensor
 ) -> None:
-    """Tell environments the phase of their next episodes, if any of them wants to know.
+    """Pass environments the phase of their next episodes, if they take phases.
 
     Args:
         env: Environments, stepped as one.
         phases: Phase of each block of environments.
         block_of_env: Block of each environment. int64 [B].
     """
-    # A batched game has no environments of users in it.
+    # A batched game contains no users' environments, so it takes no phases.
     if isinstance(env, Told):
         env.tell([phases[block] for block in block_of_env.tolist()])
 
@@ -33,6 +33,6 @@ def players_of_agents(seats: Sequence[Seat], players: Sequence[str]) -> dict[str
     found: dict[str, str] = {}
     for seat, player in zip(seats, players, strict=True):
         for agent in seat.agents:
-            # Home and away have the same agents in cooperation; home plays while training.
+            # In cooperation home and away have the same agents, and home plays in training.
             found.setdefault(agent, player)
     return found

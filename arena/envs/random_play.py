@@ -1,4 +1,4 @@
-"""Random legal play of a batch, for checks and comparisons of environments and for bot:random.
+"""Random legal play of a batch, for checks and comparisons of environments and for `bot:random`.
 
 Tests: `tests/arena/envs/spaces/test_actions.py`, `tests/arena/envs/test_agents.py`.
 """
@@ -53,7 +53,7 @@ def random_turns(
     actions: Mapping[str, ActionLayout],
     generator: torch.Generator,
 ) -> Iterator[tuple[Turn, dict[str, torch.Tensor]]]:
-    """Reset environments and step them for ever, with `random_legal_actions`.
+    """Reset environments and step them without end, with `random_legal_actions`.
 
     Args:
         env: Batch of environments.
@@ -62,7 +62,7 @@ def random_turns(
         generator: Source of the actions. On the CPU.
 
     Yields:
-        A turn and the actions that are played next; what is put in their place is played instead.
+        Each turn with the actions to be played next; the caller may replace them in the mapping.
     """
     turn = env.reset(seeds)
     while True:
@@ -76,7 +76,7 @@ def random_answers(
 ) -> torch.Tensor:
     """Draw one action for each slot of a group, on the generator's device. [B, S] or [B, S, K]."""
     mask, shape = group.action_mask, group.agent_index.shape
-    # [B, S, n] -> [B * S, n]; slots without a decision are drawn too and then ignored
+    # [B, S, n] -> [B * S, n]; slots without a decision are drawn, too, and then ignored.
     flat_mask = None if mask is None else mask.to(generator.device).flatten(0, 1)
     rows = uniform_actions(
         layout, num_rows=shape.numel(), action_mask=flat_mask, generator=generator
@@ -108,7 +108,7 @@ def uniform_actions(
     columns = []
     first = 0
     for number in layout.branches:
-        # Slice of one category: masks of categories lie side by side.
+        # Masks of all categories lie side by side, so this is the slice of one category.
         legal = None if action_mask is None else action_mask[:, first : first + number]
         columns.append(_choices(number, num_rows=num_rows, legal=legal, generator=generator))
         first += number
@@ -127,7 +127,7 @@ def _choices(
         return torch.randint(number, (num_rows,), generator=generator, device=device)
     draws = torch.rand(legal.shape, generator=generator, dtype=torch.float32, device=device)
     # The largest of independent uniform draws is a uniform choice among the legal ones. Draws are
-    # at least 0, so -1 never wins against a legal one.
+    # at least 0, so the -1 of an illegal choice never wins.
     return draws.masked_fill_(~legal, -1.0).argmax(dim=1)
 
 
@@ -147,7 +147,7 @@ def _numbers(layout: ActionLayout, *, num_rows: int, generator: torch.Generator)
     within = torch.atanh((2 * share - 1).clamp(-MAX_TANH, MAX_TANH))
     # Clipped numbers are the action itself: (1 - s) l + s h.
     within = torch.where(squashed, within, (1 - share) * low + share * high)
-    # l + |z| above a lower bound, h - |z| below an upper one, z without any
+    # With only a lower bound: l + |z|; only an upper one: h - |z|; none: z.
     beside_low = torch.where(low.isfinite(), low + normal.abs(), normal)
     beside = torch.where(high.isfinite(), high - normal.abs(), beside_low)
     return torch.where(low.isfinite() & high.isfinite(), within, beside).float()

@@ -51,7 +51,7 @@ MAGENT_NAMES = (
     "tiger_deer_v4",
 )
 
-# Names, not classes: importing a game would import torch.
+# Twins are given by name, because importing a game would import torch.
 TWINS: Mapping[str, str] = {
     "classic/connect_four-v3": "arena.envs.batched.connect_four:ConnectFour",
     "classic/rps-v2": "arena.envs.batched.rock_paper_scissors:RockPaperScissors",
@@ -64,12 +64,12 @@ TWINS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Package that enters none of its environments into PettingZoo's registry.
+    """Package whose environments are not in PettingZoo's registry.
 
     Attributes:
         package: Package's name, and the first part of its ids.
         modules: Package with one module for each environment.
-        names: Names of environments, for suggestions only: other ids are looked up all the same.
+        names: Names of environments, for suggestions only; other names are looked up as well.
     """
 
     package: str
@@ -81,7 +81,7 @@ FAMILIES = {
     "mpe": Family(package="mpe2", modules="mpe2", names=MPE_NAMES),
     "magent": Family(package="magent2", modules="magent2.environments", names=MAGENT_NAMES),
 }
-"""Families by the beginning of an id, without the 2. Their environments have both forms."""
+"""Families by the beginning of an id, without the 2. Their environments have both APIs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +132,7 @@ def make_environment(
 
 
 def make_of_spec(spec: EnvironmentSpec, *, launch_directory: str) -> Any:  # noqa: ANN401
-    """Make one environment as `make_environment` does, of which the facts are known."""
+    """Make one environment as `make_environment` does, from its spec."""
     return make_environment(
         spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
     )
@@ -149,10 +149,10 @@ def native_api(environment_id: str, *, kwargs: Mapping[str, object], launch_dire
     """
     if ":" not in environment_id:
         return _apis(environment_id)[0]
-    # A factory of its own has one form; `api` is not read for it.
+    # A factory has one API, so the argument `api` is ignored.
     env = _call_factory(environment_id, kwargs=kwargs, api="aec", launch_directory=launch_directory)
     api = _api_of(env, environment_id=environment_id)
-    # Its form is known; whoever uses one of these environments tells that they do not close.
+    # Only the API was needed here; errors of `close` are reported where the environment is used.
     with suppress(Exception):
         env.close()
     return api
@@ -169,13 +169,13 @@ def canonical_id(environment_id: str) -> str:
     found = FAMILY_ID.fullmatch(environment_id)
     if found is not None:
         package = FAMILIES[found["family"]].package
-        # _v, as the modules of these packages are called
+        # Modules of these packages are named with _v.
         return f"{package}/{found['name']}_v{found['version']}"
     return cast(str, _registered(environment_id)[0].id)
 
 
 def known_environments() -> list[KnownEnvironment]:
-    """Return all environments with an id of their own. Imports each, to see whether that works."""
+    """Return all environments with a registered id; import each to test whether that works."""
     pettingzoo = _pettingzoo()
     known = [
         KnownEnvironment(
@@ -213,7 +213,7 @@ def home_module(environment_id: str) -> str:
 
 
 def _pettingzoo() -> Any:  # noqa: ANN401  (a module without types)
-    # Set before pygame can open a window; a driver that the user chose stays.
+    # The variable is set before pygame can open a window; a driver that the user chose is kept.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     return importlib.import_module("pettingzoo")
 
@@ -225,11 +225,11 @@ def _call_factory(
     put_first_on_path(launch_directory)
     factory = _factory(environment_id, api=api, launch_directory=launch_directory)
     try:
-        # The caller checks the made environment, with a better message than the factory's warnings.
+        # The caller checks the made environment, with a better message than the factory's
+        # warnings.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*was expected to be an instance of.*")
-            # This warning would end the process if it were raised as an error: it comes from
-            # Box2D's SWIG wrapper.
+            # As an error this warning would end the process; it comes from Box2D's SWIG wrapper.
             warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
             env = factory(**kwargs)
     except BaseException as error:
@@ -242,14 +242,14 @@ def _call_factory(
             f"environment.id {environment_id} with kwargs {dict(kwargs)} cannot be made: "
             f"{message_of(error)}"
         ) from error
-    # This is outside the try: an error in it would be ours, not the factory's.
+    # This call is outside the try, because an error in it is Arena's, not the factory's.
     _drop_picture(env, kwargs=kwargs)
     return env
 
 
 def _drop_picture(env: Any, *, kwargs: Mapping[str, object]) -> None:  # noqa: ANN401
     """Free the 2 MB canvas of each mpe2 environment that will not render."""
-    # Wrappers pass attributes on when read, not when set.
+    # Wrappers forward reading of attributes, but not setting.
     innermost: Any = getattr(env, "unwrapped", None)
     if type(innermost).__module__.startswith("mpe2.") and kwargs.get("render_mode") is None:
         innermost.screen = None
@@ -272,7 +272,7 @@ def _referred(environment_id: str, *, launch_directory: str) -> Callable[..., An
     try:
         factory = resolve(environment_id, launch_directory=launch_directory)
     except ConfigError as error:
-        # `resolve` raises a ConfigError from the import's own error.
+        # `resolve` raises its ConfigError from the import's own error.
         missing = _missing_module(error.__cause__)
         if missing is None:
             raise
@@ -294,13 +294,14 @@ def _module(canonical: str, family: Family) -> str:
 def _family_factory(canonical: str, family: Family, *, api: Api) -> Callable[..., Any]:
     name = _module(canonical, family)
     try:
-        # magent2 imports a renderer in a way that PettingZoo itself warns of.
+        # magent2 imports a renderer in a way that PettingZoo itself warns about.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module(family.package)
             module = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        # The module of the id itself is missing: no such environment. Any other is a package.
+        # If the id's own module is missing, there is no such environment; otherwise a package is
+        # missing.
         if error.name == name:
             raise _unknown(canonical) from error
         raise _needs(canonical, error.name or family.package) from error
@@ -336,7 +337,7 @@ def _registrations(environment_id: str) -> list[tuple[Any, Api]]:
 def _unknown(environment_id: str) -> EnvironmentUnavailable:
     known = list(_pettingzoo().aec_registry)
     known += [f"{family.package}/{name}" for family in FAMILIES.values() for name in family.names]
-    # PettingZoo's ids end with -v, those of mpe2 and magent2 with _v: both are compared.
+    # PettingZoo's ids end with -v, those of mpe2 and magent2 with _v, so both are normalized.
     normalized = re.sub(r"_v(?=\d+$)", "-v", environment_id)
     near = dict.fromkeys(
         difflib.get_close_matches(environment_id, known, n=2, cutoff=0.5)
@@ -352,7 +353,7 @@ def _unknown(environment_id: str) -> EnvironmentUnavailable:
 
 
 def _missing_module(error: BaseException | None) -> str | None:
-    """Return the module that an import did not find, somewhere up the chain of errors."""
+    """Return the module that an import did not find, from the chain of errors."""
     for one in chain_of(error):
         if isinstance(one, ModuleNotFoundError) and one.name:
             return one.name
@@ -369,25 +370,25 @@ def _needs(environment_id: str, missing: str) -> EnvironmentUnavailable:
 def _install_line(environment_id: str, missing: str) -> str:
     package = missing.partition(".")[0]
     for family in FAMILIES.values():
-        # A module of a family may lack another package, which comes with the family's own.
+        # A module of a family may lack another package, which is installed with the family's own.
         if family.package in (package, environment_id.partition("/")[0]):
             return f"pip install {family.package}"
     if ":" not in environment_id:
         return _install_extra(environment_id.partition("/")[0])
     home = environment_id.split(".")
-    # An id such as pettingzoo.classic.rps.rps:env, whose extra is the second part.
+    # For an id such as pettingzoo.classic.rps.rps:env, the second part is the extra.
     if home[0] == "pettingzoo" and len(home) > 1 and package != "pettingzoo":
         return _install_extra(home[1].partition(":")[0])
     return f"pip install {package} (or start where {package} is: that directory is searched first)"
 
 
 def _install_extra(namespace: str) -> str:
-    # PettingZoo's extras, not Arena's: they work from a clone and from a wheel alike.
+    # The extra is PettingZoo's, not Arena's, so it works from a clone and from a wheel.
     return f"pip install 'pettingzoo[{namespace}]'"
 
 
 def _importable(module: str) -> bool:
-    # Some switch it off for the whole process (knights_archers_zombies).
+    # Some environments (knights_archers_zombies) change this setting for the whole process.
     writes_no_bytecode = sys.dont_write_bytecode
     try:
         with warnings.catch_warnings():

@@ -36,7 +36,7 @@ class PettingZooBatch:
 
     @property
     def num_envs(self) -> int:
-        """B."""
+        """Number B of environments."""
         return self._buffers.num_envs
 
     @property
@@ -86,7 +86,7 @@ class PettingZooBatch:
         self._envs.resume(environments.nonzero().flatten().tolist())
 
     def tell(self, phases: Sequence[Phase]) -> None:
-        """Take the phase of each environment's episodes from the next one on. Length B."""
+        """Set the phase of each environment's episodes from the next one on. Length B."""
         self._envs.tell(phases)
 
     def close(self) -> None:
@@ -99,7 +99,8 @@ class PettingZooBatch:
 
     def _now(self) -> Turn:
         buffers, turn = self._buffers, self._turn
-        # Names are limited only now: figures of an episode that became void in this call have none.
+        # Names are limited only now, so that metrics of episodes that became void in this call do
+        # not count.
         buffers.figures.limit()
         turn.void = torch.from_numpy(buffers.is_void) if buffers.has_void else None
         is_there = self._device.type == "cpu"
@@ -127,7 +128,7 @@ def _shared_turn(buffers: Buffers) -> Turn:
         episode_over=torch.from_numpy(buffers.episode_over),
         score=torch.from_numpy(buffers.score),
         components=None if buffers.components is None else torch.from_numpy(buffers.components),
-        # The list itself, which is filled and cleared in place.
+        # The turn refers to the list itself, which is filled and cleared in place.
         figures=buffers.figures.reports,
         episode=torch.from_numpy(buffers.episode),
         state=None if states is None else torch.from_numpy(states.now),

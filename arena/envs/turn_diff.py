@@ -14,14 +14,14 @@ import torch
 from arena.envs.base import Turn
 
 ABOUT_THE_NEXT_DECISION = frozenset({"agent_index", "action_mask", "observation"})
-"""Tensors that already show the new episode where one is over."""
+"""Tensors that already belong to the next episode where one has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """First difference, and the way to reproduce it.
+    """First difference of two turns, and the way to reproduce it.
 
-    Of two turns it is that of the lowest environment, then of the tensors in their order.
+    It is in the lowest differing environment, and in the first differing tensor there.
 
     Attributes:
         what: A tensor of `Turn` or `Group`; ``api``, ``agents``, or an agent's ``observation
@@ -61,8 +61,8 @@ class _Pair:
         tensor: Name of the tensor.
         one: Tensor of the first turn. [B, K, X], or fewer axes.
         other: Tensor of the second turn.
-        columns: Agent's column by row. int64 [B, K]; None: no agent's.
-        defined: Rows with a meaning. bool [B, K]; None: all.
+        columns: Agent's column by row. int64 [B, K]; None: rows belong to no agent.
+        defined: Defined rows. bool [B, K]; None: all.
     """
 
     tensor: str
@@ -76,13 +76,14 @@ class _Pair:
         return self.one.shape == self.other.shape and self.one.dtype == self.other.dtype
 
     def differing(self) -> torch.Tensor | None:
-        """Return the numbers that differ; None if none does. bool [B, K, X]."""
-        # The usual case, and cheap; NaN is unequal to itself and is looked at below.
+        """Return the differing numbers; None if there are none. bool [B, K, X]."""
+        # Equality is the usual case and cheap to test; NaN does not equal itself and is handled
+        # below.
         if torch.equal(self.one, self.other):
             return None
         differ = self.one != self.other
         if self.one.is_floating_point():
-            # NaN in both is equal, such as the score of an episode that goes on.
+            # NaN in both counts as equal, such as the score of an unfinished episode.
             differ &= ~(self.one.isnan() & self.other.isnan())
         differ = _rows(differ)
         if self.defined is not None:
@@ -123,7 +124,7 @@ def first_difference(
 
 
 def _lowest(differing: list[tuple[_Pair, torch.Tensor]], *, agents: tuple[str, ...]) -> Difference:
-    # The lowest environment; then `differing` is in the order of `_pairs`.
+    # The lowest environment comes first; there, `differing` has the order of `_pairs`.
     b = min(int(differ.flatten(1).any(dim=1).nonzero()[0]) for _, differ in differing)
     here = [(pair, differ[b]) for pair, differ in differing if bool(differ[b].any())]
     pair, differ = here[0]
@@ -150,9 +151,9 @@ def _pairs(
     yield _Pair("truncated", one.truncated.cpu(), other.truncated.cpu(), everyone)
     yield _Pair("reward", one.reward.cpu(), other.reward.cpu(), everyone)
     yield _Pair("episode_over", one.episode_over.cpu(), other.episode_over.cpu(), None)
-    # One row for all sides, so that a difference shows all scores.
+    # All sides share one row, so that a difference shows all scores.
     yield _Pair("score", one.score.cpu().unsqueeze(1), other.score.cpu().unsqueeze(1), None)
-    # A difference of the flags themselves has been found already.
+    # A difference of the flags themselves has been found above.
     truncated = (one.truncated & other.truncated.to(one.truncated.device)).cpu()
     for name, members in populations.items():
         columns = torch.tensor([agents.index(agent) for agent in members])
@@ -173,10 +174,10 @@ def _group_pairs(one: Turn, other: Turn, *, name: str) -> Iterator[_Pair]:
     yield _Pair("agent_index", columns, other_columns, columns)
     if columns.shape != other_columns.shape:
         return
-    # A decision that only one of them has is a difference of agent_index already.
+    # A decision that only one turn has is found as a difference of agent_index.
     asked = (columns >= 0) & (other_columns >= 0)
     mask, other_mask = (
-        # A missing mask in one of them has another shape, and so is a difference.
+        # A mask that only one turn has is found as a difference of shapes.
         torch.empty(0, dtype=torch.bool) if mask is None else mask.cpu()
         for mask in (group.action_mask, second.action_mask)
     )
@@ -190,5 +191,5 @@ def _rows(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _plain(row: torch.Tensor) -> list[object]:
-    # NaN has no JSON.
+    # JSON has no NaN.
     return [None if value != value else value for value in row.tolist()]

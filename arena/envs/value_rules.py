@@ -1,7 +1,7 @@
 """Rules for single values from an environment.
 
 Broken rules are returned, not raised, together with the usable part of the value, so that play can
-go on. The rules and their words are those of the batch. Shapes: n numbers of an action mask.
+continue. Rules and messages equal those of the batch. Shapes: n numbers of an action mask.
 
 Tests: `tests/arena/envs/checks/test_check.py`.
 """
@@ -81,7 +81,7 @@ def observation_faults(
     except EnvironmentFault as fault:
         yield _broken(agent, "observation", str(fault))
         return
-    # Scratch: only the rules of writing into it matter.
+    # The row is temporary, because only the errors of writing into it matter.
     row = np.zeros(layout.size, dtype=layout.dtype)
     for leaf in layout.leaves:
         try:
@@ -103,7 +103,7 @@ def read_mask(
     """
     legal, text = _legal(mask, layout=layout)
     if legal is not None and not layout.allows(legal[None]).all():
-        # A mask that allows nothing cannot choose an action, so play goes on without one.
+        # A mask that allows nothing cannot choose an action, so play continues without a mask.
         legal, text = None, text or "an action mask must allow an action, got none"
     if not text:
         return legal, None
@@ -111,7 +111,7 @@ def read_mask(
         rule=f"mask {_kind(text)}",
         text=f"agent {agent!r}: {text}",
         agent=agent,
-        # The next action may be illegal without a usable mask.
+        # Without a usable mask, the next action may be illegal.
         in_doubt=legal is None,
     )
 
@@ -124,7 +124,7 @@ def _legal(mask: object, *, layout: ActionLayout) -> tuple[npt.NDArray[np.bool_]
     if cause is not None:
         return None, text
     values = np.asarray(mask)
-    # Of the right size, its meaning is plain in spite of its shape or float dtype.
+    # With the right size, the meaning is clear in spite of a wrong shape or a float dtype.
     readable = values.size == layout.num_logits and values.dtype.kind in f"{MASK_KINDS}f"
     return (values.reshape(-1).astype(np.bool_) if readable else None), text
 
@@ -188,7 +188,7 @@ def step_told(
         text = f"step must return ({', '.join(STEP)}), got {described(result)}"
         if len(parts) != len(STEP) - 1:
             raise EnvironmentFault(text)
-        # The form of releases before truncations were separate.
+        # Before truncations were separate, PettingZoo's step returned four values.
         parts.insert(STEP.index("truncations"), dict.fromkeys(acted, False))
         broken.append(Broken(rule="step", text=text))
     for at, (name, part) in enumerate(zip(STEP, parts, strict=True)):
@@ -197,9 +197,9 @@ def step_told(
             if name == "observations":
                 raise EnvironmentFault(text)
             broken.append(Broken(rule=f"step {name}", text=text))
-            # False is a reward of 0, too.
+            # False also serves as a reward of 0.
             parts[at] = dict.fromkeys(acted, False) if name != "infos" else {}
-    # Rewards, terminations and truncations; observations and infos may leave agents out.
+    # Observations and infos may omit agents, so only rewards and the flags are checked.
     for name, part in list(zip(STEP, parts, strict=True))[1:4]:
         broken += [
             Broken(
@@ -232,6 +232,6 @@ def _stranger(agent: object, has: str) -> Broken:
 
 
 def _kind(text: str) -> str:
-    """Return the kind of mistake of a message: the way to fix it."""
-    # The fragment, not the text, as the text has the values of one occurrence.
+    """Return the kind of mistake in a message, which selects the way to fix it."""
+    # The fragment is returned, because the text has the values of one occurrence.
     return next((fragment for fragment, _ in MENDS if fragment in text), text)

@@ -40,7 +40,7 @@ class ExportedActor(Actor):
         CheckpointCorrupt: If a file is not the one that its card names.
     """
 
-    # An agent id is a part of the observation's row, where the policy reads it.
+    # An agent id is part of the observation's row, so the actor need not read the agent.
     reads_agent = False
 
     def __init__(
@@ -63,7 +63,7 @@ class ExportedActor(Actor):
 
     @property
     def state_size(self) -> int:
-        """H; 0: it is not recurrent."""
+        """Size H of the recurrent state; 0: the policy is not recurrent."""
         return self._state_size
 
     def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
@@ -82,8 +82,8 @@ class ExportedActor(Actor):
         found = dict(zip(names, self._session.run(names, feeds), strict=True))
         at = at_temperature(found, self._temperature)
         parameters = torch.cat([torch.from_numpy(at[name]) for name in self._outputs], dim=1)
-        # The graph runs on the CPU; only results go back to the environment's device. It has put
-        # illegal choices at the minimum already.
+        # The graph runs on the CPU and has already put illegal choices at the minimum, so only
+        # results go to the environment's device.
         distribution = self._make_distribution(parameters.to(device), None)
         after = None if state is None else torch.from_numpy(found[STATE_OUT]).to(device)
         action = distribution.greedy() if self._greedy else distribution.sample(generator)
@@ -92,7 +92,7 @@ class ExportedActor(Actor):
     def _feeds(self, observation: torch.Tensor, action_mask: torch.Tensor | None) -> Feeds:
         feeds = feeds_of(observation.cpu(), self._layout)
         if self.card.mask is not None:
-            # The graph has the input in any case; without a mask all choices are legal.
+            # The graph always has the input; without a mask all choices are legal.
             legal = torch.ones(len(observation), self._action.num_logits, dtype=torch.bool)
             feeds[ACTION_MASK] = (legal if action_mask is None else action_mask.cpu()).numpy()
         return feeds
@@ -112,7 +112,7 @@ def load_export_weights(
 
 
 def _verified(directory: Path, card: Card, name: str) -> bytes:
-    # The card comes from anywhere, so it may lack an entry.
+    # A card may come from anywhere, so it may lack an entry.
     record = card.files.get(name)
     if record is None:
         raise CheckpointCorrupt(f"{directory}: its card names no {name}")
@@ -135,7 +135,7 @@ def tempered(
     changed = dict(weights)
     numbers = len(weights["log_std"]) if "log_std" in weights else 0
     shared = network.critic == "own" and not network.separate_value
-    # The last layer has P = n + C outputs, and one more where it gives the value, too.
+    # The last layer has P = n + C outputs, and one more if it gives the value, too.
     num_logits = len(weights["head.bias"]) - numbers - shared
     for name in ("head.weight", "head.bias"):
         changed[name] = weights[name].clone()

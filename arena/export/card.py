@@ -44,7 +44,7 @@ ENGINE = "uci.py"
 MAX_ROUNDING = 1e-6
 """Tolerance for the sum of probabilities, which must be 1."""
 
-# A space may list the bounds of each of its numbers.
+# The limit is large, because a space may list the bounds of each of its numbers.
 _MAX_CARD_BYTES = 16 << 20
 
 T = TypeVar("T")
@@ -118,7 +118,7 @@ class CardObservation(_Part, frozen=True, kw_only=True):
     def from_space(cls, space: SpaceJson) -> CardObservation:
         """Make the entry of a space."""
         layout = ObservationLayout.from_json(space)
-        # nest 0: the space is its only leaf.
+        # A nest of 0 means that the space is its only leaf.
         shape = layout.leaves[0].shape if layout.nest == 0 else None
         return cls(space=dict(space), shape=shape)
 
@@ -139,7 +139,7 @@ class CardAction(_Part, frozen=True, kw_only=True):
     @classmethod
     def from_space(cls, space: SpaceJson) -> CardAction:
         """Make the entry of a space."""
-        # The number of choices does not depend on it.
+        # The number of choices does not depend on the way of bounding numbers.
         layout = ActionLayout.from_json(space, continuous="squashed")
         start = layout.leaves[0].starts[0] if layout.is_discrete else 0
         return cls(space=dict(space), num_actions=layout.num_logits, start=start)
@@ -252,13 +252,13 @@ class AnyCard(_Part, frozen=True, kw_only=True):
     exploitability: Finite | None = None
     record: tuple[RecordLine, ...]
     versions: dict[str, str]
-    # Empty until the export is written: `write` knows the bytes.
+    # The files are empty until the export is written, because only `write` knows the bytes.
     files: dict[str, FileRecord] = field(default_factory=dict)
 
     @property
     def environment_config(self) -> EnvironmentConfig:
         """Configuration of the environment, with defaults for keys that concern training only."""
-        # Lists where the configuration has some.
+        # `plain` turns tuples into the lists that the configuration requires.
         given = plain(self.environment)
         return EnvironmentConfig.model_validate({key: given[key] for key in _CONFIGURED})
 
@@ -268,7 +268,7 @@ class AnyCard(_Part, frozen=True, kw_only=True):
         continuous = self.environment.continuous_actions
         try:
             return ActionLayout.from_json(self.action.space, continuous=continuous)
-        # A card may come from anywhere.
+        # A card may come from anywhere, so its space may be unusable.
         except UnusableSpace as error:
             raise ConfigError(str(error)) from None
 
@@ -296,7 +296,7 @@ class CardLevel(_Part, frozen=True, kw_only=True):
 
     level: Annotated[int, Meta(ge=1)]
     player: str
-    # A part of a path: nothing else than this is taken.
+    # The graph is part of a path, so only this form is accepted.
     graph: Annotated[str, text_form("a graph", r"(levels/[0-9]{2}/)?policy\.onnx")]
     temperature: Annotated[float, Meta(gt=0.0, le=sys.float_info.max)]
     agent_steps: Count
@@ -334,7 +334,7 @@ class Card(AnyCard, frozen=True, kw_only=True):
     # A card without a kind is a policy's (`_kind`).
     kind: Literal["policy"] = "policy"
     network: NetworkConfig
-    # Overwritten when the graph is made (`arena.export.write`).
+    # The value is set when the graph is made (`arena.export.write`).
     value: bool = False
     agent_steps: Count
     learner_updates: Count
@@ -366,7 +366,7 @@ class Card(AnyCard, frozen=True, kw_only=True):
     @property
     def observation_layout(self) -> ObservationLayout:
         """Layout of the network's observations in rows."""
-        # With torch, which a reader of cards does without.
+        # The import needs torch, which a reader of cards does without.
         from arena.envs.spaces.agent_id_wrapper import observation_layout
 
         facts = self.environment.agent_specs[self.agents[0]]
@@ -389,7 +389,7 @@ class CardMember(_Part, frozen=True, kw_only=True):
         rating: Rating at the time of the export.
     """
 
-    # A member's directory is part of a path: nothing else than this is taken.
+    # A member's directory is part of a path, so only this form is accepted.
     directory: Annotated[str, text_form("a member's directory", r"members/[0-9]{2}")]
     player: str
     probability: Annotated[float, Meta(gt=0.0, le=1.0)]
@@ -418,7 +418,7 @@ class MixtureCard(AnyCard, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse probabilities that are no distribution over directories."""
-        # fsum: the sum is exact before it is compared.
+        # fsum computes the sum without rounding errors.
         total = math.fsum(member.probability for member in self.members)
         if abs(total - 1.0) > MAX_ROUNDING:
             raise ValueError(f"probabilities of the members must sum to 1, got {total!r}")
@@ -446,7 +446,7 @@ def read_any_card(directory: Path) -> Card | MixtureCard:
         CheckpointMissing: If the directory is no export.
         CheckpointCorrupt: If its card is damaged or of another schema.
     """
-    # The kind first: errors then name the fields of the right card.
+    # The kind is read first, so that errors name the fields of the right card.
     if _kind(directory) == "mixture":
         return _read(directory, MixtureCard)
     return _read(directory, Card)

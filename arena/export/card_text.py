@@ -34,7 +34,7 @@ def card_for_people(card: Card) -> str:
         _table(
             ("policy", "generation", "agent steps", "weights"),
             [
-                # Twelve digits tell weights apart for people; `card.json` has all.
+                # Twelve digits distinguish weights for people; `card.json` has all digits.
                 (line.policy, line.generation, line.agent_steps, line.weights[:12])
                 for line in card.lineage
             ],
@@ -78,7 +78,7 @@ def _hyperparameters(card: Card) -> str:
 
 
 def _text(value: bool | float | str) -> str:
-    # True is a number, too.
+    # str.lower also handles booleans: True becomes true.
     return f"{value:.6g}" if isinstance(value, float) else str(value).lower()
 
 
@@ -145,7 +145,7 @@ def _record(card: AnyCard) -> str:
 def _files(card: AnyCard) -> tuple[str, ...]:
     return (
         "## Versions",
-        # The environment's packages first, then those that wrote the export.
+        # The environment's packages come first, then those that wrote the export.
         _table(("package", "version"), (card.environment.versions | card.versions).items()),
         "## Files",
         _table(

@@ -602,7 +602,7 @@ def _probabilities(logits: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 
 def _drawn(logits: npt.NDArray[np.float32], rng: np.random.Generator) -> npt.NDArray[np.int64]:
     cumulative = _probabilities(logits).cumsum(axis=1)
-    # Exactly 1 at the end, whatever was rounded: a draw is below it.
+    # The division makes the last value exactly 1 in spite of rounding, so every draw is below it.
     cumulative /= cumulative[:, -1:]
     drawn: npt.NDArray[np.int64] = (cumulative <= rng.random((len(logits), 1))).sum(axis=1)
     return drawn
@@ -690,7 +690,7 @@ def make_environment(
         ValueError: If it is a game of OpenSpiel: those are no PettingZoo environments.
         NotTrusted: If it is code that may not be imported.
     """
-    # Set before pygame can open a window; a driver that the user chose stays.
+    # The variable is set before pygame can open a window; a driver that the user chose is kept.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     path, colon, factory = environment_id.partition(":")
     if path == "openspiel":
@@ -703,7 +703,7 @@ def make_environment(
                 "yours"
             )
         return getattr(importlib.import_module(path), factory)(**kwargs)
-    # With a version at its end, a name can be none of the package's other modules.
+    # The version at the end excludes the package's other modules.
     mpe = re.fullmatch(r"mpe2?/(\w+)[-_]v(\d+)", environment_id)
     if mpe is not None:
         module = importlib.import_module(f"mpe2.{mpe[1]}_v{mpe[2]}")
@@ -738,14 +738,14 @@ def play_game(
     spaces = {name: Actions(spec["action"], continuous=continuous) for name, spec in specs.items()}
 
     def choose(agent: str, observation: Any, info: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        # The card names agents by text; an environment may have numbers.
+        # The card names agents by text, while an environment may have numbers.
         agent = str(agent)
         everything, mask = spaces[agent].everything, None
         if specs[agent]["mask"] == "info":
             mask = info.get("action_mask")
-            # PettingZoo's masks in info are optional; without one, all actions are legal.
+            # In PettingZoo masks in infos are optional; without one, all actions are legal.
             mask = everything if mask is None else mask
-        # `observation` and `beside` have it under the same key.
+        # `observation` and `beside` have the mask under the same key.
         elif specs[agent]["mask"] is not None:
             mask = observation["action_mask"]
         if agent in agents:
@@ -753,7 +753,7 @@ def play_game(
         legal = spaces[agent].flat_masks(everything if mask is None else mask, num_rows=None)
         return spaces[agent].uniform(legal, rng=rng, is_one=True)
 
-    # A new episode: recurrent states are cleared, and a mixture draws its member.
+    # Each episode clears recurrent states, and a mixture draws its member.
     champion.reset()
     returns = dict.fromkeys(champion.card["environment"]["agents"], 0.0)
     play = _play_in_turn if hasattr(env, "agent_iter") else _play_at_once
@@ -767,10 +767,11 @@ def _play_in_turn(env: Any, choose: _Choose, *, seed: int) -> Iterator[tuple[str
     env.reset(seed=seed)
     for agent in env.agent_iter():
         observation, reward, terminated, truncated, info = env.last()
-        # Rewards since the agent's last turn; an agent that has ended gets its last ones here.
+        # These are the rewards since the agent's last turn; an ended agent gets its last ones
+        # here.
         yield agent, reward
         is_over = terminated or truncated
-        # PettingZoo wants None for an agent that has ended.
+        # PettingZoo requires the action None for an agent that has ended.
         env.step(None if is_over else choose(agent, observation, info))
 
 
@@ -778,7 +779,7 @@ def _play_at_once(env: Any, choose: _Choose, *, seed: int) -> Iterator[tuple[str
     """Yield agents and rewards, step by step."""
     observations, infos = env.reset(seed=seed)
     ended: set[str] = set()
-    # An environment may list agents that have ended, or show nothing to agents that wait.
+    # An environment may list agents that have ended, or give no observation to waiting agents.
     while deciding := [a for a in env.agents if a in observations and a not in ended]:
         chosen = {a: choose(a, observations[a], infos.get(a, {})) for a in deciding}
         observations, rewards, terminations, truncations, infos = env.step(chosen)
@@ -804,7 +805,7 @@ def results_of(
     if isinstance(outcome, Mapping) and "threshold" in outcome:
         side = sides[outcome["side"]]
         reached = _mean(returns, side) >= outcome["threshold"]
-        # This side wins if it reaches the threshold, all others if it does not.
+        # This side wins if it reaches the threshold; otherwise all others win.
         return [float(reached == bool(set(side) & set(agents)))] * len(others)
     scale = float(outcome["margin"]) if isinstance(outcome, Mapping) and "margin" in outcome else 0
     return [_result(_mean(returns, mine), _mean(returns, side), scale) for side in others]
@@ -843,7 +844,7 @@ def play_record(
         environment_id, environment["kwargs"], api=environment["api"], trust=trust
     )
     rng = np.random.default_rng(seed)
-    # One seed decides all draws, the champion's too.
+    # One seed decides all draws, including the champion's.
     champion.reset(seed=int(rng.integers(2**31)))
     seats = []
     for seat in card["seats"]:
@@ -900,7 +901,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not environment_id.startswith("classic/chess"):
             parser.error(f"--uci is for PettingZoo's chess; this export plays {environment_id}")
         try:
-            # Beside this file, in exports of chess alone.
+            # The module is beside this file only in exports of chess.
             uci = importlib.import_module("uci")
         except ModuleNotFoundError as error:
             parser.error(f"--uci needs {error.name}: pip install 'pettingzoo[classic]'")
@@ -912,10 +913,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         uci.serve(engine)
         return
-    # A name on the command line is the user's word, too.
+    # Naming an environment on the command line counts as trust, too.
     trust = options.trust or options.env is not None
     if trust:
-        # As with `python -m`: a game of one's own is found where the command is typed.
+        # As with `python -m`, a user's game is found in the working directory.
         sys.path.append(str(Path.cwd()))
     try:
         record = play_record(

@@ -28,7 +28,7 @@ CARD = "card.json"
 
 _BY_STEPS = re.compile("[0-9]{12}")
 
-# <fcntl.h>, <linux/fs.h>
+# The constants are from <fcntl.h> and <linux/fs.h>.
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
 _CANNOT_EXCHANGE = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
@@ -47,7 +47,7 @@ def check_target(directory: Path, *, force: bool) -> None:
         return
     if not directory.is_dir():
         raise ConfigError(f"{directory} must be a directory")
-    # An empty directory holds nothing that could be lost.
+    # An empty directory has nothing to lose.
     if not any(directory.iterdir()):
         return
     if not (directory / CARD).is_file():
@@ -68,24 +68,24 @@ def replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
     """
     failpoint("export.begin")
     directory.parent.mkdir(parents=True, exist_ok=True)
-    # First: an export that a killed writer moved aside comes back to its place.
+    # Cleaning up first restores an export that a killed writer moved aside.
     clean_up(directory)
     with _temporary_beside(directory) as new:
         for name, data in files.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             _write_durably(new / name, data)
-        # Every folder of the new tree, so that no file's name is lost to a power failure.
+        # Every directory of the new tree is synced, so that a power failure loses no file's name.
         for folder in sorted({parent for name in files for parent in (new / name).parents}):
             if folder.is_relative_to(new):
                 _sync_directory(folder)
-        # All is on the disk; from here on names change only.
+        # All bytes are on disk; from here on only names change.
         failpoint("export.filled")
         if not directory.exists():
             os.rename(new, directory)
         elif not _exchange(new, directory):
             _replace_in_two_steps(new, directory)
         failpoint("export.renamed")
-        # A rename survives power loss once the directory that holds the name is synced.
+        # A rename survives power loss once the parent directory is synced.
         _sync_directory(directory.parent)
     failpoint("export.done")
 
@@ -100,9 +100,9 @@ def clean_up(directory: Path) -> None:
     """
     pattern = re.compile(rf"\.{re.escape(directory.name)}\.(new|old)-[0-9a-f]{{16}}")
     names = [path.name for path in directory.parent.iterdir() if pattern.fullmatch(path.name)]
-    # Old exports first: one of them may belong in the place.
+    # Old exports come first, because one of them may have to be restored.
     for path in (directory.with_name(name) for name in sorted(names, reverse=True)):
-        # A writer that lives holds the lock, and its directory is left alone.
+        # A live writer holds the lock, so its directory is left alone.
         with contextlib.suppress(FileNotFoundError, BlockingIOError), _locked(path):
             failpoint("export.leftover")
             if not directory.exists() and ".old-" in path.name:
@@ -129,7 +129,8 @@ def prune(directory: Path, *, keep: int) -> None:
     exports = sorted(path for path in directory.iterdir() if _BY_STEPS.fullmatch(path.name))
     for path in exports[:-keep]:
         if _is_by_itself(path):
-            # First: without its card it is no export, so a kill leaves no part of one.
+            # Without its card it is no export, so the card is removed first, and a kill leaves no
+            # partial one.
             (path / CARD).unlink(missing_ok=True)
             shutil.rmtree(path)
 
@@ -146,7 +147,7 @@ def _is_by_itself(directory: Path) -> bool:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Let two directories exchange their names in one step; False where that is not supported."""
-    # Python has no renameat2; a C library without it falls back to two renames.
+    # Python has no renameat2, and a C library without it falls back to two renames.
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
@@ -155,7 +156,7 @@ def _exchange(first: Path, second: Path) -> bool:
         return True
     code = ctypes.get_errno()
     if code in _CANNOT_EXCHANGE:
-        # The file system or the kernel cannot exchange; any other error is the disk's.
+        # The file system or the kernel cannot exchange names; any other error is the disk's.
         return False
     raise OSError(code, os.strerror(code), str(second))
 
@@ -169,7 +170,7 @@ def _replace_in_two_steps(new: Path, directory: Path) -> None:
     except BaseException:  # Ctrl-C too
         os.rename(old, directory)
         raise
-    # The export is in place, so a failure to remove the old one is left to the next clean-up.
+    # The export is in place, so the next clean-up may retry a failed removal of the old one.
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -183,7 +184,7 @@ def _temporary_beside(directory: Path) -> Iterator[Path]:
     path = _beside(directory, "new")
     path.mkdir()
     try:
-        # The kernel frees the lock of a killed writer: `clean_up` tells leftovers from work by it.
+        # The kernel frees a killed writer's lock, by which `clean_up` recognizes leftovers.
         with _locked(path):
             failpoint("export.temporary")
             yield path
@@ -198,7 +199,7 @@ def _locked(directory: Path) -> Iterator[None]:
     Raises:
         BlockingIOError: If another process holds it.
     """
-    # CLOEXEC: a child that inherits the descriptor would keep the lock.
+    # Without CLOEXEC a child that inherits the descriptor would keep the lock.
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -208,7 +209,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _write_durably(path: Path, data: bytes) -> None:
-    # x: the directory is new, so an existing file would be a mistake of the caller's.
+    # Mode x is used because the directory is new: an existing file is the caller's mistake.
     with path.open("xb") as file:
         failpoint("export.opened")
         file.write(data)

@@ -88,7 +88,7 @@ class _Graph:
         self._outputs: list[onnx.ValueInfoProto] = []
         self._before: list[onnx.NodeProto] = []
         self._after: list[onnx.NodeProto] = []
-        # What the policy's operations make, and those after them.
+        # These names are outputs of the policy's operations, and of those added after them.
         self._made = {name for node in model.graph.node for name in node.output}
         given = {value.name: value for value in model.graph.input}
         self.has_mask = ACTION_MASK in given
@@ -151,7 +151,8 @@ class _Graph:
         own = self._model.graph
         nodes = [*self._before, *own.node, *self._after]
         for node in nodes:
-            # Version 18 says how many equal parts there are; before, the outputs did.
+            # Version 18 has the number of equal parts as an attribute; earlier versions count the
+            # outputs.
             for attribute in [one for one in node.attribute if one.name == "num_outputs"]:
                 node.attribute.remove(attribute)
         graph = helper.make_graph(nodes, own.name, self._inputs, self._outputs, own.initializer)
@@ -160,7 +161,7 @@ class _Graph:
         names = ([value.name for value in side] for side in (self._inputs, self._outputs))
         model = Extractor(model).extract_model(*names)
         try:
-            # Operators that are others in the older version do not pass.
+            # The check rejects operators that differ in the older version.
             onnx.checker.check_model(model, full_check=True)
         except onnx.checker.ValidationError as error:
             raise ExportError(f"engines read operators of version {OPSET}: {error}") from error
@@ -193,7 +194,7 @@ def _for_unity(graph: _Graph, observation: ObservationLayout) -> None:
         graph.add("Concat", numbers, "continuous_actions", axis=1)
         _give_actions(graph, "continuous", [1], [graph.action.num_continuous])
     if graph.action.branches:
-        # ML-Agents masks whatever has choices.
+        # ML-Agents masks all choices.
         graph.take("action_masks", graph.action.num_logits)
         half = graph.constant("half", 0.5)
         legal = ACTION_MASK if graph.has_mask else "legal"
@@ -213,7 +214,7 @@ def _give_actions(graph: _Graph, kind: str, shape: Sequence[int], sizes: Sequenc
     graph.add("Identity", [f"{kind}_actions"], f"deterministic_{kind}_actions")
     for name in (f"{kind}_actions", f"deterministic_{kind}_actions"):
         graph.give(name, _BATCH, len(sizes) if kind == "discrete" else sizes[0], kind=dtype)
-    # Sentis reads these sizes as float32, too.
+    # Sentis requires these sizes as float32, too.
     name = f"{kind}_action_output_shape"
     graph.give(graph.constant(name, np.reshape(sizes, shape)), *shape)
 

@@ -105,7 +105,7 @@ class Flatten(nn.Module):
         """Flatten inputs to float32 [N, F]."""
         parts = []
         for name, leaf, one_hots in zip(self._names, self._leaves, self._one_hots, strict=True):
-            # As float32 in any case: the network scales images itself.
+            # Inputs are cast to float32, because the network scales images itself.
             values = feeds[name].float()
             # A number without axes, [N], becomes a column [N, 1].
             parts.append(one_hots(values.flatten(1) if leaf.shape else values.unsqueeze(1)))
@@ -164,7 +164,7 @@ def _random(leaf: Leaf, num_rows: int, *, rng: np.random.Generator) -> npt.NDArr
 
 
 def _dtype(leaf: Leaf) -> type[np.generic]:
-    # What an environment shows is float32; the agent id is Arena's own.
+    # An environment's observations are float32; the agent id is Arena's own.
     return np.int64 if is_agent_id(leaf) else np.float32
 
 
@@ -185,7 +185,7 @@ class PolicyGraph(nn.Module):
     def forward(self, feeds: dict[str, torch.Tensor]) -> list[torch.Tensor]:
         """Return the outputs, in the order of `output_names`."""
         network = self._network
-        # Normalization is inside, so that a runtime needs none.
+        # Normalization is part of the graph, so a runtime needs none.
         parameters, value, state = network.judge(self._flatten(feeds), feeds.get(STATE_IN))
         return [
             *split_parameters(parameters, feeds.get(ACTION_MASK), action=network.action),
@@ -219,7 +219,7 @@ def split_parameters(
         return [mask_logits(parameters, action_mask)]
     sizes = [action.num_logits, action.num_continuous, action.num_continuous]
     logits, mean, log_std = torch.split(parameters, sizes, dim=1)
-    # As the distribution does before it draws: a runtime must not have to know the limit.
+    # The distribution clamps as well before it draws, so that a runtime need not know the limit.
     numbers = [mean, log_std.clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)]
     return [mask_logits(logits, action_mask), *numbers] if action.branches else numbers
 
@@ -321,7 +321,7 @@ class InUnits(nn.Module):
         if leaf.is_box:
             first = leaf.offset - self._num_branches
             values = numbers[:, first : first + leaf.size]
-            # As `ActionLayout.to_environment` does for a Box of integers.
+            # `ActionLayout.to_environment` rounds a Box of integers, too.
             values = values.round() if leaf.dtype.kind in "iub" else values
         else:
             values = rows[:, leaf.place].long()
@@ -332,10 +332,9 @@ class InUnits(nn.Module):
         if not self._action.num_continuous:
             return drawn
         low, high, squashed = self._low, self._high, self._squashed
-        # Without a bound there is nothing to squash into; the unused branch must not give a NaN
-        # either.
+        # Without a bound nothing is squashed, but the unused branch must not give a NaN.
         at, to = torch.where(squashed, low, -1.0), torch.where(squashed, high, 1.0)
-        # Halved first: the bounds' sum and difference may exceed a float.
+        # Bounds are halved first, because their sum and difference may overflow.
         within = at / 2 + to / 2 + (to / 2 - at / 2) * torch.tanh(drawn)
-        # After squashing, too: rounding may leave the bounds.
+        # Numbers are clamped after squashing, too, because rounding may exceed the bounds.
         return torch.where(squashed, within, drawn).maximum(low).minimum(high)

@@ -35,8 +35,8 @@ from arena.spaces import ActionLayout, ObservationLayout
 
 SMALLEST = np.finfo(np.float32).min
 
-# The exporter's own, which it reaches without a conversion; the lowest that graphs need, so that
-# they play where the runtime is old.
+# The exporter writes this version without a conversion; it is the lowest that graphs need, so that
+# they run on old runtimes.
 OPSET = 18
 IR_VERSION = 8
 LEAST_ONNXRUNTIME = "1.14"
@@ -60,7 +60,7 @@ def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bo
     Raises:
         ExportError: If the exporter returns no valid model.
     """
-    # Two rows: the exporter would take a batch of one for a constant.
+    # Two rows are needed, because the exporter would treat a batch of one as a constant.
     feeds = _random_feeds(network, layout, 2, has_mask=has_mask, seed=0)
     inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
     batch = torch.export.Dim("batch")
@@ -72,7 +72,7 @@ def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bo
             input_names=list(inputs),
             output_names=list(output_names(network)),
             dynamic_shapes={"feeds": {name: {0: batch} for name in inputs}},
-            # One file: the card names it with one digest.
+            # The graph must be one file, because the card has one digest for it.
             external_data=False,
             verbose=False,
             dynamo=True,
@@ -96,15 +96,15 @@ def _random_feeds(
     network: ActorCritic, layout: ObservationLayout, num_rows: int, *, has_mask: bool, seed: int
 ) -> Feeds:
     """Return random observations, states, and masks with a legal choice in every category."""
-    # One drawn choice of each category is made legal: a policy needs one, and independent draws
-    # may leave none.
+    # A policy needs a legal choice in each category, and independent draws may leave none, so one
+    # drawn choice is made legal.
     rng, action = np.random.default_rng(seed), network.action
     feeds = random_feeds(layout, num_rows, rng=rng)
     if network.state_size:
         feeds[STATE_IN] = rng.uniform(-1.0, 1.0, (num_rows, network.state_size)).astype(np.float32)
     if has_mask:
         legal = rng.random((num_rows, action.num_logits)) < 0.5
-        # First column of each category.
+        # These are the first columns of each category.
         first = np.cumsum([0, *action.branches[:-1]])
         chosen = first + rng.integers(action.branches, size=(num_rows, len(action.branches)))
         legal[np.arange(num_rows)[:, None], chosen] = True
@@ -163,7 +163,7 @@ def _difference(name: str, found: npt.NDArray[Any], expected: npt.NDArray[Any]) 
     legal = expected > SMALLEST
     difference = float(np.abs(found - expected)[legal].max(initial=0.0))
     tolerance = _tolerance(expected[legal])
-    # not <=, which refuses a NaN, too.
+    # `not <=` also rejects NaN, which `>` would not.
     if not difference <= tolerance:
         raise ExportError(f"{name} must agree within {tolerance:.1e}, differ by {difference:.1e}")
     if not (found[~legal] == SMALLEST).all():
@@ -179,7 +179,7 @@ def _check_actions(outputs: Feeds, expected: Feeds, *, action: ActionLayout) -> 
         given = outputs[name]
         if leaf.is_box:
             values = np.asarray(leaf.select(in_units), dtype=np.float64)
-            # Whole numbers are rounded: near a half, the smallest difference becomes 1.
+            # Integers are rounded: near a half, the smallest difference becomes 1.
             tolerance = _tolerance(values) + (leaf.dtype.kind in "iub")
             if not (np.abs(given - values) <= tolerance).all():
                 raise ExportError(f"{name} must be the policy's mean, within its bounds")
@@ -187,7 +187,7 @@ def _check_actions(outputs: Feeds, expected: Feeds, *, action: ActionLayout) -> 
         # [N, ...] -> a column [N] for each category, in the order of the logits
         for chosen, number in zip(given.reshape(len(given), -1).T, leaf.choices, strict=True):
             logits = expected[LOGITS][:, first : first + number]
-            # max_a z_a less the tolerance: choices equal within rounding may be swapped.
+            # The limit is max_a z_a less the tolerance: equal choices may be swapped by rounding.
             best = logits.max(axis=1) - _tolerance(logits[logits > SMALLEST])
             if not (np.take_along_axis(logits, chosen[:, None], axis=1)[:, 0] >= best).all():
                 raise ExportError(f"the graph's {name} must be the policy's likeliest legal one")
@@ -204,7 +204,7 @@ def _numbers_in_units(expected: Feeds, *, action: ActionLayout) -> object:
 
 
 def _tolerance(values: npt.NDArray[Any]) -> float:
-    # Relative to the largest number: a float32 has a fixed number of digits, not of decimals.
+    # The tolerance is relative, because float32 has a fixed number of digits, not of decimals.
     return TOLERANCE * max(1.0, float(np.abs(values).max(initial=0.0)))
 
 

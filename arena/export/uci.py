@@ -44,7 +44,7 @@ class Position:
         if not self.board.is_valid():
             raise ValueError(f"not a position of chess: {fen}")
         if fen is not None:
-            # The environment shows an empty history at the beginning of a game only.
+            # The environment shows an empty history only at the beginning of a game.
             self._remember()
         self._select()
 
@@ -108,9 +108,9 @@ class Engine:
         self._level = level
         self._sample = sample
         self._position = Position()
-        # Of a recurrent player: what agents have seen before this position, in order.
+        # Earlier observations of the agents, in order, for a recurrent player.
         self._seen: list[tuple[str, dict[str, Any]]] = []
-        # What is to be said at the next stop, after go infinite.
+        # The answer that is due at the next stop, after go infinite.
         self._pending: str | None = None
 
     def answers(self, line: str) -> Iterator[str]:
@@ -136,7 +136,7 @@ class Engine:
                 if command == "go":
                     yield from self._chosen(words)
         except ValueError as error:
-            # A program in front shows such a line to its user.
+            # A chess program shows such a line to its user.
             yield f"info string {error}"
 
     def _introduced(self) -> Iterator[str]:
@@ -144,7 +144,7 @@ class Engine:
         yield "id author Arena"
         yield f"option name Sample type check default {str(self._sample).lower()}"
         if self._num_levels:
-            # 0 is the champion.
+            # Level 0 is the champion.
             at = f"default {self._level} min 0 max {self._num_levels}"
             yield f"option name Level type spin {at}"
         yield "uciok"
@@ -170,7 +170,7 @@ class Engine:
             if self._player.is_recurrent:
                 seen.append((position.agent, position.observe()))
             position.push(chess.Move.from_uci(word))
-        # Only now, so that an illegal line changes nothing.
+        # The state is set only now, so that an illegal line changes nothing.
         self._position, self._seen = position, seen
 
     def _chosen(self, words: Sequence[str]) -> Iterator[str]:
@@ -179,7 +179,7 @@ class Engine:
         if any(position.board.legal_moves):
             self._player.clear()
             for one, seen in self._seen:
-                # What it remembers are its own earlier decisions.
+                # A recurrent state contains only the agent's own earlier decisions.
                 if one == agent:
                     self._player.act(seen, agent=agent)
             observation = position.observe()
@@ -218,5 +218,5 @@ def serve(engine: Engine, *, lines: Iterable[str] = sys.stdin) -> None:
         if line.split()[:1] == ["quit"]:
             return
         for answer in engine.answers(line):
-            # One by one: whoever is in front waits for each of them.
+            # Lines are printed one by one, because the chess program waits for each.
             print(answer, flush=True)  # noqa: T201  (the protocol)

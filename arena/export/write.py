@@ -86,8 +86,8 @@ def write_export(
         ExportError: If the graph does not reproduce the policy, or the disk refuses.
         CheckpointCorrupt: If the weights are not those of ``card.network``.
     """
-    # Through links, so that a link's target is replaced and not the link. Early, because an export
-    # takes seconds.
+    # Links are resolved, so that a link's target is replaced and not the link. This check is
+    # early, because an export takes seconds.
     directory = directory.resolve()
     check_target(directory, force=force)
     files, written_card, difference = _contents(card, weights, levels or {}, engine, html=html)
@@ -126,7 +126,8 @@ def write_mixture(
         files |= {f"{member.directory}/{name}": data for name, data in contents.items()}
         versions |= written_member.versions
         differences.append(difference)
-    # Twice, as in `_contents`: the text shows the card, and the card names the text's file.
+    # The card is made twice, as in `_contents`: the text shows the card, and the card records the
+    # text's file.
     written = structs.replace(card, versions=versions, files=file_records(files))
     files[CARD_FOR_PEOPLE] = mixture_card_for_people(written).encode()
     written = structs.replace(written, files=file_records(files))
@@ -156,7 +157,8 @@ def player_source() -> str:
         for package, name in (("arena.export", PLAYER), ("arena", "spaces.py"))
     )
     before, _, after = player.split(SPACES_MARK)
-    # Without its docstring, and the line that may stand at the head of a file only.
+    # The docstring and the `__future__` import are cut, because they may stand only at a file's
+    # head.
     spaces = spaces.partition("from __future__ import annotations\n")[2]
     return SPACES_MARK.join([before, spaces, after])
 
@@ -178,7 +180,7 @@ def _contents(
         files[f"{engine}.onnx"] = for_engine(engine, model, card)
     networks = {POLICY: network}
     for level in card.levels:
-        # Levels may share a graph, and have the policy's.
+        # Levels may share a graph, also with the policy.
         if level.graph not in files:
             tensors = (levels or {})[level.graph]
             networks[level.graph], _ = _network(card, tensors)
@@ -202,7 +204,7 @@ def _contents(
 def _graph(card: Card, network: ActorCritic, layout: ObservationLayout) -> tuple[bytes, float]:
     has_mask = card.mask is not None
     model = export_onnx(network, layout=layout, has_mask=has_mask)
-    # Before anything is written: no wrong graph reaches the disk.
+    # The check runs before anything is written, so that no wrong graph reaches the disk.
     return model, check_onnx(model, network=network, layout=layout, has_mask=has_mask)
 
 

@@ -201,14 +201,14 @@ class _Grower:
         if bool((last.reward.sum(dim=1).abs() > REWARD_TOLERANCE).any()):
             raise NoGameTree("the game must be zero-sum: the rewards of each step sum to 0")
         ended = last.terminated if last.truncated is None else last.terminated | last.truncated
-        # A history ends when both agents are out.
+        # A history ends when both agents have ended.
         after, child = self._look(game, cards=cards, actions=actions, asked=~ended.all(dim=1))
         level = Level(
             agent=frontier.agent,
             known=frontier.known,
             parent=parent,
             action=action,
-            # All chance is in the deals, so that nothing follows an action.
+            # All chance is in the deals, so no chance event follows an action.
             chance=torch.ones(len(action), dtype=torch.float64),
             reward=last.reward.double(),
             child=child,
@@ -222,7 +222,7 @@ class _Grower:
             ValueError: If one has histories of different lengths.
         """
         gathered = []
-        # A set found on two levels would appear twice here.
+        # A set that was found on two levels would appear twice here.
         for rows, n in zip(self._rows, self._num_actions, strict=True):
             all_rows = torch.cat(rows) if rows else torch.zeros(0, n)
             if len(_distinct(all_rows)[0]) < len(all_rows):
@@ -238,11 +238,11 @@ class _Grower:
 
     def _play(self, cards: torch.Tensor, actions: torch.Tensor) -> tuple[BatchedGame, StepResult]:
         """Begin a game with each row's cards and play its actions. [B, c], [B, length]."""
-        # The game is played from the start each time: the state of a batched game cannot be copied.
+        # The game is replayed from the start, because a batched game's state cannot be copied.
         num_games = len(cards)
         game = self._game_class(num_games, device=CPU)
         everywhere = torch.ones(num_games, dtype=torch.bool)
-        # Any key will do: a deal replaces its chance, and other games have none.
+        # Any key will do, because a deal replaces its chance, and other games have none.
         game.reset(everywhere, key=torch.zeros(num_games, dtype=torch.int64))
         if isinstance(game, DealtGame):
             game.deal(cards)
@@ -250,7 +250,7 @@ class _Grower:
         for at in range(actions.shape[1]):
             action = actions[:, at : at + 1]
             asked = [group.agent_index >= 0 for group in game.decisions()]
-            # The group with the decision gets the action, others 0.
+            # The group with the decision gets the action, other groups 0.
             last = game.step([torch.where(mine, action, 0) for mine in asked])
         return game, last
 
@@ -277,12 +277,12 @@ class _Grower:
                 agent[rows] = number
                 known[rows] = self._enter(number, torch.cat((observation, mask.float()), dim=1))
                 legal[rows, : mask.shape[1]] = mask
-        # An information set is a position without hidden cards: agents and sets are its key. A
-        # dealt game merges nothing.
+        # Without hidden cards an information set is a position, so agent and set are its key. In a
+        # dealt game no histories are merged.
         alike = known * NUM_AGENTS + agent if not self._dealt else torch.arange(len(cards))
         place = torch.full_like(known, -1)
         _, place[asked] = _distinct(alike[asked, None])
-        # Merged histories are interchangeable; the last one represents them.
+        # Merged histories are interchangeable, so the last one represents them.
         chosen = torch.zeros(int(place.max()) + 1 if len(place) else 0, dtype=torch.int64)
         chosen[place[asked]] = asked.nonzero().squeeze(1)
         frontier = _Frontier(
@@ -316,7 +316,7 @@ class _Grower:
     def _enter(self, agent: int, rows: torch.Tensor) -> torch.Tensor:
         """Record the information sets of an agent on this level, and return each row's set."""
         before = sum(len(entered) for entered in self._rows[agent])
-        # Sets of earlier levels are not searched: with perfect recall they cannot recur.
+        # Earlier levels are not searched, because with perfect recall their sets cannot recur.
         found, index = _distinct(rows)
         self._rows[agent].append(found)
         check_size(sum(len(entered) for rows in self._rows for entered in rows))
@@ -324,7 +324,7 @@ class _Grower:
 
     def _refuse_chance(self) -> None:
         """Check that a game without deals begins the same for every key."""
-        # A probe, not a proof: later chance events are not looked for.
+        # This is a probe, not a proof, because later chance events are not searched for.
         game = self._game_class(NUM_PROBES, device=CPU)
         game.reset(torch.ones(NUM_PROBES, dtype=torch.bool), key=torch.arange(NUM_PROBES))
         for group in game.decisions():

@@ -139,7 +139,7 @@ class _Grower:
             if state.is_terminal():
                 raise NoGameTree("the game must have a decision, chance alone may end it")
             at = places.place(self._begun(state, nothing))
-            # Deals that lead to one position add up; a new place is the next one.
+            # Deals that lead to one position add up; a new position gets the next place.
             start += [0.0] * (at + 1 - len(start))
             start[at] += probability
         return places.histories, torch.tensor(start, dtype=torch.float64)
@@ -189,7 +189,7 @@ class _Grower:
     def _edges(
         self, history: _History, *, parent: int, action: int, places: _Places
     ) -> Iterator[_Edge]:
-        # Actions are counted apart from histories: merged ones cost time, too.
+        # Actions are counted separately from histories, because merged ones take time, too.
         self._num_tried += 1
         if self._num_tried > MAX_ACTIONS:
             raise NoGameTree(f"the game must have at most {MAX_ACTIONS:,} actions in its tree")
@@ -205,7 +205,7 @@ class _Grower:
             )
             yield _Edge(parent, action, 1.0, (0.0, 0.0), places.place(following))
             return
-        # A copy, as the history has further actions to try.
+        # The state is cloned, because the history has further actions to try.
         state = history.state.clone()
         self._game.apply(state, dict(zip(history.deciding, chosen, strict=True)))
         for after, chance in self._settled(state, 1.0):
@@ -223,8 +223,8 @@ class _Grower:
         deciding = self._game.deciding(state)
         position = None
         if self._merges:
-            # Observations are hashed, because drawings of boards are long and there is one for each
-            # history.
+            # Observations are hashed, because board observations are long and each history has
+            # one.
             seen = blake2b(self._game.see(state, deciding[0]).tobytes(), digest_size=16)
             position = (deciding[0], str(state), seen.digest())
         return _History(
@@ -253,8 +253,8 @@ class _Grower:
         state, player = history.state, history.player
         sets = self._sets[player]
         if self._merges:
-            # The depth belongs to the key: a position may come back later, with merged histories of
-            # that length.
+            # The depth is part of the key, because a position may recur with merged histories of
+            # another length.
             key: Hashable = (depth, history.position)
         else:
             key = state.information_state_string(player)
@@ -264,8 +264,8 @@ class _Grower:
                 "what players know must tell them how many decisions came before, of the other too"
             )
         if number == len(self._legal[player]):
-            # The size is checked before the set is kept: a game that is too large must not fill the
-            # memory first.
+            # The size is checked before the set is stored, so that a too large game does not fill
+            # the memory.
             check_size(self.num_sets() + 1)
             self._observations[player].append(self._game.see(state, player).reshape(-1))
             self._legal[player].append(state.legal_actions_mask(player))
@@ -314,7 +314,7 @@ def find_tree(spec: EnvironmentSpec, *, launch_directory: str) -> GameTree:
     """
     if len(spec.agents) != NUM_AGENTS:
         raise NoGameTree(f"{spec.id} must have two agents, got {len(spec.agents)}")
-    # A twin is the original with its default parameters only.
+    # A twin equals the original only with default parameters.
     if is_openspiel(spec.id) and (spec.id not in TWINS or spec.kwargs):
         return grow_openspiel_tree(load_game(spec.id, spec.kwargs))
     game_class = find_game(spec.id, launch_directory=launch_directory)
@@ -324,7 +324,7 @@ def find_tree(spec: EnvironmentSpec, *, launch_directory: str) -> GameTree:
             "others not all histories can be played"
         )
     made: BatchedGameClass = partial(cast("Callable[..., BatchedGame]", game_class), **spec.kwargs)
-    # The chance events of a twin are known; a user's game must declare them.
+    # A twin's chance events are known, but a user's game must declare them.
     if spec.id not in TWINS and not isinstance(made(1, device=CPU), DealtGame):
         raise NoGameTree(f"{spec.id} must be a DealtGame, which says what is left to chance")
     return grow_tree(made)

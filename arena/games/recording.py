@@ -26,7 +26,7 @@ from arena.errors import ArenaError, EnvironmentFault
 from arena.types import MAX_GAME_BYTES, MAX_GAMES_BYTES, SHOWN_BYTES, Game
 
 MOST_OF_A_PAIRING = 2
-"""Games of one pairing: of equal seatings more would tell little more."""
+"""Most games of one pairing; more games of equal seatings would add little information."""
 
 
 def shown(turn: Turn, environments: torch.Tensor) -> list[bytes]:
@@ -42,12 +42,12 @@ def shown(turn: Turn, environments: torch.Tensor) -> list[bytes]:
         `SHOWN_BYTES` for each of them.
     """
     goes_on = ~turn.episode_over[environments]
-    # A score is not a number until the end; which one of those it is, is nobody's business.
+    # A score is NaN until the end, and different NaNs must have equal digests.
     paid = [turn.reward, turn.terminated, turn.truncated, turn.score.nan_to_num()]
     columns = [column[environments] for column in paid]
     for group in turn.groups.values():
         index = group.agent_index[environments].masked_fill(~goes_on[:, None], -1)
-        # Undefined where nobody decides, so it must not count.
+        # Observations without a decision are undefined, so they must not count.
         nobody = (index < 0)[:, :, None]
         columns += [index, group.observation[environments].masked_fill(nobody, 0)]
         if group.action_mask is not None:
@@ -119,7 +119,8 @@ class GameRecorder:
         self._open = {
             environment: _Open()
             for environment in self._pairing_of
-            # What is played again after a void episode has a game already, if that was not it.
+            # A play that is repeated after a void episode keeps its recorded game, if there is
+            # one.
             if (environment, seats) not in self._ended
         }
         self._seeds, self._seats, self._mean = seeds, seats, mean
@@ -257,7 +258,7 @@ def replay(
         if chosen is not None:
             try:
                 turn = env.step(chosen)
-            # No game is kept in which it broke.
+            # A recorded game contains no fault, so a fault means that the environment differs.
             except (ValueError, EnvironmentFault) as error:
                 raise GameParted(f"at step {step} of {game.steps} it refuses: {error}") from error
 
@@ -270,7 +271,7 @@ def _actions(game: Game, turn: Turn) -> Iterator[dict[str, torch.Tensor]]:
     wanted = game.steps * step.itemsize
     unpacker = zlib.decompressobj()
     try:
-        # Bounded: what is packed may unpack to much more than it should be.
+        # Decompression is bounded, because packed data may expand far beyond the expected size.
         data = bytearray(unpacker.decompress(game.actions, max(wanted, 1)))
     except zlib.error as error:
         raise GameParted(f"its actions cannot be read: {error}") from error

@@ -17,7 +17,7 @@ from arena.wire.in_memory import InMemoryHub
 logger = logging.getLogger(__name__)
 
 GRACE_S = 5.0
-"""Shorter than a process has: nothing can kill a thread, so its stop waits for it."""
+"""This is shorter than for a process: a thread cannot be killed, so its stop waits for it."""
 
 
 class InlineLearner:
@@ -37,11 +37,12 @@ class InlineLearner:
         try:
             self._loop.run()
         except Exception:
-            # The boundary of the thread: the controller sees that the learner has ended.
+            # This is the outermost frame of the thread: if it ends, the controller sees a lost
+            # learner.
             logger.exception("the learner could not start")
 
     def stop(self) -> None:
-        """Finish early, be acknowledged, say Goodbye; at once when asked a second time."""
+        """Finish early, wait for the acknowledgement, send Goodbye; a second call ends at once."""
         self._loop.request_stop("stopped")
 
     def join(self, timeout_s: float | None = None) -> None:
@@ -68,7 +69,7 @@ def start_inline_learner(
         populations,
         learner=learner,
         make_work=make_work,
-        # There is no `cut_off`, which would end the controller's process.
+        # `cut_off` is not set, because it would end the controller's process.
         patience=Patience(grace_s=GRACE_S),
     )
     return InlineLearner(loop, learner=learner)

@@ -62,7 +62,7 @@ ACK_LOG = "ARENA_ACK_LOG"
 LINGER_S = 1.0
 MAX_WAIT_S = 1.0
 ABANDON_S = 5.0
-"""How long the worker may go on after the conversation is over, where it can be cut off."""
+"""How long the worker may still run after the conversation has ended, before it is cut off."""
 
 
 class Work(Protocol):
@@ -70,7 +70,7 @@ class Work(Protocol):
 
     @property
     def device(self) -> object:
-        """Device that it computes on."""
+        """Device of the worker's networks."""
 
     def carry_out(self, assignment: Assignment) -> Finished | Failed:
         """Do an assignment."""
@@ -96,7 +96,7 @@ def make_worker(
 
     from arena.learners.work.worker import Worker
 
-    # Many learners share the machine, each on one core.
+    # Many learners share a machine, so each uses one core.
     torch.set_num_threads(1)
     return Worker(setup, progress=progress, should_stop=should_stop)
 
@@ -123,15 +123,15 @@ class Progress:
             self._agent_steps += agent_steps
 
     def reset(self) -> None:
-        """Begin another assignment: its agent steps start at 0; turns are counted on."""
+        """Start counting for another assignment: agent steps return to 0, turns do not."""
         with self._lock:
             self._agent_steps = 0
 
     @property
     def progress(self) -> int:
-        """Turns of the loop since the process began. If it stands still, so does the loop."""
-        # No lock is needed: reading one integer is atomic, and the two need not be of the same
-        # moment.
+        """Turns of the loop since the process began; a constant value means that the loop hangs."""
+        # No lock is needed: reading one integer is atomic, and the two counters need not be read
+        # together.
         return self._progress
 
     @property
@@ -141,21 +141,21 @@ class Progress:
 
 
 class NoProgress:
-    """Progress that is not read."""
+    """A `Progress` that nobody reads."""
 
     def advance(self, agent_steps: int = 0) -> None:
         """Do nothing."""
 
 
 class Prove(Protocol):
-    """Puts what this host finds into a Hello (`arena.learners.proof`)."""
+    """Adds the proof of this host to a Hello (`arena.learners.proof`)."""
 
     def __call__(self, hello: Hello, *, should_stop: Callable[[], bool]) -> Hello:
         """Return the Hello to send."""
 
 
 class LearnerLoop:
-    """Serves a controller until it or somebody else says stop.
+    """Serves a controller until the learner or the controller stops.
 
     ``run`` works in the thread that calls it; a second thread owns the transport and drives the
     state machine, so heartbeats go on while the training loop is busy. ``request_stop`` may be
@@ -186,8 +186,8 @@ class LearnerLoop:
         self._stop_work = threading.Event()
         self._worked_out = threading.Event()
         self._assignments: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
-        # Deques, as `request_stop` runs in signal handlers: the lock of a queue could be held by
-        # the thread that the signal interrupts.
+        # A queue's lock could be held by the thread that a signal interrupts, and `request_stop`
+        # runs in signal handlers. Deques need no lock.
         self._results: deque[Finished | Failed] = deque()
         self._stop_reasons: deque[str] = deque()
         self._process = psutil.Process()
@@ -195,7 +195,7 @@ class LearnerLoop:
         self._exit: Exit | None = None
 
     def request_stop(self, reason: str) -> None:
-        """Finish early, be acknowledged, say Goodbye; at once when asked a second time."""
+        """Finish early, wait for the acknowledgement, send Goodbye; a second call ends at once."""
         self._stop_reasons.append(reason)
         self._transport.wake()
 
@@ -203,7 +203,7 @@ class LearnerLoop:
         """Serve, and return the code that a process should exit with. Closes the transport.
 
         Raises:
-            Exception: Whatever the worker raises when it is made, or the proof.
+            Exception: Any exception of making the worker, or of the proof.
         """
         try:
             work = self._make_work(
@@ -216,8 +216,8 @@ class LearnerLoop:
             self._transport.close(linger_s=0.0)
             raise
         state = LearnerState(hello=hello, patience=self._patience)
-        # The conversation begins after the worker is made, whose device Hello names: no assignment
-        # comes before it is ready.
+        # Hello names the worker's device, so the conversation begins after the worker is made. No
+        # assignment can arrive before the worker is ready.
         talk = threading.Thread(target=self._talk, args=(state,), name="learner-wire", daemon=True)
         talk.start()
         try:
@@ -246,7 +246,7 @@ class LearnerLoop:
         )
 
     def _talk(self, state: LearnerState) -> None:
-        """Run the other thread. However it ends, the working thread is told to end."""
+        """Run the conversation's thread; stop the working thread however this one ends."""
         try:
             self._exit = self._converse(state)
         except (VersionMismatch, NotAdmitted) as error:
@@ -256,18 +256,19 @@ class LearnerLoop:
             logger.exception("the learner's conversation broke")
             self._exit = Exit(code=EXIT_CRASHED, reason="the learner's conversation broke")
         finally:
-            # The event ends work that runs, None the wait for the next.
+            # The event ends running work; None ends the wait for the next assignment.
             self._stop_work.set()
             self._assignments.put(None)
             self._transport.close(linger_s=LINGER_S)
         level = logging.ERROR if self._exit.code else logging.INFO
         logger.log(level, "learner %s ends: %s", self._learner, self._exit.reason)
-        # The farewell is sent; users' code that does not return must not keep the process.
+        # The Goodbye is sent by now; users' code that does not return must not keep the process
+        # alive.
         if self._cut_off is not None and not self._worked_out.wait(ABANDON_S):
             self._cut_off(self._exit.code)
 
     def _converse(self, state: LearnerState) -> Exit:
-        # Greet before a stop that was requested while the worker was made.
+        # A stop may have been requested while the worker was made, so Hello is sent before it.
         self._carry_out(state, state.greet(now_s=time.monotonic()))
         while self._exit is None:
             self._receive(state)
@@ -277,13 +278,13 @@ class LearnerLoop:
             while self._stop_reasons:
                 reason = self._stop_reasons.popleft()
                 self._carry_out(state, state.stop(reason, now_s=time.monotonic()))
-            # Tick last, so that it sees what the others have settled.
+            # `tick` runs last, so that it sees the state after all other events.
             self._carry_out(state, state.tick(now_s=time.monotonic()))
         return self._exit
 
     def _receive(self, state: LearnerState) -> None:
         wait_s = min(max(state.due_s() - time.monotonic(), 0.0), MAX_WAIT_S)
-        # A result or a stop that comes after this look wakes the transport, so it is not missed.
+        # A result or stop that arrives after this check wakes the transport, so it is not missed.
         is_told = bool(self._results or self._stop_reasons)
         received = self._transport.receive(0.0 if is_told else wait_s)
         if received is not None:
@@ -299,8 +300,8 @@ class LearnerLoop:
             match command:
                 case Train() | Evaluate():
                     self._progress.reset()
-                    # Clear before the assignment is put: a stop of the one before must not end this
-                    # one.
+                    # The event is cleared before the assignment is queued, because a stop of the
+                    # previous assignment must not end this one.
                     self._stop_work.clear()
                     self._assignments.put(command)
                 case StopWork():
@@ -316,16 +317,17 @@ class LearnerLoop:
             return replace(
                 command,
                 progress=self._progress.progress,
-                # The counter still stands at the last assignment's until the next one begins.
+                # An idle learner reports 0: the counter keeps the last assignment's value until
+                # the next begins.
                 agent_steps=0 if is_idle else self._progress.agent_steps,
                 rss_bytes=self._process.memory_info().rss,
             )
         if isinstance(command, Hello):
-            # The store is looked up each time, as what is mounted may have changed.
+            # The digest is computed each time, because the mounted store may have changed.
             return replace(command, store=store_digest(Path(self._setup.root)))
         if isinstance(command, Finished) and self._ack_log is not None:
-            # The log has a result before it is sent, so that none is acknowledged that it does not
-            # know.
+            # The log gets a result before it is sent, so that every acknowledged result is in the
+            # log.
             self._ack_log.sent(command)
         return command
 
@@ -334,10 +336,11 @@ def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:
     """Return an assignment's result; an exception, or a result that cannot be sent, is a Failed."""
     try:
         result = work.carry_out(assignment)
-        # Encode here and not in the other thread, whose conversation an invalid result would end.
+        # The result is encoded here, because an invalid one would end the conversation in the
+        # other thread.
         encode(Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0), result)
     except BaseException as error:
-        # The last line of defence around users' code.
+        # Users' code may raise anything, and the learner must survive it.
         pass_interrupt(error)
         logger.exception("assignment %d failed", assignment.assignment_id)
         fault = fault_of(error)
@@ -354,8 +357,8 @@ class AckLog:
     """A file of sent and acknowledged results, for tests. Owned by one thread.
 
     The journal has the controller's view; this log has the learner's, and a test compares them.
-    ``ARENA_ACK_LOG`` names a directory, and counts only where ``ARENA_TESTING`` is ``1``. One file
-    for each learner, one JSON line for each message; a line is there before the message is sent.
+    ``ARENA_ACK_LOG`` names a directory, and is ignored unless ``ARENA_TESTING`` is ``1``. There is
+    one file per learner and one JSON line per message, written before the message is sent.
     """
 
     def __init__(self, path: Path) -> None:
@@ -391,8 +394,8 @@ def tally_digest(tally: Tally) -> str:
 def make_ack_log(
     learner: LearnerId, *, environment: Mapping[str, str] = os.environ
 ) -> AckLog | None:
-    """Return the log that a test asked for; None in every real run."""
-    # Two variables, as for failpoints: one left behind writes nothing in a real run.
+    """Return the log that a test requests; None in every real run."""
+    # Two variables are required, as for failpoints: a forgotten one writes nothing in a real run.
     directory = environment.get(ACK_LOG)
     if directory is None or environment.get(SWITCH) != "1":
         return None

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker
         give_way(options.nice)
     faulthandler.enable()
     if options.stacks is not None:
-        # The file stays open: when all hangs, nothing can be opened and no Python runs.
+        # The file stays open, because a hanging process can open no file and run no Python.
         faulthandler.register(signal.SIGUSR1, file=open_shortened(options.stacks), all_threads=True)
     try:
         setup = LearnerSetup.model_validate_json(Path(options.setup).read_bytes())
@@ -91,7 +91,7 @@ def serve(
         endpoint: Endpoint of the controller.
         populations: Populations that it trains; empty: any.
         keys: Key file that `arena launch` made, where the controller wants keys.
-        remote: Way to the run's store; None: this process sees the run's directory.
+        remote: Connection to the run's store; None: this process can read the run's directory.
         make_work: Function that makes the worker.
         patience: Waiting times.
 
@@ -102,7 +102,8 @@ def serve(
     try:
         own = load_learner_keys(keys) if keys is not None else None
         if own is not None:
-            # Check before the worker is made, whose message would not say where to look.
+            # Check this before the worker is made, whose error would not name the directories
+            # searched.
             check_code(setup)
         learner = new_learner_id(own.name if own is not None else None)
         if remote is not None:
@@ -116,15 +117,16 @@ def serve(
             populations,
             learner=learner,
             make_work=make_work,
-            # Keys are for runs that others can join.
+            # Only runs with keys can be joined by others, so only they need a proof.
             prove=None if own is None else partial(prove, setup=setup),
             patience=patience,
-            # Users' code in the working thread cannot be interrupted, so no cleanup waits for it.
+            # Users' code in the working thread cannot be interrupted, so cleanup must not wait for
+            # it.
             cut_off=os._exit,
         )
         told = stop_on_signals(loop)
         code = loop.run()
-        # The exit code is that of any command that a signal ended, with everything saved.
+        # A process that a signal ended exits with 128 + n, even with everything saved.
         return 128 + told[0] if told and code == EXIT_DONE else code
     except ConfigError as error:
         logger.error("%s", error)
@@ -135,7 +137,7 @@ def serve(
 
 
 def stop_on_signals(loop: LearnerLoop) -> list[int]:
-    """Let signals that ask a process to end ask the loop; return the list that they are added to.
+    """Request the loop's stop on termination signals; return the list of received signals.
 
     Main thread only.
     """

@@ -1,9 +1,8 @@
 """Proof of a learner that joins from anywhere: its environment, its packages, its results.
 
-Made once, before the Hello, by each learner of a run that others can join; no other learner pays
-for it. It changes no later result: it has a worker and a store of its own, and leaves the global
-generators as they were. (Code of the user's that keeps state of its own between two episodes has
-played some more of them.)
+The proof is made once, before the Hello, by each learner of a run that others can join; other
+learners skip it. It changes no later result: it has a worker and a store of its own, and restores
+the global generators. (Users' code that keeps state between episodes has played some more of them.)
 
 Tests: `tests/arena/learners/test_proof.py`, `tests/integration/test_joining_proofs.py`.
 """
@@ -32,22 +31,22 @@ logger = logging.getLogger(__name__)
 
 MAX_ENVS = 128
 """Environments of the training. With 32 steps and 4 minibatches a product sums over 1000 rows: more
-than the blocks in which CPU types sum differently, so that it shows which one this is."""
+than the blocks in which CPU types sum differently, so the digest depends on the CPU type."""
 
 MAX_S = 30.0
-"""Longest training; a slower environment has no results to compare."""
+"""Longest training; a slower environment yields no digest to compare."""
 
 
 def prove(hello: Hello, setup: LearnerSetup, *, should_stop: Callable[[], bool]) -> Hello:
-    """Return the Hello with what this host finds, in place of what the setup says.
+    """Return the Hello with the versions, environment and results of this host.
 
     Args:
-        hello: Hello by the setup.
+        hello: Hello made from the setup.
         setup: Setup of the learner.
         should_stop: Function that returns whether the learner is to end.
 
     Raises:
-        ConfigError: If code of the user's or the environment is missing here.
+        ConfigError: If users' code or the environment is missing here.
         EnvironmentFault: If the environment's reset fails.
     """
     check_code(setup)
@@ -57,16 +56,16 @@ def prove(hello: Hello, setup: LearnerSetup, *, should_stop: Callable[[], bool])
         hello,
         environment_digest=spec.digest,
         versions=installed((*RECORDED_PACKAGES, *setup.spec.versions)),
-        # Another environment is refused, and its spaces do not fit the setup.
+        # A learner with another environment is refused, and its spaces do not fit the setup.
         proof=results_digest(setup, should_stop=should_stop) if is_equal else None,
     )
 
 
 def check_code(setup: LearnerSetup) -> None:
-    """Import the code of the user's that the setup names.
+    """Import the users' code that the setup names.
 
     Raises:
-        ConfigError: If something is missing or cannot be imported; says where it was looked for.
+        ConfigError: If something is missing or cannot be imported; names the directories searched.
     """
     for reference in _references(setup):
         try:
@@ -79,7 +78,7 @@ def check_code(setup: LearnerSetup) -> None:
 
 
 def _references(setup: LearnerSetup) -> Iterator[str]:
-    """Yield ``package.module:Name`` of the user's."""
+    """Yield each ``package.module:Name`` of users' code."""
     environment = setup.environment
     if names_code(environment.id):
         yield environment.id
@@ -107,7 +106,7 @@ def _inspect(setup: LearnerSetup) -> EnvironmentSpec:
             reads_state=setup.reads_state,
         )
     )
-    # Arguments of lessons are configuration; each one is checked when it is trained in.
+    # Arguments of lessons are configuration; each is checked when its lesson begins.
     return replace(found, lessons=setup.spec.lessons)
 
 
@@ -120,8 +119,8 @@ def results_digest(setup: LearnerSetup, *, should_stop: Callable[[], bool]) -> D
         setup: Setup of the learner.
         should_stop: Function that returns whether to give up.
 
-    Returns:
-        The digest, which machines share that compute alike, bit by bit; None: it failed, or took
+    The digest, which is equal on machines that compute bit by bit alike; None: the training failed
+        or took too long.
         too long.
     """
     import torch
@@ -129,7 +128,7 @@ def results_digest(setup: LearnerSetup, *, should_stop: Callable[[], bool]) -> D
     from arena.learners.smoke_training import run_smoke_training
     from arena.matches.seeds import generators_kept
 
-    # Learners work with one thread (`make_worker`): sums of several threads have another order.
+    # Learners use one thread (`make_worker`): several threads sum in another order.
     torch.set_num_threads(1)
     until_s = time.monotonic() + MAX_S
     with generators_kept(num_devices=torch.cuda.device_count()):
@@ -151,7 +150,8 @@ def _made_small(setup: LearnerSetup) -> LearnerSetup:
         update={
             "environment": setup.environment.model_copy(update={"num_envs": num_envs}),
             "populations": {
-                # Any number of steps of a bot, which says nothing about results of learning.
+                # A bot's warm-up may take any number of steps and shows nothing about results of
+                # learning.
                 name: population.model_copy(update={"normalizer_warm_up": None})
                 for name, population in setup.populations.items()
             },

@@ -1,7 +1,7 @@
 """``python -m arena.learners.rank``: a further process of a learner that has several cores.
 
-Started by `arena.learners.ranks.crew`, it dies with rank 0, whose assignments it carries out with
-its own share of the environments.
+A rank is started by `arena.learners.ranks.crew` and dies with rank 0. It carries out rank 0's
+assignments with its own share of the environments.
 
 Tests: `tests/arena/learners/ranks/test_crew.py`.
 """
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     from arena.learners.ranks.link import Link, RankLost
 
-    # Each rank has one core.
+    # Each rank has one core of the learner.
     torch.set_num_threads(1)
     link = Link(
         [(0, socket.socket(fileno=options.socket_fd))],
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         serve(link)
     except RankLost:
-        # Rank 0 has closed the connection, or has ended.
+        # Rank 0 closes the connection to end the other ranks; its own end looks the same.
         return 0
 
 
@@ -55,7 +55,7 @@ def serve(link: Link) -> NoReturn:
     """Carry out this rank's share of all assignments.
 
     Raises:
-        RankLost: At the end.
+        RankLost: When rank 0 has closed the connection, which is the normal end.
     """
     from arena.config import LearnerSetup
     from arena.learners.ranks.crew import Member
@@ -67,11 +67,12 @@ def serve(link: Link) -> NoReturn:
     member = Member(link)
     worker = Worker(setup, progress=member, should_stop=lambda: link.is_told_to_stop, ranks=member)
     try:
-        # All is loaded: from now on rank 0 goes by what this one does.
+        # Rank 0 waits up to `LOAD_S` for this first count, and from then on watches the rank's
+        # progress.
         member.advance()
         while True:
             message = link.receive(0, Train)
-            # Each rank has other episodes and other draws.
+            # A seed of its own gives each rank other episodes and other draws.
             seed = derived_seed(message.seed, Stream.RANKS, link.rank)
             result = worker.carry_out(replace(message, seed=seed))
             if isinstance(result, Failed):

@@ -1,6 +1,6 @@
-"""The worker of a learner that does not see the run's directory: it fetches first, and gives after.
+"""The worker of a learner that cannot read the run's directory: it downloads, works and uploads.
 
-The worker itself knows nothing of it: its store is a cache on this machine.
+The worker is the ordinary one: its store is a cache on this machine.
 
 Tests: `tests/faults/test_store_process.py`.
 """
@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 
 class RemoteWork:
-    """Work beside a cache: what an assignment names is fetched, what it made is given."""
+    """A worker with a cache: downloads an assignment's checkpoints and uploads its results."""
 
     def __init__(
         self,
@@ -48,7 +48,9 @@ class RemoteWork:
         return self._work.device
 
     def carry_out(self, assignment: Assignment) -> Finished | Failed:
-        """Do an assignment; a store out of reach and a full disk are this place's faults alone."""
+        """Carry out an assignment; an unreachable store or full disk is a fault of kind
+        ``place``.
+        """
         began_s = time.perf_counter()
         try:
             self._store.fetch(named_references(assignment))
@@ -56,10 +58,10 @@ class RemoteWork:
             result = self._work.carry_out(assignment)
             done_s = time.perf_counter()
             if isinstance(result, Failed):
-                # The worker's disk is the cache's.
+                # The disk that the worker writes to is this machine's cache, not the run's store.
                 return replace(result, kind="place") if result.kind == "storage" else result
             # The store gets checkpoints before the result is sent, because the controller reads
-            # what it names.
+            # the checkpoints that a result names.
             self._store.give(one.checkpoint.key for one in result.checkpoints)
         except StoreRefused as error:
             return _failed(assignment, kind="storage", reason=str(error))
@@ -76,7 +78,7 @@ class RemoteWork:
             "time/fetch_s": fetched_s - began_s,
             "time/give_s": time.perf_counter() - done_s,
         }
-        # Waiting is part of the time that it took.
+        # The duration of an assignment includes the transfers.
         waited_s = metrics["time/fetch_s"] + metrics["time/give_s"]
         return replace(result, metrics=metrics, duration_s=result.duration_s + waited_s)
 
@@ -89,7 +91,7 @@ class RemoteWork:
 def remote_work(
     remote: Remote, make_work: MakeWork, *, learner: LearnerId, keys: LearnerKeys
 ) -> MakeWork:
-    """Return what makes a worker whose store is behind a connection."""
+    """Return a function that makes a worker whose store is remote."""
 
     def make(
         setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]

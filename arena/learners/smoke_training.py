@@ -1,6 +1,6 @@
-"""Smoke training: one policy of each population trained for a moment, in this process.
+"""Smoke training: one policy of each population trained briefly, in this process.
 
-The policies are born, trained in mirror self-play and then measured against random play, as a
+The policies are initialized, trained in mirror self-play and evaluated against random play, as a
 learner does it for a controller, but without one. `arena envs check` ends with it.
 """
 
@@ -51,11 +51,11 @@ class SmokeTraining:
         agent_steps_per_s: Speed of playing and learning together.
         entropy: Mean entropy of each population's actions, in nats.
         matches: Number of matches against random play.
-        score: Score of the first team in these, in [0, 1]; None: not even one match ended.
+        score: Score of the first team in these, in [0, 1]; None: no match ended.
         mean_return: Mean return of its agents.
         results: Digest of the trained weights, the optimizers' states and the tallies of training:
             equal where the same setup gives the same results bit by bit.
-        problem: Reason why it could not be done; then everything else is 0.
+        problem: Reason why the training failed; all other fields are then 0.
     """
 
     agent_steps: int = 0
@@ -84,9 +84,9 @@ def run_smoke_training(
         hyperparameters: Values by population and name; those left out have their defaults.
         agent_steps: Decisions of all policies together; rounded up to whole rollouts.
         matches: Number of matches against random play afterwards.
-        should_stop: Function that returns whether to give up, which is a problem then.
+        should_stop: Function that returns whether to give up, which is reported as a problem.
     """
-    # A store of its own: nothing of it is kept, and no run's store sees its checkpoints.
+    # A temporary store keeps these checkpoints out of any run's store.
     with tempfile.TemporaryDirectory(prefix="arena-smoke-") as root:
         there = setup.model_copy(update={"root": root, "cores": 1})
         worker = Worker(there, progress=NoProgress(), should_stop=should_stop)
@@ -101,7 +101,7 @@ def run_smoke_training(
 
 
 class _SmokeRun:
-    """Stands in for the controller: gives the assignments one after the other."""
+    """Replaces the controller: carries out the assignments one after the other."""
 
     def __init__(
         self,
@@ -126,12 +126,12 @@ class _SmokeRun:
         )
 
     def run(self, *, agent_steps: int, matches: int) -> SmokeTraining:
-        """Give birth, train and measure.
+        """Initialize, train and evaluate the policies.
 
         Raises:
             AssignmentFault: If an assignment failed.
         """
-        # Birth: without steps, an assignment publishes the first weights only.
+        # Without steps, an assignment only publishes the first weights.
         born = self._train(self._trainees, seatings=(), agent_steps=0)
         trained = self._train(
             tuple(
@@ -139,7 +139,7 @@ class _SmokeRun:
                 for trainee, published in zip(self._trainees, born.checkpoints, strict=True)
             ),
             seatings=(
-                # A player without weights is a trainee: mirror self-play.
+                # A player without weights is a trainee, so this is mirror self-play.
                 _seated(
                     {t.policy: Player(player=PlayerId(t.policy)) for t in self._trainees},
                     seats=self._setup.training_seats,
@@ -175,7 +175,7 @@ class _SmokeRun:
         seated = _seated(frozen, seats=self._setup.seats)
         seating = Seating(
             players=tuple(
-                # The first team plays, all others are random.
+                # The first team plays its own policies, all others are random.
                 player if team == teams[0] else Player(player=RANDOM_BOT)
                 for player, team in zip(seated.players, teams, strict=True)
             )
@@ -188,7 +188,7 @@ class _SmokeRun:
                 seed=SEED,
             )
         )
-        # One seating has one tally. Seat 0 is the first team's.
+        # One seating has one tally. Seat 0 belongs to the first team.
         (tally,) = merge_tallies(answer.tallies)
         first = [pair for pair in tally.pairs if pair.first == 0]
         played, won = sum(map(num_scored, first)), sum(map(points, first))
@@ -246,7 +246,7 @@ def _trained(trained: Finished, manifests: Sequence[Manifest]) -> SmokeTraining:
 
 
 def _digest(trained: Finished, manifests: Sequence[Manifest]) -> Digest:
-    # The digest is of the files alone: a manifest has the time and the release, too.
+    # Only the files are hashed, because a manifest has the time and the release.
     files = {
         manifest.policy: {name: file.sha256 for name, file in manifest.files.items()}
         for manifest in manifests

@@ -27,19 +27,19 @@ def spawn_learner(
     remote: Remote | None = None,
     module: str = MODULE,
 ) -> Child:
-    """Start a learner that dies with this process, and all that it starts.
+    """Start a learner process; it and its helpers die with this process.
 
     Args:
         setup_path: A LearnerSetup as JSON.
         endpoint: Endpoint of its controller.
         populations: Populations that it trains; empty: any.
-        log_path: File that its output is appended to; the directory is made, but not that one's
-            parent.
+        log_path: File that its output is appended to; its directory is made, but not the parent of
+            that.
         device: Device in place of the setup's; None: the setup's.
-        nice: Priority that it gives up, 0 to 19.
+        nice: Niceness to add, 0 to 19.
         keys: Key file, which only its owner can read.
-        remote: Way to the run's store, if it does not see the run's directory; None: it does.
-        module: Module that is a learner.
+        remote: Connection to the run's store; None: the learner reads the run's directory.
+        module: Module to run as the learner.
 
     Raises:
         OSError: If the process cannot be started or its log not be opened.
@@ -52,7 +52,7 @@ def spawn_learner(
     if nice:
         arguments += ["--nice", str(nice)]
     if keys is not None:
-        # The path only: everybody can read the arguments of a process.
+        # Every user of the machine can read a process's arguments, so only the path is passed.
         arguments += ["--keys", str(keys)]
     if remote is not None:
         arguments += ["--store", remote.endpoint, "--cache", str(remote.cache)]

@@ -1,9 +1,9 @@
 """A learner's side of the protocol as a pure state machine: an event comes in, commands come out.
 
-No socket, thread, clock or file in it; times are arguments. Messages may be lost, repeated and late
-in both directions, so a message that needs an answer is repeated until it comes: Hello until
-Welcome, Finished and Failed until Acknowledge. A controller that is silent for long gets another
-Hello; the next controller of the run answers it, too, with its epoch.
+It has no socket, thread, clock or file; times are arguments. Messages may be lost, repeated and
+late in both directions, so a message that needs an answer is repeated until the answer comes: Hello
+until Welcome, Finished and Failed until Acknowledge. After a long silence of the controller the
+learner sends Hello again; the run's next controller answers with its own epoch.
 
 Tests: `tests/arena/learners/test_state.py`.
 """
@@ -37,7 +37,8 @@ EXIT_DONE = 0
 EXIT_REFUSED = 2
 
 EXIT_AGAIN = 75
-"""Start another process: this one was given up or refused for a while (sysexits.h, EX_TEMPFAIL)."""
+"""Start another process: the controller gave this one up or refused it for a while (sysexits.h,
+EX_TEMPFAIL)."""
 
 # A period of 0 would flood the controller.
 MIN_HEARTBEAT_S = 0.01
@@ -52,12 +53,12 @@ Lease = tuple[AssignmentId, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopWork:
-    """Tell the worker to come to an end early; it is still to deliver a result."""
+    """Tell the worker to end early; it still delivers a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """End the learner, without waiting for the worker. Last command.
+    """End the learner without waiting for the worker. It is the last command.
 
     Attributes:
         code: Exit code of the process.
@@ -69,9 +70,8 @@ class Exit:
 
 
 Command = FromLearner | Assignment | StopWork | Exit
-"""A message is sent in the current epoch, and may be lost, a Heartbeat with the figures of its
-time; an assignment is given to the worker, which is idle.
-"""
+"""A message is sent in the current epoch and may be lost; a Heartbeat has the metrics of the time
+of sending. An assignment is given to the worker, which is idle. """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,13 +79,14 @@ class Patience:
     """Waiting times of a learner.
 
     Attributes:
-        hello_s: Seconds between Hellos: doubles from the first to the second of these.
+        hello_s: Seconds between Hellos: doubles from the first value to the second.
         resend_s: Seconds between repetitions of an unacknowledged result: doubles likewise.
-        liveness_s: Silence of the controller after which the learner says Hello again.
-        grace_s: Seconds to finish and be acknowledged after a stop that names no time.
+        liveness_s: Silence of the controller after which the learner sends Hello again.
+        grace_s: Seconds to finish and be acknowledged after a stop without a time of its own.
     """
 
-    # Short first: over ZeroMQ the first Hello finds a socket that still connects, and is lost.
+    # The first wait is short: over ZeroMQ the first Hello often finds an unconnected socket and is
+    # lost.
     hello_s: tuple[float, float] = (0.02, 5.0)
     resend_s: tuple[float, float] = (2.0, 20.0)
     liveness_s: float = 30.0
@@ -112,7 +113,7 @@ class Repeated:
 
 
 def lease_of(message: Train | Evaluate | Finished | Failed | Acknowledge) -> Lease:
-    """Return the attempt at an assignment that a message is about."""
+    """Return the lease that a message is about."""
     return message.assignment_id, message.attempt
 
 
@@ -129,7 +130,7 @@ class LearnerState:
         epoch: Epoch of the controller that welcomed it; 0 before.
         heartbeat_s: Seconds between heartbeats, as the controller wants them.
         running: Assignment that the worker carries out.
-        abandoned: Whether the lease of ``running`` was given to another learner.
+        abandoned: Whether the lease of ``running`` belongs to another learner now.
         queued: Next assignment: at most one.
         results: Results that the controller has not acknowledged yet, by lease.
         stop_reason: Reason why it is ending; None while it is not.
@@ -155,7 +156,7 @@ class LearnerState:
     _stopped_locally: Literal[0, 1] = 0
 
     def receive(self, message: FromController, *, epoch: int, now_s: float) -> list[Command]:
-        """Hear a controller, whose epoch is in the header."""
+        """Handle a message of a controller, whose epoch is in the header."""
         if self.is_over:
             return []
         return self._receive(message, epoch, now_s) + self._end_if_stopped(now_s)
@@ -165,17 +166,17 @@ class LearnerState:
         return [] if self.is_over else self._finish(result, now_s) + self._end_if_stopped(now_s)
 
     def stop(self, reason: str, *, now_s: float) -> list[Command]:
-        """Begin to end, as this side wants it: a signal, a debugger."""
+        """Begin to end on this side's request: a signal, a debugger."""
         return (
             [] if self.is_over else self._stop_locally(reason, now_s) + self._end_if_stopped(now_s)
         )
 
     def tick(self, *, now_s: float) -> list[Command]:
-        """Let time pass."""
+        """Handle the passing of time."""
         return [] if self.is_over else self._tick(now_s) + self._end_if_stopped(now_s)
 
     def due_s(self) -> float:
-        """Return the latest time of the next tick, if no event comes."""
+        """Return the time of the next tick that is needed if no event comes."""
         times_s = [repeated.due_s for repeated in self._resends.values()]
         if self._greeting is not None:
             times_s.append(self._greeting.due_s)
@@ -186,19 +187,19 @@ class LearnerState:
         return min(times_s, default=0.0)
 
     def greet(self, *, now_s: float) -> list[Command]:
-        """Say Hello: first of all, once the worker is ready, and to a silent controller."""
+        """Send Hello: at first, once the worker is ready, and to a silent controller."""
         self._heard_s = now_s
         self._greeting = Repeated.begin(self.patience.hello_s, now_s=now_s)
         return [self.hello]
 
     def _receive(self, message: FromController, epoch: int, now_s: float) -> list[Command]:
         if isinstance(message, Refuse):
-            # A refusal of a lower epoch is some earlier controller's last word to a learner that
-            # has moved on.
+            # A refusal with a lower epoch comes from an earlier controller, and this learner
+            # already has a later one.
             return [] if 0 < epoch < self.epoch else self._refused(message)
         if isinstance(message, Welcome):
             return self._welcomed(message, epoch, now_s)
-        # Assignments and Acknowledges of another epoch speak of leases that are no longer valid.
+        # Assignments and Acknowledges of another epoch refer to leases that are no longer valid.
         if epoch != self.epoch or not self.epoch:
             return []
         self._heard_s = now_s
@@ -206,7 +207,7 @@ class LearnerState:
             case Train() | Evaluate():
                 return self._take(message, now_s)
             case Acknowledge():
-                # pop: a result that was sent twice is acknowledged twice.
+                # The default avoids an error: a result that was sent twice is acknowledged twice.
                 self.results.pop(lease_of(message), None)
                 self._resends.pop(lease_of(message), None)
                 return []
@@ -217,12 +218,12 @@ class LearnerState:
         return self._exit(EXIT_AGAIN if refuse.again else EXIT_REFUSED, refuse.reason)
 
     def _welcomed(self, welcome: Welcome, epoch: int, now_s: float) -> list[Command]:
-        # A late answer to an earlier Hello.
+        # This is a late answer to an earlier Hello.
         if epoch < self.epoch:
             return []
         commands: list[Command] = []
         if epoch > self.epoch and self.epoch:
-            # The same epoch again is the answer to a silent controller's Hello: leases stay.
+            # The same epoch means an answer to a repeated Hello, so leases stay valid.
             commands = self._forget()
         self._heard_s = now_s
         self._greeting = None
@@ -241,33 +242,33 @@ class LearnerState:
     def _abandon(self) -> list[Command]:
         if self.running is None or self.abandoned:
             return []
-        # It stays `running` until its result: the worker has one thread and ends when it can.
+        # The assignment stays `running` until its result, because the worker has one thread.
         self.abandoned = True
         return [StopWork()]
 
     def _take(self, assignment: Assignment, now_s: float) -> list[Command]:
         lease = lease_of(assignment)
-        # A learner that ends takes nothing more: its Goodbye gives back what it was sent.
+        # A stopping learner accepts no assignment; its Goodbye returns what it was sent.
         if self.stop_reason is not None or self._was_seen(lease):
             return []
         self._seen.append(lease)
         commands = self._drop_older_attempts(assignment)
         if len(self.queued) >= MAX_QUEUED:
-            # The controller counts what it gave out, so it has given up what waits here. If it has
-            # not after all, a Failed makes it give that out again.
+            # The controller counts the leases it gives out, so it has given up the queued one. If
+            # it has not, the Failed makes it give that assignment out again.
             dropped = self.queued.popleft()
             commands += self._answer(_no_room(dropped), now_s)
         self.queued.append(assignment)
         return commands + self._start_next(now_s)
 
     def _was_seen(self, lease: Lease) -> bool:
-        # Older attempts than a known one are over, too.
+        # Attempts older than a known one are over, too.
         return any(seen[0] == lease[0] and seen[1] >= lease[1] for seen in self._seen)
 
     def _drop_older_attempts(self, assignment: Assignment) -> list[Command]:
         number = assignment.assignment_id
         self.queued = deque(other for other in self.queued if other.assignment_id != number)
-        # A list, as the dict changes in the loop.
+        # The list is a copy, because the loop changes the dict.
         for lease in [lease for lease in self.results if lease[0] == number]:
             del self.results[lease], self._resends[lease]
         if self.running is not None and self.running.assignment_id == number:
@@ -279,13 +280,13 @@ class LearnerState:
             return []
         self.running = self.queued.popleft()
         self.abandoned = False
-        # The controller's deadline runs from the first heartbeat, so it comes at once.
+        # The controller's deadline runs from the first heartbeat, so one is sent at once.
         return [self.running, *self._heartbeat(now_s)]
 
     def _finish(self, result: Finished | Failed, now_s: float) -> list[Command]:
         commands: list[Command] = []
         was_abandoned, self.running, self.abandoned = self.abandoned, None, False
-        # The result of an abandoned lease would be refused.
+        # The controller would refuse the result of an abandoned lease.
         if not was_abandoned:
             commands = self._answer(result, now_s)
         return commands + self._start_next(now_s)
@@ -297,7 +298,7 @@ class LearnerState:
 
     def _heartbeat(self, now_s: float) -> list[Command]:
         self._heartbeat_due_s = now_s + self.heartbeat_s
-        # Work on a lease that was given to others is no work for the controller.
+        # A worker that runs an abandoned lease counts as idle for the controller.
         lease = (None, 0) if self.running is None or self.abandoned else lease_of(self.running)
         return [
             Heartbeat(
@@ -307,7 +308,8 @@ class LearnerState:
 
     def _tick(self, now_s: float) -> list[Command]:
         commands: list[Command] = []
-        # There is no greeting before the first Welcome, and no second one while one is repeated.
+        # Hello is repeated only after the first Welcome, and not while another Hello is being
+        # repeated.
         if self._greeting is None and self.epoch:
             if now_s >= self._heard_s + self.patience.liveness_s:
                 commands += self.greet(now_s=now_s)
@@ -323,7 +325,7 @@ class LearnerState:
         return commands
 
     def _stop_locally(self, reason: str, now_s: float) -> list[Command]:
-        # An impatient user's second Ctrl-C.
+        # This is a second Ctrl-C: the user wants the process to end now.
         if self._stopped_locally:
             return self._leave(f"{reason}, twice")
         self._stopped_locally = 1
@@ -331,12 +333,12 @@ class LearnerState:
 
     def _stop(self, reason: str, *, now_s: float, grace_s: float) -> list[Command]:
         if self.stop_reason is not None:
-            # Two stops, a signal's and the controller's: the earlier end counts.
+            # A signal and the controller may both request a stop: the earlier end counts.
             self._stop_at_s = min(self._stop_at_s, now_s + grace_s)
             return []
         self.stop_reason = reason
         self._stop_at_s = now_s + grace_s
-        self.queued.clear()  # Goodbye gives it back
+        self.queued.clear()  # Goodbye returns the queued assignments.
         # The result is still delivered; `_end_if_stopped` waits for its Acknowledge.
         return [] if self.running is None else [StopWork()]
 
@@ -350,7 +352,7 @@ class LearnerState:
         return []
 
     def _leave(self, reason: str) -> list[Command]:
-        # No controller knows the learner before a Welcome.
+        # A controller knows the learner only after a Welcome.
         farewell: list[Command] = [Goodbye(reason=reason)] if self.epoch else []
         return farewell + self._exit(EXIT_DONE, reason)
 

@@ -1,6 +1,6 @@
 """Versions of the packages that results depend on. Torch-free.
 
-A run records them, and a learner that joins tells its own.
+A run records them, and a learner that joins reports its own.
 
 Tests: `tests/arena/learners/test_proof.py`.
 """
@@ -30,7 +30,7 @@ def installed(packages: Iterable[str]) -> dict[str, PackageVersion]:
 
 
 def differences(recorded: Mapping[str, str], found: Mapping[str, str]) -> Differences:
-    """Return the recorded packages that were found in another version, or not at all."""
+    """Return the recorded packages whose installed version differs or is missing."""
     return {
         package: (then, found.get(package))
         for package, then in recorded.items()

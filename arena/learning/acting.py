@@ -42,13 +42,13 @@ class ActingNetwork:
 
     @property
     def critic_size(self) -> int:
-        """G; 0: values are computed from observations."""
+        """Size G of the critic's input; 0: values are computed from observations."""
         return self._network.critic_size
 
     @torch.inference_mode()
     def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
         """Sample one action per row."""
-        # Act in the update's precision, so that the first ratio is exactly 1.
+        # Acting uses the update's precision, so that the first ratio is exactly 1.
         with self._autocast():
             parameters, value, recurrent_state = self._forward(inputs)
         distribution = self._distribution(parameters, inputs.action_mask)
@@ -84,7 +84,7 @@ class ActingNetwork:
         """Round rows once instead of in every epoch; images stay uint8."""
         if not normalized.is_floating_point():
             return normalized
-        # The first product would round them anyway (autocast).
+        # The first product would round them anyway under autocast.
         return normalized.to(self._product_dtype)
 
     def _autocast(self) -> AbstractContextManager[object]:
@@ -111,11 +111,12 @@ def product_dtype(
         observation: Layout of the observations; None: a vector.
 
     Raises:
-        ConfigError: If convolutions are asked for and nothing can be convolved.
+        ConfigError: If the network has convolutions and the observation is no image.
     """
     if precision == "bfloat16":
         return torch.bfloat16
-    # Rounding adds up along a core's sequence, and its effect on a user's module is unknown.
+    # Rounding errors add up along a core's sequence, and their effect on users' modules is
+    # unknown.
     if precision == "float32" or network.core != "none" or ":" in network.encoder:
         return torch.float32
     wide = max(network.hidden_sizes, default=0) >= MIN_WIDTH
@@ -125,7 +126,7 @@ def product_dtype(
 
 def _multiplies_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
-        # Emulated products are slower than float32's.
+        # Emulated bfloat16 products are slower than float32 products.
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

@@ -91,12 +91,12 @@ def generalized_advantages(
     decisions.check_shapes()
     advantage = torch.zeros_like(decisions.value)
     defined = torch.zeros_like(decisions.trained)
-    # The variables are as a decision before call t sees them: the reward until its successor, the
-    # successor's value and advantage, and whether there is a successor at all.
+    # Each variable has the value at a decision before call t: the reward until its successor, the
+    # successor's value and advantage, and whether a successor is known.
     reward = torch.zeros_like(decisions.next_value)
     next_value = decisions.next_value
     next_advantage = torch.zeros_like(reward)
-    # Only agents on turn have a successor that is known at the rollout's end.
+    # At the rollout's end only agents on turn have a known successor.
     known = decisions.next_decided
     for t in reversed(range(len(decisions.value))):
         ended = decisions.ended[t]
@@ -112,7 +112,7 @@ def generalized_advantages(
         defined[t] = trained & known
         advantage[t] = torch.where(defined[t], delta + gamma * gae_lambda * next_advantage, 0.0)
 
-        # This decision is the successor of the one before; an untrained one has no value to offer.
+        # This decision is the successor of the previous one; an untrained decision has no value.
         decided = decisions.decided[t]
         reward = reward.masked_fill(decided, 0.0)
         next_value = torch.where(decided, value, next_value)
@@ -135,7 +135,7 @@ def successors(decisions: Decisions) -> tuple[torch.Tensor, torch.Tensor, torch.
     """
     decisions.check_shapes()
     num_calls = len(decisions.value)
-    # The same pass as above, without the advantages.
+    # The loop is that of `generalized_advantages`, without the advantages.
     rewards, next_values = torch.zeros_like(decisions.value), torch.zeros_like(decisions.value)
     next_calls = torch.zeros_like(decisions.value, dtype=torch.int64)
     reward = torch.zeros_like(decisions.next_value)
@@ -147,7 +147,7 @@ def successors(decisions: Decisions) -> tuple[torch.Tensor, torch.Tensor, torch.
         next_value = torch.where(ended, decisions.end_value[t], next_value)
         next_call = next_call.masked_fill(ended, -1)
         rewards[t], next_values[t], next_calls[t] = reward, next_value, next_call
-        # This decision is the successor of the one before.
+        # This decision is the successor of the previous one.
         reward = reward.masked_fill(decided, 0.0)
         next_value = torch.where(decided, decisions.value[t], next_value)
         next_call = next_call.masked_fill(decided, t)
@@ -157,7 +157,7 @@ def successors(decisions: Decisions) -> tuple[torch.Tensor, torch.Tensor, torch.
 def check_equal_shapes(rank: int, **tensors: torch.Tensor) -> None:
     """Check that all tensors have one shape, of a given rank.
 
-    An [M] beside an [M, 1] would broadcast to [M, M] without a word.
+    An [M] and an [M, 1] would silently broadcast to [M, M].
 
     Args:
         rank: Number of their dimensions.
@@ -270,13 +270,14 @@ def _accumulated(
 
     Each round composes the affine maps of twice as many decisions, for all rows at once.
     """
-    # Row D stands for no successor: it is its own and contributes 0.
+    # Row D stands for a missing successor: it follows itself and contributes 0.
     nothing = term.new_zeros(1)
     total, factor = torch.cat([term, nothing]), torch.cat([weight, nothing])
     after = torch.cat([successor, successor.new_full((1,), -1)])
-    after = torch.where(after < 0, len(term), after)  # the last row follows itself and adds 0
+    after = torch.where(after < 0, len(term), after)  # The last row follows itself and adds 0.
     while bool((after < len(term)).any()):
-        # x_d = total_d + factor_d x_{after d}; putting in x_{after d} doubles the reach of after.
+        # x_d = total_d + factor_d x_{after d}; substituting x_{after d} doubles the reach of
+        # after.
         total = total + factor * total[after]
         factor = factor * factor[after]
         after = after[after]

@@ -95,7 +95,7 @@ def make_algorithm(
     """
     name, network = setup.algorithm, setup.network
     model = hyperparameter_model(name, launch_directory=launch_directory)
-    # Weights of the reward are among a policy's hyperparameters, but not the algorithm's.
+    # A policy's hyperparameters include reward weights, which the algorithm does not take.
     own = algorithm_hyperparameters(hyperparameters)
     settings = {
         key: own.pop(key)
@@ -104,8 +104,8 @@ def make_algorithm(
     }
     values = coerce_hyperparameters(model, own)
     algorithm_class = Ppo if name == "ppo" else resolve(name, launch_directory=launch_directory)
-    # Check before the class is called: the argument would be a TypeError from inside a user's
-    # class.
+    # This is checked before the class is called, because a TypeError from inside a user's class
+    # would not name the cause.
     if network.critic != "own" and not _takes_critic_input(algorithm_class):
         raise ConfigError(
             f"network.critic must be own with algorithm {name}, which takes no critic_input "
@@ -122,7 +122,7 @@ def make_algorithm(
         device=device,
         precision=precision,
         seed=seed,
-        # The argument is left out without a critic, since users' classes need not have it.
+        # The argument is omitted without a critic, because users' classes need not have it.
         **({} if critic_input is None else {"critic_input": critic_input}),
     )
     _check_algorithm(algorithm, name=name, network=network)
@@ -142,7 +142,7 @@ def _check_algorithm(algorithm: object, *, name: str, network: NetworkConfig) ->
     Raises:
         ConfigError: If not.
     """
-    # A Protocol: this checks that all members exist, not their types.
+    # An isinstance check with a Protocol verifies that all members exist, not their types.
     if not isinstance(algorithm, Algorithm):
         missing = [part for part in _parts(Algorithm) if not hasattr(algorithm, part)]
         raise ConfigError(

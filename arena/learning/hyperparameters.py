@@ -201,7 +201,7 @@ def with_reward_weights(model: type[Model], reward_weights: Mapping[str, float])
     """
     if not reward_weights:
         return model
-    # Names with a dot are no identifiers, so they are given as a dictionary.
+    # Names with a dot are no identifiers, so the fields are passed as a dictionary.
     weights: dict[str, Any] = {
         REWARD_WEIGHT + name: (float, Field(weight, ge=-MAX_REWARD_WEIGHT, le=MAX_REWARD_WEIGHT))
         for name, weight in reward_weights.items()
@@ -243,10 +243,10 @@ def coerce_hyperparameters(model: type[Model], values: Hyperparameters) -> dict[
     Raises:
         ConfigError: Names each bad key with its rule and its value.
     """
-    # Unknown names are collected, so that one error names all faults.
+    # Unknown names are collected, so that one error lists all problems.
     faults = [_unknown(model, name) for name in values if name not in model.model_fields]
     rounded = {
-        # A mutation may leave a value between two integers.
+        # A PBT mutation may produce a value between two integers.
         name: _rounded(value) if model.model_fields[name].annotation is int else value
         for name, value in values.items()
         if name in model.model_fields
@@ -257,13 +257,13 @@ def coerce_hyperparameters(model: type[Model], values: Hyperparameters) -> dict[
         raise ConfigFaults([*faults, *broken_rules(error, of="hyperparameters")]) from error
     if faults:
         raise ConfigFaults(faults)
-    # Messages and manifests have no null: None is the absence of a name.
+    # Messages and manifests have no null: a missing name means None.
     return {name: value for name, value in validated.model_dump().items() if value is not None}
 
 
 def _rounded(value: Value) -> Value:
-    """Return the nearest integer; infinity, NaN and text are left to the validation."""
-    # round raises for infinity and NaN; the model's message is better than that.
+    """Return the nearest integer; leave infinity, NaN and text to the validation."""
+    # round raises for infinity and NaN, and the model's message is clearer.
     try:
         return round(value)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):

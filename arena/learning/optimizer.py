@@ -35,7 +35,7 @@ CLIP_EPSILON = 1e-6
 
 
 class KlFactor:
-    """A factor of the learning rate that is lower after updates which went too far.
+    """A factor of the learning rate that shrinks after updates with a large KL.
 
     The rule of RSL-RL ("adaptive"; Rudin et al., "Learning to Walk in Minutes", 2021), once per
     rollout. As a factor it leaves PBT and schedules the learning rate itself.
@@ -43,17 +43,17 @@ class KlFactor:
 
     def __init__(self, desired_kl: float) -> None:
         self._desired_kl = desired_kl
-        # A whole number, which a checkpoint keeps exactly.
+        # The state is a whole number, which a checkpoint stores exactly.
         self._steps = torch.zeros(())
 
     @property
     def value(self) -> float:
         """Factor in use."""
-        # A loaded number may be any.
+        # A loaded number may be out of bounds.
         return float(FACTOR_STEP ** self._bounded().item())
 
     def follow(self, kl: float) -> None:
-        """Take an update's KL into account."""
+        """Adjust the factor to the KL of an update."""
         # n <- n - [KL > 2 d] + [KL < d / 2]
         self._steps += (kl < self._desired_kl / 2.0) - (kl > self._desired_kl * 2.0)
         self._steps.copy_(self._bounded())
@@ -66,7 +66,7 @@ class KlFactor:
         return {"steps": self._steps}
 
     def reset(self) -> None:
-        """Begin with 1."""
+        """Set the factor to 1."""
         self._steps.zero_()
 
 
@@ -93,7 +93,7 @@ class NamedAdam:
             eps=eps,
             fused=True,
         )
-        # torch makes the state in the first step, but a checkpoint may come before.
+        # torch creates the state in the first step, but a checkpoint may be written before.
         for parameter in self._parameters.values():
             self._adam.state[parameter] = {
                 # The step counter is on the parameter's device, as fused Adam requires.
@@ -143,12 +143,12 @@ class NamedAdam:
         }
 
     def reset(self) -> None:
-        """Forget all gradients, as if fresh."""
+        """Reset moments and step counters, as if fresh."""
         for tensor in self.tensors().values():
             tensor.zero_()
 
     def compute_gradients(self, loss: torch.Tensor, *, max_norm: float) -> torch.Tensor:
-        """Backpropagate and scale down to ``max_norm``. Returns the norm before. Scalar."""
+        """Backpropagate and scale down to ``max_norm``; return the norm before. Scalar."""
         self._adam.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         # g <- g min(1, max_norm / |g|)
@@ -202,7 +202,7 @@ class RankSteps:
 
         Args:
             loss: Loss over this rank's rows; None: it has none.
-            num_rows: Number of these.
+            num_rows: Number of this rank's rows.
             names: Names of a step's numbers.
             max_norm: Norm down to which a longer gradient is scaled.
             exchange: Way to the other ranks, at least one of which has rows.
@@ -212,7 +212,7 @@ class RankSteps:
         """
         of_loss = [name for name in names if name != NORM]
         rows = exchange(self._own(loss, num_rows=num_rows, num_numbers=len(of_loss)))
-        # Python's numbers have 64 bits, in each rank the same.
+        # Python's floats have 64 bits, so every rank computes the same numbers.
         heads: list[list[float]] = rows[:, : 1 + len(of_loss)].tolist()
         # n_r / n
         num_all = sum(head[0] for head in heads)
@@ -225,20 +225,20 @@ class RankSteps:
             else:
                 weights = (share for share in shares if share)
                 found[name] = sum(w * x for w, x in zip(weights, column, strict=True))
-        # g = sum of n_r / n g_r. Whole rows one after the other: a product of matrices could round
-        # otherwise in a rank whose memory begins elsewhere.
+        # g = sum of n_r / n g_r. The rows are added one by one, because a matrix product may round
+        # differently in ranks whose memory is aligned differently.
         gradients, total = rows[:, 1 + len(of_loss) :], self._gradient
         torch.mul(gradients[0], shares[0], out=total)
         for row, share in zip(gradients[1:], shares[1:], strict=True):
             total.add_(row, alpha=share)
         found[NORM] = float(total.norm())
-        # g <- g min(1, max_norm / |g|); the result of a norm that is not finite is not used.
+        # g <- g min(1, max_norm / |g|). With a norm that is not finite the caller skips the step.
         if found[NORM] > max_norm - CLIP_EPSILON:
             total.mul_(max_norm / (found[NORM] + CLIP_EPSILON))
         return [found[name] for name in names]
 
     def _own(self, loss: PpoLoss | None, *, num_rows: int, num_numbers: int) -> torch.Tensor:
-        """Return this rank's rows, numbers and gradient. float32 [1 + K + P]."""
+        """Return this rank's rows, metrics and gradient. float32 [1 + K + P]."""
         if loss is None:
             return torch.zeros(1 + num_numbers + len(self._values))
         for parameter in self._parameters:
@@ -260,7 +260,7 @@ class RankSteps:
             [self._moments["exp_avg"]],
             [self._moments["exp_avg_sq"]],
             [],
-            # They are all equal.
+            # All parameters have the same step count.
             [steps[0]],
             lr=numbers["lr"],
             beta1=numbers["betas"][0],

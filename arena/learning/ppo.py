@@ -2,9 +2,9 @@
 
 Schulman et al., "Proximal Policy Optimization Algorithms" (2017), https://arxiv.org/abs/1707.06347;
 Andrychowicz et al., "What Matters In On-Policy Reinforcement Learning?" (2021) for the choices.
-One update is read in three files: this one (the steps), `ppo_loss` (minibatches and losses) and
-`acting` (the forward pass of play). Shapes: D decisions of a rollout, F features of an observation,
-P parameters of a distribution, M decisions of a minibatch, G numbers of a critic's input.
+An update spans three files: this one (the steps), `ppo_loss` (minibatches and losses) and `acting`
+(the forward pass of play). Shapes: D decisions of a rollout, F features of an observation, P
+parameters of a distribution, M decisions of a minibatch, G numbers of a critic's input.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from arena.normalization import Exchange, all_of
 from arena.spaces import ActionLayout, ObservationLayout
 
 MAX_SKIPPED = 3
-"""So many skipped updates in a row are no accident."""
+"""Number of skipped updates in a row after which training fails."""
 
 LIVE = "live."
-"""Begins the names of the weights that learn, where an average of them plays."""
+"""Prefix of the names of the live weights, where an average of them plays."""
 
 MAGNET = "magnet."
-"""Begins the names of the magnet's weights."""
+"""Prefix of the names of the magnet's weights."""
 
 FACTOR = "factor."
-"""Begins the name of what the learning rate has learned from the KL."""
+"""Prefix of the name of the state of `KlFactor`."""
 
 
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
@@ -86,7 +86,7 @@ class Ppo(ActingNetwork):
             network: Architecture of the policy.
             observation: Layout of the observations.
             action: Layout of the actions.
-            hyperparameters: Values for good; a mutation is a new object and a load.
+            hyperparameters: Values, fixed for this object; a mutation makes a new object and loads.
             device: Device of the network.
             precision: Precision of products while it trains; see `product_dtype`.
             seed: Seed of the fresh weights.
@@ -100,16 +100,16 @@ class Ppo(ActingNetwork):
         )
         dtype = product_dtype(precision, network=network, device=device, observation=observation)
         super().__init__(made.to(device), product_dtype=dtype)
-        # An average that plays, and a magnet that a loss holds the policy near; None: not wanted.
+        # The average plays instead of the live weights; the loss keeps the policy near the magnet.
         self._average = AveragedNetwork(self._network) if hyperparameters.ema_decay else None
         self._magnet = AveragedNetwork(self._network) if hyperparameters.magnet_coef else None
-        # Names are in the order of `_step`, at whose end `PpoLoss.diagnostics` are.
+        # The names follow the order of `_step`, which ends with `PpoLoss.diagnostics`.
         self._metrics = (
             *METRICS,
             *([MAGNET_KL] if self._magnet is not None else []),
             *([OLD_KL] if hyperparameters.kl_coef else []),
         )
-        # A factor of the learning rate; None: the rate stays.
+        # Without a target KL the learning rate is constant.
         self._factor = KlFactor(hyperparameters.desired_kl) if hyperparameters.desired_kl else None
         self._optimizer = NamedAdam(self._network, **self._adam_numbers)
         self._learner_updates = 0
@@ -168,7 +168,7 @@ class Ppo(ActingNetwork):
                 after the last step that was carried out.
         """
         num_rows = self._num_rows(rollout)
-        # All ranks know the number of rows of each, so all of them return here.
+        # Every rank knows the row counts of all ranks, so all ranks return here together.
         if not any(num_rows):
             return {}
         live = self._live()
@@ -177,14 +177,15 @@ class Ppo(ActingNetwork):
         try:
             progress = self._learn(rollout, most_rows=max(num_rows), generator=generator)
         finally:
-            # Weights are checked after an error, too: `_skip` may raise in the middle of the
-            # epochs.
+            # Weights are checked after an error, too, because `_skip` may raise in the middle of
+            # the epochs.
             undone = not self._weights_are_sane()
             if undone:
                 load_tensors(live, saved, what="weights")
                 self._learner_updates = updates_before
         if undone:
-            # The rollout counts as one skipped: no step was refused and still they led nowhere.
+            # The whole rollout counts as skipped: no step was refused, but the weights became
+            # non-finite.
             progress = UpdateMetrics(self._metrics)
             progress.add(None)
             self._skipped_in_a_row = skipped_before
@@ -199,7 +200,7 @@ class Ppo(ActingNetwork):
             "optimizer/learning_rate": self._optimizer.learning_rate,
             "optimizer/updates": float(self._learner_updates),
         }
-        # The KL is measured before each step, so that of a single one is 0 at any rate.
+        # The KL is measured before each step, so with a single step it is always 0.
         kl = metrics.get("policy/kl") if self._learner_updates > updates_before + 1 else None
         if self._factor is not None and kl is not None:
             self._factor.follow(kl)
@@ -209,16 +210,16 @@ class Ppo(ActingNetwork):
     def update_normalizers(
         self, observation: torch.Tensor, *, critic_input: torch.Tensor | None
     ) -> None:
-        """Take inputs of decisions into the normalizers; no weight changes."""
-        # Returns need none: their units are those of the first rollout already (`_prepare`).
+        """Update the normalizers with inputs of decisions; no weight changes."""
+        # Returns need no warm-up: `_prepare` normalizes with the first rollout's statistics.
         if self._network.observation_normalizer is not None:
             self._network.observation_normalizer.update(observation, exchange=self._exchange)
         if self._network.critic_normalizer is not None and critic_input is not None:
             self._network.critic_normalizer.update(critic_input, exchange=self._exchange)
 
     def _follow(self, rollout: Rollout) -> None:
-        """Move normalizers, magnet and average, once per rollout."""
-        # Statistics follow only now: the policy that is updated must be the one that played.
+        """Update normalizers, magnet and average, once per rollout."""
+        # Normalizers change only after the update: the updated policy must be the one that played.
         self.update_normalizers(rollout.observation, critic_input=rollout.critic_input)
         if self._magnet is not None:
             self._magnet.follow(self._hyperparameters.magnet_rate)
@@ -227,7 +228,7 @@ class Ppo(ActingNetwork):
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return network and normalizers: all that playing needs. float32 CPU copies."""
-        # Averages of parameters replace the live ones; normalizers are the live network's.
+        # Averaged parameters replace the live ones; normalizers are the live network's.
         averaged = {} if self._average is None else self._average.tensors()
         return copy_tensors({**self._network.state_dict(), **averaged})
 
@@ -255,16 +256,15 @@ class Ppo(ActingNetwork):
     ) -> None:
         """Take over weights and optimizer (None: a fresh one), then apply the hyperparameters.
 
-        A magnet or an average that the state does not have starts from the weights, a learning rate
-        that follows the KL from ``learning_rate``; one that the hyperparameters do not ask for is
-        dropped.
+        A magnet or an average that the state lacks starts from the weights, and a factor of the
+        learning rate starts from 1; one that the hyperparameters disable is dropped.
 
         Raises:
             CheckpointCorrupt: If names, shapes or dtypes differ from this architecture's, or a
                 number is not finite.
         """
         state = optimizer_state or {}
-        # These are the average's weights where an average plays; the live ones are loaded below.
+        # Where an average plays, these are the average's weights; the live ones are loaded below.
         load_tensors(self._network.state_dict(), weights, what="weights")
         if self._average is not None:
             self._average.restart()
@@ -281,11 +281,12 @@ class Ppo(ActingNetwork):
         if optimizer_state is None:
             self._optimizer.reset()
         else:
-            # The rest is Adam's.
+            # All remaining tensors belong to Adam.
             others = (LIVE, MAGNET, FACTOR)
             moments = {k: v for k, v in state.items() if not k.startswith(others)}
             load_tensors(self._optimizer.tensors(), moments, what="optimizer")
-        # Hyperparameters are set last: they are the policy's own, whatever state was loaded.
+        # Hyperparameters are set last, because the policy keeps its own, whatever state was
+        # loaded.
         self._optimizer.apply(**self._adam_numbers)
         self._learner_updates = learner_updates
         self._skipped_in_a_row = 0
@@ -301,7 +302,9 @@ class Ppo(ActingNetwork):
         }
 
     def _num_rows(self, rollout: Rollout) -> list[int]:
-        """Return the number of what is divided into minibatches in each rank's rollout."""
+        """Return the number of rows, or of sequences of a recurrent policy, in each rank's
+        rollout.
+        """
         own = len(rollout) if rollout.sequences is None else len(rollout.sequences)
         if self._exchange is None:
             return [own]
@@ -326,17 +329,18 @@ class Ppo(ActingNetwork):
             parts: Iterator[Batch | None] = minibatches(
                 batch, rollout.sequences, num_parts=num_parts, generator=generator
             )
-            # All ranks take the same steps: one with fewer rows has none for the last of them.
+            # All ranks take the same number of steps; a rank with fewer rows has none in the last
+            # ones.
             for part in islice(chain(parts, repeat(None)), num_parts):
                 progress.add(self._step(part))
-            # The mean is that of this epoch (`DIAGNOSTICS`).
+            # `progress.results` has the mean of this epoch (`DIAGNOSTICS`).
             if target_kl is not None and progress.results().get("policy/kl", 0.0) > target_kl:
                 break
         return progress
 
     @torch.no_grad()
     def _prepare(self, rollout: Rollout, *, progress: UpdateMetrics) -> Batch:
-        """Compute the rows that all epochs use; the statistics do not change meanwhile."""
+        """Compute the rows that all epochs use; statistics are constant during these epochs."""
         normalized = self._network.normalize_observation(rollout.observation)
         normalized = self._to_product_dtype(normalized)
         critic_input = rollout.critic_input
@@ -346,12 +350,12 @@ class Ppo(ActingNetwork):
         if self._settings.advantages == "vtrace" and len(rollout):
             rollout = self._vtrace_targets(rollout, normalized, critic_input)
         returns = self._network.return_normalizer
-        # Predictions are normalized by the statistics that they were made with, as the network
-        # itself gave them.
+        # Predictions are normalized with the statistics under which they were made, which restores
+        # the network's own outputs.
         predicted = returns.normalize(rollout.value)
         if self._settings.normalize_returns:
-            # Statistics of returns follow before the targets, which need this rollout's units at
-            # once.
+            # Return statistics are updated before the targets are computed, because the targets
+            # use this rollout's units.
             returns.update(rollout.return_.unsqueeze(1), exchange=self._exchange)
         advantage = rollout.advantage
         progress.add_rollout(advantage, exchange=self._exchange)
@@ -426,7 +430,7 @@ class Ppo(ActingNetwork):
         if exchange is None or rank_steps is None:
             assert loss is not None
             norm = self._optimizer.compute_gradients(loss.total, max_norm=max_norm)
-            with torch.no_grad():  # one transfer for all numbers
+            with torch.no_grad():  # Stacking the numbers needs only one transfer from the device.
                 metrics = torch.stack([*loss.terms, norm, *loss.diagnostics])
             numbers: list[float] = metrics.tolist()
             step = self._optimizer.step
@@ -439,7 +443,7 @@ class Ppo(ActingNetwork):
                 exchange=exchange,
             )
             step = rank_steps.step
-        # Check before the step, which would put such a number into Adam's moments for good.
+        # The check precedes the step, because a non-finite number would stay in Adam's moments.
         if not all(map(math.isfinite, numbers)):
             self._skip()
             return None
@@ -485,7 +489,8 @@ class Ppo(ActingNetwork):
 
     def _weights_are_sane(self) -> bool:
         """Return whether all tensors are finite, and the squares of their norms too."""
-        # Weights of 1e20 are finite, but their squares overflow float32.
+        # Weights of 1e20 are finite, but their squares overflow float32, so norms are checked,
+        # too.
         norms = torch.stack([tensor.norm() for tensor in self._live().values()])
         return bool(norms.isfinite().all())
 
@@ -503,7 +508,7 @@ class AveragedNetwork(Generic[NetworkT]):
         """Start as a copy of the live network."""
         self.network = copy.deepcopy(live).requires_grad_(False)
         """Computes with the averaged parameters."""
-        # Lists in the order of `parameters()`, for one fused operation over all.
+        # The lists follow the order of `parameters()`, for one fused operation over all of them.
         self._average: list[torch.Tensor] = list(self.network.parameters())
         self._live: list[torch.Tensor] = list(live.parameters())
         self._buffers = list(zip(self.network.buffers(), live.buffers(), strict=True))
@@ -522,7 +527,7 @@ class AveragedNetwork(Generic[NetworkT]):
         self._copy_buffers()
 
     def _copy_buffers(self) -> None:
-        # Statistics of normalizers are copied, not averaged: the live network's are more exact.
+        # Statistics of normalizers are copied, not averaged, because the live ones are more exact.
         for own, live in self._buffers:
             own.copy_(live)
 

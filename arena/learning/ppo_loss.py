@@ -1,4 +1,4 @@
-"""PPO's loss: what a minibatch is, its forward pass, and the terms of the loss.
+"""PPO's loss: minibatches, their forward pass, and the terms of the loss.
 
 Schulman et al., "Proximal Policy Optimization Algorithms" (2017), https://arxiv.org/abs/1707.06347.
 Approximate KL: Schulman, "Approximating KL Divergence" (2020), http://joschu.net/blog/kl-approx.html.
@@ -36,8 +36,8 @@ class Batch:
         advantage: Advantages with mean 0 and deviation 1 over the rollout, or as they are where
             each minibatch is normalized. float32 [M].
         target: Normalized returns. float32 [M].
-        value: Values predicted while playing, normalized by the statistics of then; None where
-            values are not clipped. float32 [M].
+        value: Values predicted while playing, normalized with the statistics of that time; None
+            where values are not clipped. float32 [M].
         magnet: Parameters of the magnet's distribution; None without one. float32 [M, P].
         old: Parameters of the policy's distribution before the update; None where the loss has no
             KL to it. float32 [M, P].
@@ -84,16 +84,17 @@ def minibatches(
 
     Args:
         batch: Rows of a whole rollout.
-        sequences: Sequences of a recurrent policy: whole ones are divided then. None: rows are.
+        sequences: Sequences of a recurrent policy, which are kept whole; None: rows are divided.
         num_parts: Number of parts; fewer if there are fewer rows or sequences, none without any.
         generator: Source of the order.
     """
     total = len(batch.action) if sequences is None else len(sequences)
     if not total:
         return
-    # The permutation is on the generator's device, as torch requires; the rows may be elsewhere.
+    # The permutation is on the generator's device, as torch requires; the rows may be on another
+    # one.
     permutation = torch.randperm(total, generator=generator, device=generator.device)
-    # min: no part is empty, as a mean over it would be NaN.
+    # `min` keeps every part non-empty, because the mean over an empty part is NaN.
     for index in permutation.to(batch.action.device).tensor_split(min(num_parts, total)):
         if sequences is None:
             yield batch.rows(index)
@@ -163,9 +164,9 @@ class PpoLoss:
         total: Loss to minimize.
         terms: Terms in the order of `arena.learning.update_metrics.LOSSES`, but for the norm of
             the gradient.
-        diagnostics: Figures in the order of `arena.learning.update_metrics.DIAGNOSTICS`, then
-            those of ``RATIOS`` there, then the KL to the magnet and the KL from the old policy,
-            where these are part of the loss.
+        diagnostics: Metrics in the order of `arena.learning.update_metrics.DIAGNOSTICS`, then those
+            of ``RATIOS`` there, then the KL to the magnet and the KL from the old policy, where
+            these are part of the loss.
     """
 
     total: torch.Tensor
@@ -213,7 +214,7 @@ def ppo_loss(
         + hyperparameters.value_coef * value_loss
         - hyperparameters.entropy_coef * entropy
     )
-    # Diagnostics are no part of the graph: they are reported, never minimized.
+    # Diagnostics need no gradient, because they are only reported.
     with torch.no_grad():
         diagnostics = [
             approximate_kl(log_ratio),
@@ -242,7 +243,7 @@ def normalized_advantage(
 
     Args:
         advantage: Advantages of this rank, none without rows. float32 [M].
-        exchange: Way to the other ranks, whose rows count, too. None: there are none.
+        exchange: Connection to the other ranks, whose rows count, too; None without other ranks.
     """
     check_equal_shapes(1, advantage=advantage)
     if exchange is None:
@@ -308,13 +309,13 @@ def explained_variance(
     Args:
         value: Predictions. float32 [M].
         target: Returns. float32 [M].
-        exchange: Way to the other ranks, whose rows count, too. None: there are none.
+        exchange: Connection to the other ranks, whose rows count, too; None without other ranks.
 
     Returns:
         None where it is undefined: no variance in the targets, or nothing finite.
     """
     check_equal_shapes(1, value=value, target=target)
-    # float64: the variance of large returns would cancel in float32.
+    # float64 is used, because the variance of large returns would cancel in float32.
     returns, errors = target.double(), target.double() - value.double()
     if exchange is not None:
         _, _, variances = exchanged_moments(

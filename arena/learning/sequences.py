@@ -14,7 +14,7 @@ import torch
 from arena.experience import Sequences
 
 NONE = -1
-"""Entry of a table of rows where there is none."""
+"""Entry of a table of rows that stands for no row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,20 +45,20 @@ def cut_into_sequences(successor: torch.Tensor, *, max_length: int | None) -> to
         Rows of each sequence, -1 after its last one. int64 [Q, L].
     """
     is_first = torch.ones_like(successor, dtype=torch.bool)
-    # A chain begins at a row that succeeds none.
+    # A chain begins at a row that is no successor of another row.
     is_first[successor[successor >= 0]] = False
-    # Index -1, after a chain's last decision, finds the last entry, which is -1.
+    # Index -1, after a chain's last decision, reads the last entry, which is -1.
     after = torch.cat([successor, successor.new_full((1,), NONE)])
     columns = [is_first.nonzero().squeeze(1)]
     # Column k + 1 holds the successors of column k.
     while bool((following := after[columns[-1]]).ge(0).any()):
         columns.append(following)
     if max_length is not None:
-        # Columns are filled up to a multiple, so that one reshape cuts all chains.
+        # The number of columns is padded to a multiple, so that one reshape cuts all chains.
         missing = -len(columns) % max_length
         columns += [torch.full_like(columns[0], NONE)] * missing
     table = torch.stack(columns, dim=1).reshape(-1, max_length or len(columns))
-    # Pieces beyond a chain's end are empty.
+    # Chains shorter than the table leave empty pieces, which are dropped.
     return table[table[:, 0] >= 0]
 
 
@@ -68,12 +68,12 @@ def pack(sequences: Sequences, index: torch.Tensor | None = None) -> Packed:
     if index is not None:
         rows, state = rows.index_select(0, index), state.index_select(0, index)
     lengths = (rows >= 0).sum(dim=1)
-    # A packed sequence wants the longest first; stable, so that equal input packs equally.
+    # torch requires the longest sequence first; a stable sort packs equal inputs equally.
     order = lengths.argsort(descending=True, stable=True)
     # [Q, L] -> [L, Q]
     by_place = rows.index_select(0, order).T
     there = by_place >= 0
-    # torch wants them on the CPU.
+    # torch requires the batch sizes on the CPU.
     batch_sizes = there.sum(dim=1).cpu()
     return Packed(
         rows=by_place[there],

@@ -57,28 +57,30 @@ class BotActor(Actor):
     def __init__(self, bot: Bot, *, name: str, facts: AgentSpec, actions: ActionLayout) -> None:
         self._bot = AskedBot(bot, name=name, mask_place=facts.mask, actions=actions)
         self._layout = ObservationLayout.from_json(facts.observation)
-        # Episode that the bot played last in a game (environment, seat).
+        # The last episode that the bot played in each game (environment, seat).
         self._playing: dict[tuple[int, str], int] = {}
 
     @property
     def keeps_games(self) -> bool:
-        """Return whether it tells games apart: one batch's must not pass for another's."""
+        """Whether the bot keeps state per game, so that games of two batches must not be mixed
+        up.
+        """
         return self._bot.keeps_games
 
     def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
-        """Ask the bot. Where the games are not given, each row is a game without a past.
+        """Let the bot decide. Without given games, each row is a game without a past.
 
         Raises:
-            ConfigError: If it raises, or answers with anything but one legal action per row.
+            ConfigError: If the bot raises, or returns anything but one legal action per row.
         """
         observation, action_mask = inputs.observation, inputs.action_mask
         games = _separate_games(agent, len(observation)) if inputs.games is None else inputs.games
-        # One draw for each call, so that a seed repeats the match whatever the bot draws itself.
+        # One draw per call makes a match repeatable from its seed, whatever the bot itself draws.
         seed = torch.randint(2**63 - 1, (), generator=generator, device=generator.device).item()
         if self._bot.has_reset:
             self._begin(games, seed=int(seed))
         action = self._bot.ask(
-            # float32 rows back to the environment's own dtypes and nesting.
+            # The bot gets the environment's own dtypes and nesting instead of float32 rows.
             self._layout.to_environment(observation.cpu()),
             None if action_mask is None else action_mask.cpu().numpy(),
             agent=agent,
@@ -89,10 +91,10 @@ class BotActor(Actor):
         return ActorOutput(action=torch.from_numpy(action).to(observation.device))
 
     def _begin(self, games: Games, *, seed: int) -> None:
-        """Reset the bot for episodes in which it has not played, or not last at this place."""
+        """Reset the bot for episodes that it has not yet seen in these games."""
         seat = games.seat
         for game, episode in zip(games.index.tolist(), games.episode.tolist(), strict=True):
-            # The game is learned at the first decision, so that random openings and halted
+            # `reset` is called at the bot's first decision, so that random openings and halted
             # environments cost nothing.
             if self._playing.get((game, seat.name)) == episode:
                 continue
@@ -101,7 +103,7 @@ class BotActor(Actor):
 
 
 def _separate_games(agent: str, number: int) -> Games:
-    """Return as many games in which nothing was decided before."""
+    """Return as many games without earlier decisions."""
     return Games(
         seat=Seat(name=agent, side=agent, population="", agents=(agent,)),
         index=torch.arange(number),
@@ -124,7 +126,7 @@ def make_bot(
         ConfigError: If there is no such bot, or its class cannot be made or has no ``act``.
     """
     bot = make_object(player, launch_directory=launch_directory)
-    # bot:random has no class.
+    # `bot:random` has no class.
     if bot is None:
         return RandomActor(actions)
     return BotActor(bot, name=player, facts=facts, actions=actions)

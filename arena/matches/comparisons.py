@@ -1,8 +1,8 @@
-"""Comparisons of a match: whose results a tally sums, seat by seat or player by player.
+"""Comparisons of a match: the results that a tally sums, by pair of seats or of players.
 
-Of few seats each pair on different sides has a sum of its own, which tells what a seat is worth. Of
-many seats the pairs grow with their square, while a seating has few different players: there two
-players have one sum over all pairs of their seats. Torch-free.
+With few seats each pair on different sides has a sum of its own, which shows the value of a seat.
+With many seats the number of pairs is quadratic, while a seating has few different players; there
+two players have one sum over all pairs of their seats. Torch-free.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from arena.matches.seating import plays_of, seat_teams
 from arena.types import Entrant, Seat, Tally, is_trainee
 
 MAX_SEAT_PAIRS = 36
-"""Pairs of seats up to which each has a sum of its own: those of nine sides."""
+"""Most pairs of seats with sums of their own: those of nine sides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class Comparison:
     def pairs(self, seats: Sequence[Seat]) -> Iterator[tuple[int, int]]:
         """Yield the pairs of seats."""
         for i, j in product(self.first, self.second):
-            # Seats of two plays are on one side.
+            # Seats of different plays are on different sides even if their side has the same name.
             if self.number == 1 or seats[i].side != seats[j].side:
                 yield i, j
 
@@ -71,7 +71,7 @@ def rival_seats(seats: tuple[Seat, ...]) -> tuple[tuple[int, int], ...]:
     side, where each agent has one, the first stands for all: they share one result.
     """
     teams = seat_teams(seats)
-    # dicts keep the first value with setdefault: the first seat of each side and population.
+    # `setdefault` keeps the first value: the first seat of each side and population.
     first_of: dict[tuple[tuple[int, str], str], int] = {}
     for index, (team, seat) in enumerate(zip(teams, seats, strict=True)):
         first_of.setdefault((team, seat.population), index)
@@ -87,7 +87,9 @@ def rival_seats(seats: tuple[Seat, ...]) -> tuple[tuple[int, int], ...]:
 
 
 def rival_populations(seats: tuple[Seat, ...]) -> frozenset[frozenset[str]]:
-    """Return populations whose players are compared; of one with itself, a set of one name."""
+    """Return the pairs of populations whose players are compared; a set of one name for
+    self-play.
+    """
     if len(plays_of(seats)) > 1:
         return frozenset(frozenset((seat.population,)) for seat in seats)
     sides: dict[str, set[str]] = {}
@@ -96,7 +98,7 @@ def rival_populations(seats: tuple[Seat, ...]) -> frozenset[frozenset[str]]:
     return frozenset(
         frozenset((one, other))
         for one, other in combinations_with_replacement(sides, 2)
-        # Players meet on different sides: not if both are on one and the same alone.
+        # Players are compared across sides, so not if both are on one and the same side alone.
         if len(sides[one] | sides[other]) > 1
     )
 
@@ -104,8 +106,8 @@ def rival_populations(seats: tuple[Seat, ...]) -> frozenset[frozenset[str]]:
 @lru_cache(maxsize=64)
 def is_by_seats(seats: tuple[Seat, ...]) -> bool:
     """Return whether each pair of seats on different sides has a sum of its own."""
-    # The answer is kept: it is asked for with each tally, while a run has two tuples of seats.
-    # Cooperation compares the two seats of each population, which is linear.
+    # The result is cached, because each tally reads it and a run has two tuples of seats. In
+    # cooperation the two seats of each population are compared, which is linear.
     return len(plays_of(seats)) > 1 or _num_rivals(seats) <= MAX_SEAT_PAIRS
 
 
@@ -121,7 +123,7 @@ def comparisons(seats: tuple[Seat, ...], *, entrants: Sequence[Entrant]) -> tupl
     players: dict[tuple[str, Entrant], list[int]] = {}
     together = _seats_together(seats)
     for own, counting in zip(together, counting_seats(entrants, together), strict=True):
-        # The first agent of a side stands for it, whoever of its players counts.
+        # The first agent of a side stands for it, whichever of its players counts.
         name = (seats[own[0]].population, entrants[counting])
         players.setdefault(name, []).append(own[0])
     compared = (
@@ -130,14 +132,14 @@ def comparisons(seats: tuple[Seat, ...], *, entrants: Sequence[Entrant]) -> tupl
         )
         for first, second in combinations(players.values(), 2)
     )
-    # Players of one side alone do not meet.
+    # Players on the same side only have no comparison.
     return tuple(one for one in compared if one.number)
 
 
 def is_tally_by_seats(tally: Tally, seats: tuple[Seat, ...]) -> bool:
     """Return whether a tally has the results of each pair of seats.
 
-    Earlier ones of many seats have them, too.
+    Older tallies of many seats have them, too.
     """
     return is_by_seats(seats) or len(tally.pairs) == _num_rivals(seats)
 
@@ -147,7 +149,7 @@ def counting_seats(
 ) -> tuple[int, ...]:
     """Return the agent that each side counts for, where each agent of a side has a seat.
 
-    A side counts for the trainee that is on it, any other side for the player that faces the first
+    A side counts for the trainee on it; any other side counts for the player opposite the first
     trainee: the rival.
 
     Args:
@@ -167,16 +169,16 @@ def result_weights(
 ) -> dict[tuple[int, int], float]:
     """Return the weight of each comparison in ratings.
 
-    Comparisons of one match hang together: of n sides each meets n - 1 others, and of a team each
-    member has the team's result. A match is one result for each player, however many seats it has
-    and meets; counted more often, intervals would be too narrow.
+    Comparisons of one match are correlated: with n sides each plays n - 1 others, and each member
+    of a team has the team's result. A match is one result for each player, however many seats and
+    opponents the player has; a higher weight would make intervals too narrow.
 
     Args:
         numbers: Pairs of seats that are compared, by the two seats that name the players.
         entrants: Entrant of each seat.
 
     Returns:
-        Weights by comparison; without those in which an entrant meets itself.
+        Weights by comparison, without comparisons of an entrant with itself.
     """
     met = {(i, j): n for (i, j), n in numbers.items() if entrants[i] != entrants[j]}
     times: Counter[Hashable] = Counter()
@@ -188,7 +190,7 @@ def result_weights(
 
 
 def numbers_of(tally: Tally) -> dict[tuple[int, int], int]:
-    """Return the pairs of seats that each result of a tally sums."""
+    """Return the number of pairs of seats that each result of a tally sums."""
     # Every pair of seats has a score in each match.
     return {
         (pair.first, pair.second): int(num_scored(pair)) // tally.matches for pair in tally.pairs
@@ -201,7 +203,7 @@ def _seat_comparisons(seats: tuple[Seat, ...]) -> tuple[Comparison, ...]:
 
 
 def _seats_together(seats: Sequence[Seat]) -> list[list[int]]:
-    """Return the seats of each population on each side: one, or one for each agent."""
+    """Return the seats of each population on each side: one in all, or one for each agent."""
     together: dict[tuple[str, str], list[int]] = {}
     for index, seat in enumerate(seats):
         together.setdefault((seat.side, seat.population), []).append(index)
@@ -211,7 +213,7 @@ def _seats_together(seats: Sequence[Seat]) -> list[list[int]]:
 def _num_rivals(seats: Sequence[Seat]) -> int:
     """Count the pairs of `rival_seats` in competition, without making them."""
     on_side = Counter(side for side, _ in {(seat.side, seat.population) for seat in seats})
-    # All pairs but those on one side: ((sum m_s)^2 - sum m_s^2) / 2
+    # The count is that of all pairs but those on one side: ((sum m_s)^2 - sum m_s^2) / 2.
     return (on_side.total() ** 2 - sum(number**2 for number in on_side.values())) // 2
 
 
@@ -223,25 +225,25 @@ def _num_pairs(first: Sequence[int], second: Sequence[int], seats: Sequence[Seat
 def _over_rivals(
     own: Sequence[int], others: Sequence[int], values: Sequence[float], seats: Sequence[Seat]
 ) -> float:
-    """Sum the values of seats, each as often as it meets another one."""
+    """Add up the values of seats, each as often as its seat is compared."""
     sides = Counter(seats[index].side for index in others)
     return math.fsum((len(others) - sides[seats[index].side]) * values[index] for index in own)
 
 
 def is_repeating(tally: Tally, repeating: Collection[str]) -> bool:
-    """Return whether the same game again says nothing new.
+    """Return whether a repeated game adds no information.
 
-    That is so only where neither players nor the environment draw anything. Where they do, a game
-    that comes twice is two samples: in rock-paper-scissors every game comes often.
+    That holds only where neither players nor the environment are random. Where they are, a game
+    that occurs twice is two samples: in rock-paper-scissors every game occurs often.
 
     Args:
         tally: The tally.
-        repeating: Players who draw nothing, in a game without chance.
+        repeating: Deterministic players, in a game without chance.
     """
     return tally.distinct is not None and all(name in repeating for name in tally.entrants)
 
 
 def counted(tally: Tally, repeating: Collection[str]) -> int:
-    """Count the games of a tally, repeated ones once."""
-    # `distinct` is not None there.
+    """Count the games of a tally, without repeated ones if these add no information."""
+    # Tallies of such games always have `distinct`.
     return tally.distinct or 0 if is_repeating(tally, repeating) else tally.matches

@@ -1,8 +1,8 @@
-"""Tells games apart by a hash of all decisions and returns, and keeps their first decisions.
+"""Distinguishes games by a hash of all decisions and returns, and keeps their first decisions.
 
-Two games are the same where all decisions and the returns of all seats are. Chance that no agent
-saw (a hidden card) does not count. With 64 bits, two of a million different games look the same
-with a probability of 3e-8.
+Two games are equal if all decisions and the returns of all seats are. Chance that no agent saw (a
+hidden card) does not count. With 64 bits, two of a million different games have the same hash with
+a probability of 3e-8.
 
 Shapes: B environments, S decisions of a population at once, N games that have ended.
 """
@@ -17,19 +17,20 @@ import torch
 
 from arena.envs.base import Turn
 
-# Odd numbers of 64 bits with about half of the bits set; products wrap around.
+# These are odd 64-bit numbers with about half of the bits set; products wrap around.
 _STEP, _FINAL, _COLUMN = -0x61C8864680B583EB, -0x3D4D51C2D82B14B1, 0x2545F4914F6CDD1D
 _AGENT = 0x1F83D9ABFB41BD6B
 _SHIFT = 29
 
-# Below the number of the turn stands the action's index, less than 2**31.
+# A key has the turn's number in its upper bits and the action's index, below 2**31, in the lower
+# ones.
 _CODE_BITS = 32
 _CODE = (1 << _CODE_BITS) - 1
 _TURNS_AT_ONCE = 256
 _NEVER = torch.iinfo(torch.int64).max
 
 NO_DECISION = -1
-"""First decision of a seat that made none, or whose actions have no index."""
+"""First decision of a seat that made none or whose actions have no index."""
 
 
 class GameHashes:
@@ -38,7 +39,7 @@ class GameHashes:
     Args:
         num_envs: B.
         device: Device of turns and actions.
-        first: First decisions in these games. None: not kept.
+        first: First decisions in these games; None: they are not kept.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class GameHashes:
     def absorb(self, turn: Turn, actions: Mapping[str, torch.Tensor]) -> None:
         """Add the decisions that a turn asked for.
 
-        Where no decision is asked for, the agent is -1 and the action 0, equally in each game.
+        A slot without a decision has agent -1 and action 0 in every game.
 
         Args:
             turn: Turn that asked for them.
@@ -61,7 +62,8 @@ class GameHashes:
         for population, group in turn.groups.items():
             chosen = actions[population]
             if chosen.dtype != torch.int64:
-                # The bits of float32: a hash of rounded numbers would take different games for one.
+                # The bits of float32 are hashed, because rounding would give different games one
+                # hash.
                 words = chosen.view(torch.int32).long().flatten(2)
                 chosen = (words * _columns(words.shape[2], words.device)).sum(dim=2)
             # said = action + agent * odd   (all mod 2**64)
@@ -97,7 +99,7 @@ class GameHashes:
 class FirstDecisions:
     """First decision of each agent in the games that B environments play.
 
-    Turns are only kept at first, and read many at once: what a turn costs is a copy.
+    Turns are copied and read many at once later, so that a turn costs only a copy.
 
     Args:
         num_envs: B.
@@ -117,9 +119,9 @@ class FirstDecisions:
     ) -> None:
         self._radices = {name: places for name, places in radices.items() if places is not None}
         # Game k of environment b has the number k B + b. The tensor is never changed in place,
-        # because turns keep it.
+        # because stored turns refer to it.
         self._games = torch.arange(num_envs, device=device)
-        # Keys are by game and agent; the last column is no agent's.
+        # Keys are by game and agent; the last column belongs to no agent.
         self._keys = torch.full((num_envs, num_agents + 1), _NEVER, device=device)
         self._turns: list[tuple[torch.Tensor, dict[str, tuple[torch.Tensor, torch.Tensor]]]] = []
         self._num_read = 0
@@ -127,7 +129,7 @@ class FirstDecisions:
     def absorb(self, turn: Turn, actions: Mapping[str, torch.Tensor]) -> None:
         """Add the decisions that a turn asked for; arguments as of `GameHashes.absorb`."""
         asked = {
-            # A turn's tensors may change with the next one.
+            # The environment may overwrite a turn's tensors in its next step, so they are cloned.
             name: (turn.groups[name].agent_index.clone(), actions[name])
             for name in self._radices
             if name in turn.groups
@@ -165,10 +167,10 @@ class FirstDecisions:
         self._games = self._games + len(self._games)
 
     def _read(self) -> None:
-        """Take the first decisions out of the turns that were kept."""
+        """Read the first decisions from the stored turns."""
         missing = int(self._games.max()) + 1 - len(self._keys)
         if missing > 0:
-            # The number doubles, so that all copies together cost as much as the last one.
+            # The number of rows doubles, so all copies together cost as much as the last one.
             more = torch.full_like(self._keys[:1], _NEVER).expand(max(missing, len(self._keys)), -1)
             self._keys = torch.cat([self._keys, more])
         num_columns, flat = self._keys.shape[1], self._keys.view(-1)
@@ -184,10 +186,10 @@ class FirstDecisions:
             chosen = torch.stack(actions)
             if chosen.dtype != torch.int64:
                 chosen = (chosen.long() * torch.tensor(places, device=chosen.device)).sum(dim=3)
-            # Turn and action in one number: the smallest is the first. [T, B, S]
+            # One number has turn and action, so the smallest is the first decision. [T, B, S]
             when = torch.tensor(at, device=chosen.device) << _CODE_BITS
             key = chosen + when[:, None, None]
-            # -1 modulo (A + 1) is A, the column of nobody.
+            # -1 modulo (A + 1) is A, the column that belongs to no agent.
             column = torch.stack(agents).remainder(num_columns)
             index = torch.stack(games)[:, :, None] * num_columns + column
             flat.scatter_reduce_(0, index.flatten(), key.flatten(), "amin")
@@ -205,7 +207,7 @@ class Games:
     """Games that have ended.
 
     Attributes:
-        row: Row that each is counted under. int64 [N].
+        row: Row that counts each game. int64 [N].
         decisions: Hashes of the decisions. int64 [N].
         returns: Returns of the Q seats. float64 [N, Q].
     """
@@ -216,16 +218,17 @@ class Games:
 
 
 def num_distinct(games: Sequence[Games], *, rows: int) -> list[int]:
-    """Count different games, row by row; all on the CPU."""
+    """Count the different games of each row; tensors are on the CPU."""
     if not games:
         return [0] * rows
     row = torch.cat([some.row for some in games])
     decisions = torch.cat([some.decisions for some in games])
-    # Adding 0 makes 0 of -0. Mixed first: signs alone would cancel out.
+    # Adding 0 turns -0 into 0. Returns are mixed before summing, because games that differ only in
+    # signs would cancel out.
     words = _mixed((torch.cat([some.returns for some in games]) + 0.0).view(torch.int64))
     codes = combined(decisions, (words * _columns(words.shape[1], words.device)).sum(dim=1))
-    # The code has the row in it: equal games of different entrants are two games. It is one number,
-    # for unique sorts numbers much faster than pairs.
+    # The code includes the row, because equal games of different entrants are two games. It is one
+    # number, because `unique` sorts numbers much faster than pairs.
     different, index = torch.unique(combined(row, codes), return_inverse=True)
     row_of = torch.empty_like(different).scatter_(0, index, row)
     counts: list[int] = torch.bincount(row_of, minlength=rows).tolist()
@@ -233,7 +236,7 @@ def num_distinct(games: Sequence[Games], *, rows: int) -> list[int]:
 
 
 def _mixed(values: torch.Tensor) -> torch.Tensor:
-    """Mix the high bits into the low ones, and on."""
+    """Mix the high bits of each number into its low ones."""
     values = (values ^ (values >> _SHIFT)) * _COLUMN
     return values ^ (values >> _SHIFT)
 
@@ -242,5 +245,5 @@ def _mixed(values: torch.Tensor) -> torch.Tensor:
 def _columns(number: int, device: torch.device) -> torch.Tensor:
     """Return different odd multipliers of columns. int64 [number]."""
     index = torch.arange(1, number + 1, dtype=torch.int64, device=device)
-    # Odd, so that no bit of a product is lost mod 2**64.
+    # Odd multipliers lose no bit of a product mod 2**64.
     return (_mixed(index * _STEP) << 1) | 1

@@ -1,4 +1,4 @@
-"""Matches between frozen players, each environment a number of them that is fixed beforehand.
+"""Matches between frozen players; each environment plays a fixed number of them.
 
 Every match that starts is played to its end and counts. A match is a list of plays, each with its
 seats: one in competition, two in cooperation. Shapes: B environments, A agents, M matches of an
@@ -36,27 +36,27 @@ from arena.matches.tally_sums import TallySums
 from arena.spaces import ActionLayout
 from arena.types import Entrant, Seat, Tally
 
-# An environment and the number of its episode are one int64: the number has these bits.
+# A key has the environment in its upper bits and the number of the episode in these lower bits.
 _NUMBER_BITS = 32
 
 MAX_ROUNDS = 16
-"""Rounds of all plays until each match has an episode that is void in none of them."""
+"""Most repetitions of all plays until each match has an episode that is void in no play."""
 
 
 class Stopped(Exception):
-    """Play was stopped before its end."""
+    """Error: play was stopped before its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Environments in which the same players sit.
+    """Environments with the same players in their seats.
 
     Attributes:
         entrants: Names in the tally, one per seat.
         actors: Actors, one per seat.
         num_envs: Number of environments.
         num_matches: Number of matches that each of them plays.
-        players: Names that environments are told, one per seat; none: the entrants.
+        players: Players that environments are told, one per seat; empty: the entrants.
     """
 
     entrants: tuple[Entrant, ...]
@@ -66,7 +66,7 @@ class Block:
     players: tuple[str, ...] = ()
 
     def phase(self, seats: Sequence[Seat], own: Sequence[int]) -> Phase:
-        """Return what its environments are told, with the players of some seats."""
+        """Return the phase for these environments, with the players of some seats."""
         names = self.players or self.entrants
         players = players_of_agents([seats[seat] for seat in own], [names[seat] for seat in own])
         return Phase(name="evaluation", agent_steps=None, players=players)
@@ -90,8 +90,8 @@ class Share:
 def share_envs(num_matches: Sequence[int], *, num_envs: int) -> tuple[tuple[Share, ...], ...]:
     """Divide environments among pairings, in proportion to their matches.
 
-    A pairing's matches are split over its environments as evenly as they go, so that each
-    environment's number is fixed and the pairing's total exact.
+    A pairing's matches are split over its environments as evenly as possible, so that each
+    environment's number is fixed and the pairing's total is exact.
 
     Args:
         num_matches: Number of matches of each pairing.
@@ -102,11 +102,11 @@ def share_envs(num_matches: Sequence[int], *, num_envs: int) -> tuple[tuple[Shar
         pairings than environments.
     """
     waves = []
-    # Each pairing of a wave needs an environment of its own.
+    # Each pairing of a wave needs at least one environment of its own.
     for start in range(0, len(num_matches), num_envs):
         wave = range(start, min(start + num_envs, len(num_matches)))
         counts = [num_matches[pairing] for pairing in wave]
-        # The wave lasts as long as its busiest environment.
+        # A wave lasts as long as its busiest environment.
         longest = _fewest_rounds(counts, num_envs=num_envs)
         shares: list[Share] = []
         for pairing, count in zip(wave, counts, strict=True):
@@ -117,7 +117,8 @@ def share_envs(num_matches: Sequence[int], *, num_envs: int) -> tuple[tuple[Shar
 
 def _fewest_rounds(counts: Sequence[int], *, num_envs: int) -> int:
     """Return the smallest M for which environments of at most M matches each suffice."""
-    # M >= ceil(sum of counts / B): a bound from below that rounding up per pairing may exceed
+    # M >= ceil(sum of counts / B) is a lower bound; rounding up per pairing may require a larger
+    # M.
     rounds = max(1, -(-sum(counts) // num_envs))
     while sum(-(-count // rounds) for count in counts) > num_envs:
         rounds += 1
@@ -127,7 +128,8 @@ def _fewest_rounds(counts: Sequence[int], *, num_envs: int) -> int:
 def _split(pairing: int, *, count: int, longest: int) -> list[Share]:
     if count == 0:
         return []
-    # ceil(count / M); num_more of them play one match more than the others
+    # ceil(count / M) environments are needed; num_more of them play one match more than the
+    # others.
     num_envs = -(-count // longest)
     fewer, num_more = divmod(count, num_envs)
     shares = [
@@ -162,17 +164,17 @@ def play_matches(
         env: Environments, stepped as one; the first blocks have the first ones. Reset here.
         blocks: Players by block of environments. Environments beyond their sum are halted.
         seats: Seats of the environment.
-        sides: Agents that share one score, by side.
+        sides: Agents by side; a side's agents share one score.
         seeds: Seeds, one per environment.
         generator: Source of all actions, on the environment's device.
         progress: Counter of steps.
-        should_stop: Called before every step; True stops.
+        should_stop: Callback before every step; True stops.
         radices: Place values of choices in an action's index, by population, where first decisions
             are counted (`arena.matches.openings.radices`).
         recorder: Records games of some environments.
         openings: Share of episodes that begin with random decisions, and how many. In cooperation
             each team has its own.
-        actions: Layouts by population, from which these are drawn.
+        actions: Layouts by population, from which random decisions are drawn.
 
     Returns:
         One tally per distinct tuple of entrants.
@@ -193,7 +195,7 @@ def play_matches(
     for number in range(MAX_ROUNDS):
         if not bool(left.any()):
             break
-        # The same seeds would begin the same episodes again.
+        # A repetition has new seeds, because equal ones would begin the same episodes again.
         new = [derived_seed(seed, Stream.ENVIRONMENTS, number) for seed in seeds]
         plays = _together(
             [
@@ -208,7 +210,7 @@ def play_matches(
                     episodes=left,
                     progress=progress,
                     games=games,
-                    # One that records nothing costs next to nothing.
+                    # A `GameRecorder` without games to record costs almost nothing.
                     recorder=recorder or GameRecorder(),
                     openings=openings,
                     actions=actions,
@@ -221,7 +223,7 @@ def play_matches(
         sums.add(
             row_of_env[environment],
             seat_return=torch.cat([play.seat_return for play in plays], dim=1),
-            # Plays are compared by who is ahead, never by how much.
+            # Plays are compared by rank, never by margin.
             seat_score=(points if len(plays) == 1 else sides_beaten(points))[:, columns],
             length=torch.stack([play.length for play in plays]).sum(dim=0),
             game=reduce(combined, [play.game for play in plays]),
@@ -256,10 +258,11 @@ def _shared_out(
     spare = env.num_envs - sum(block.num_envs for block in blocks)
     if spare < 0:
         raise ValueError(f"the blocks need {env.num_envs - spare} environments of {env.num_envs}")
-    # Spare environments count to the last block and are never active.
+    # Spare environments belong to the last block and are never active.
     sizes = [block.num_envs for block in blocks]
     block_of_env = block_of_envs([*sizes[:-1], sizes[-1] + spare], device=device)
-    # The number is fixed before the first step: "the first N to finish" would favour short games.
+    # The number of matches is fixed before the first step, because counting "the first N to
+    # finish" would favour short games.
     matches_of_block = torch.tensor([block.num_matches for block in blocks], device=device)
     num_matches = matches_of_block[block_of_env]
     num_matches[env.num_envs - spare :] = 0
@@ -300,10 +303,10 @@ class _Episodes(NamedTuple):
 
 
 def _together(plays: Sequence[_Episodes]) -> Sequence[_Episodes]:
-    """Return the episodes that all plays have played to the end, in the same order."""
+    """Return the episodes that all plays have completed, in the same order."""
     if len(plays) == 1:
         return plays
-    # Only episodes of one seed are compared.
+    # Only episodes with the same seed are compared.
     shared = reduce(lambda keys, other: keys[torch.isin(keys, other)], [one.key for one in plays])
     found = []
     for play in plays:
@@ -320,13 +323,13 @@ class _MatchPlay(Play[Actor]):
         blocks: Players by block of environments.
         block_of_env: Block of each environment. int64 [B].
         seats: Seats of the environment.
-        own: Indices of those that take part.
+        own: Indices of the seats in this play.
         episodes: Episodes that each environment plays. int64 [B].
         progress: Counter of steps.
         games: Hashes of the games in these environments.
         recorder: Records games.
         openings: Share of episodes that begin with random decisions, and how many.
-        actions: Layouts by population, from which these are drawn.
+        actions: Layouts by population, from which random decisions are drawn.
     """
 
     def __init__(
@@ -375,7 +378,7 @@ class _MatchPlay(Play[Actor]):
 
     @torch.no_grad()
     def run(self, should_stop: Callable[[], bool]) -> _Episodes:
-        """Play until each environment has ended its number of episodes."""
+        """Play until each environment has completed its number of episodes."""
         while not self.is_done:
             if should_stop():
                 raise Stopped("told to stop during matches")
@@ -387,7 +390,7 @@ class _MatchPlay(Play[Actor]):
         return _Episodes(
             key=(environment << _NUMBER_BITS) + number,
             environment=environment,
-            # NaN: plays are compared by the mean return of all agents.
+            # A score of NaN means that plays are compared by the mean return of all agents.
             points=torch.where(score.isnan(), returns.mean(dim=1, keepdim=True), score.double()),
             # [N, A] @ [A, Q] -> [N, Q]
             seat_return=returns @ self._mean,
@@ -399,7 +402,7 @@ class _MatchPlay(Play[Actor]):
         )
 
     def _decided(self, actions: Mapping[str, torch.Tensor]) -> None:
-        # The turn that asked for them says which decisions these are.
+        # `self.turn` has the agents of these decisions, so it is read before it is replaced.
         self._games.absorb(self.turn, actions)
         self._recorder.absorb(actions)
 
@@ -414,9 +417,9 @@ class _MatchPlay(Play[Actor]):
             if self._is_compared:
                 raise ValueError("cooperation needs environments that number their episodes")
             number = torch.zeros_like(over, dtype=torch.int64)
-        # A game's first decisions are known by its name.
+        # First decisions are looked up later by the game's number.
         name = number[over] if first is None else first.games(over)
         ended = self.open.ended(turn, over)
         self._log.append((number[over].cpu(), self._games.of(over), name.cpu(), *ended))
-        # Nothing is kept of void ones.
+        # A void episode leaves no hash and no first decisions.
         self._games.forget(turn.episode_over)

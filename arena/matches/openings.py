@@ -1,8 +1,8 @@
-"""Openings: first decisions of the seats in evaluation matches, and how the matches went on.
+"""Openings: first decisions of the seats in evaluation matches, and the results of these matches.
 
 A seat's first decision is that of its agent that decides first. An action of choices is one number:
-of a Discrete its index from 0, of several choices the index of their combination, the last choice
-counting fastest. What has numbers (a Box) has no such index, and is not counted. Torch-free.
+the index of a Discrete from 0, or the index of a combination of several choices, the last choice
+counting fastest. An action with numbers (a Box) has no such index and is not counted. Torch-free.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from arena.matches.pair_scores import ROUNDING, num_scored, points
 from arena.types import SeatOpenings, Tally
 
 MAX_ACTIONS = 32
-"""Actions of a seat that a tally keeps apart: those that were played most often."""
+"""Actions of a seat with a count of their own in a tally: the most frequent ones."""
 
 MAX_PER_MESSAGE = 4096
-"""Actions that all tallies of a message keep apart: a small part of its bytes."""
+"""Actions with a count of their own in all tallies of a message, which bounds its size."""
 
 MAX_CODES = 2**31
-"""Number of combinations of choices up to which one has an index."""
+"""Largest number of combinations of choices with an index."""
 
 NOT_COUNTED = SeatOpenings()
-"""Openings of a seat without a decision, or with numbers."""
+"""Openings of a seat without a decision, or whose actions have no index."""
 
 
 def radices(branches: Sequence[int], *, has_numbers: bool) -> tuple[int, ...] | None:
-    """Return what each choice of an action counts in its index; None: it has no index.
+    """Return the place value of each choice in an action's index; None: it has no index.
 
     Args:
         branches: Number of choices of each category.
-        has_numbers: Whether the action has numbers beside.
+        has_numbers: Whether the action also has numbers (a Box).
     """
     if has_numbers or not branches or math.prod(branches) > MAX_CODES:
         return None
@@ -53,7 +53,7 @@ def most_played(openings: Iterable[tuple[int, int, float]], *, most: int) -> Sea
         openings: One entry per action.
         most: Number of actions that are kept.
     """
-    # The lower action comes first among equal counts, so that equal matches give equal tallies.
+    # Among equal counts the lower action comes first, so that equal matches give equal tallies.
     kept = sorted(openings, key=lambda one: (-one[1], one[0]))[:most]
     if not kept:
         return NOT_COUNTED
@@ -62,7 +62,7 @@ def most_played(openings: Iterable[tuple[int, int, float]], *, most: int) -> Sea
 
 
 def added(one: Tally, other: Tally) -> tuple[SeatOpenings, ...]:
-    """Return the openings of two tallies of the same entrants; none if one has none."""
+    """Return the summed openings of two tallies of the same entrants; empty if one has none."""
     if not one.openings or not other.openings:
         return ()
     return tuple(
@@ -80,12 +80,12 @@ def _sum(one: SeatOpenings, other: SeatOpenings, *, most: int) -> SeatOpenings:
 
 
 def entries(seat: SeatOpenings) -> Iterable[tuple[int, int, float]]:
-    """Return (action, matches, points) of each action that is kept apart."""
+    """Return (action, matches, points) of each action with a count of its own."""
     return zip(seat.actions, seat.matches, seat.points, strict=True)
 
 
 def bounded(tallies: Sequence[Tally], *, most: int = MAX_PER_MESSAGE) -> tuple[Tally, ...]:
-    """Keep fewer actions of each seat, or none, so that all tallies have so many at most."""
+    """Keep fewer actions of each seat, or none, so that all tallies have at most ``most``."""
     num_seats = sum(len(tally.openings) for tally in tallies)
     if sum(len(seat.actions) for tally in tallies for seat in tally.openings) <= most:
         return tuple(tallies)
@@ -98,9 +98,9 @@ def _shortened(tally: Tally, *, most: int) -> Tally:
 
 
 def seat_points(tally: Tally, seat: int) -> float | None:
-    """Return the points of a seat: of a match the mean of its scores against its rivals.
+    """Return the points of a seat: the sum over matches of its mean score against its rivals.
 
-    None for a seat that is compared with none.
+    Return None for a seat without rivals.
     """
     own = [
         points(pair) if pair.first == seat else num_scored(pair) - points(pair)
@@ -111,7 +111,7 @@ def seat_points(tally: Tally, seat: int) -> float | None:
 
 
 def openings_problem(tally: Tally) -> str | None:
-    """Say why a tally's openings cannot be those of its matches; None if they can."""
+    """Return the reason why a tally's openings contradict its matches; None if they do not."""
     if tally.openings and len(tally.openings) != len(tally.entrants):
         return f"openings of {len(tally.openings)} seats, {len(tally.entrants)} entrants"
     for index, seat in enumerate(tally.openings):
@@ -133,9 +133,9 @@ def _seat_problem(seat: SeatOpenings, *, matches: int, won: float) -> str | None
         return f"counts {seat.matches} of {matches} matches"
     slack = ROUNDING * matches
     for count, gained in zip(seat.matches, seat.points, strict=True):
-        if not -slack <= gained <= count + slack:  # false for NaN, too
+        if not -slack <= gained <= count + slack:  # This is false for NaN, too.
             return f"{gained:g} points in {count} matches"
-    # Those of the actions that are not kept apart are between 0 and their number.
+    # Points of all other actions are between 0 and the number of their matches.
     rest = won - sum(seat.points)
     if not -slack <= rest <= matches - sum(seat.matches) + slack:
         return f"{sum(seat.points):g} points of the actions, {won:g} of the seat"

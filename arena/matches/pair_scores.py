@@ -1,9 +1,9 @@
 """Scores of pairs: sums from wins, draws and losses, or, in games with stakes, of scores.
 
-A match's score is in [0, 1] for each of two opponents, and both scores add up to 1. Where it says
-only who won, it is 1, 1/2 or 0, and the sums follow from wins, draws and losses. Where it says by
-how much (``environment.outcome: {margin: ...}``), the sum of the scores and that of their squares
-are kept beside these. Torch-free.
+A match's score is in [0, 1] for each of two opponents, and both scores add up to 1. If it only says
+who won, it is 1, 1/2 or 0, and the sums follow from wins, draws and losses. If it has a margin
+(``environment.outcome: {margin: ...}``), the sums of the scores and of their squares are kept as
+well. Torch-free.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ ROUNDING = 1e-6
 
 
 class Scored(Protocol):
-    """Results of matches between two, seen from the first one.
+    """Results of matches between two players, seen from the first one.
 
     Attributes:
-        wins: Matches in which the first one scored more than 1/2.
+        wins: Matches in which the first player scored more than 1/2.
         draws: Matches in which both scored 1/2.
-        losses: Matches in which the first one scored less than 1/2.
-        score_sum: Sum of the first one's scores; None: one for a win and half for a draw.
+        losses: Matches in which the first player scored less than 1/2.
+        score_sum: Sum of the first player's scores; None: 1 for a win and 1/2 for a draw.
         square_sum: Sum of the squares of these; None where ``score_sum`` is.
     """
 
@@ -50,7 +50,7 @@ def num_scored(results: Scored) -> float:
 
 
 def points(results: Scored) -> float:
-    """Return the sum of the first one's scores."""
+    """Return the sum of the first player's scores."""
     if results.score_sum is not None:
         return results.score_sum
     return results.wins + 0.5 * results.draws
@@ -66,7 +66,7 @@ def seen_from(
         if pair.first == seat and pair.second in rivals:
             wins, losses = wins + pair.wins, losses + pair.losses
             won += points(pair)
-        # The pair is seen from its first seat: the second one's score is 1 less that one.
+        # The pair is seen from its first seat, so the second seat's score is 1 minus that.
         elif pair.second == seat and pair.first in rivals:
             wins, losses = wins + pair.losses, losses + pair.wins
             won += num_scored(pair) - points(pair)
@@ -79,12 +79,12 @@ def seen_from(
 def mean_score(won: float, scored: float) -> float | None:
     """Return the score per opponent and match, in [0, 1]; None without a match.
 
-    Every score that is shown is this one. With n sides a match has a result against each of the
-    n - 1 others, so it is the points of all these results by their number, not by the matches.
+    Every displayed score is computed here. With n sides a match has a result against each of the n
+    - 1 others, so points are divided by the number of results, not of matches.
 
     Args:
-        won: Sum of scores, as `points` has it.
-        scored: Number of results that they are of, as `num_scored` has it.
+        won: Sum of scores, as returned by `points`.
+        scored: Number of results in that sum, as returned by `num_scored`.
     """
     # Sums of rounded scores can leave the range.
     return min(max(won / scored, 0.0), 1.0) if scored else None
@@ -93,7 +93,7 @@ def mean_score(won: float, scored: float) -> float | None:
 def wilson(score: float, matches: float) -> tuple[float, float]:
     """Return Wilson's 95% interval of a score or a share (1927); draws count as half a win.
 
-    No score in [0, 1] varies more than wins and losses with its mean, so it overstates the width
+    Of all scores in [0, 1] with this mean, wins and losses vary most, so the interval is too wide
     where many matches are drawn.
     """
     # (s + z^2 / 2n -+ z sqrt(s (1 - s) / n + z^2 / 4n^2)) / (1 + z^2 / n)
@@ -104,7 +104,7 @@ def wilson(score: float, matches: float) -> tuple[float, float]:
 
 
 def squares(results: Scored) -> float:
-    """Return the sum of the squares of the first one's scores."""
+    """Return the sum of the squares of the first player's scores."""
     if results.square_sum is not None:
         return results.square_sum
     # 1^2 for a win, (1/2)^2 for a draw
@@ -112,11 +112,11 @@ def squares(results: Scored) -> float:
 
 
 def reversed_sums(results: Scored) -> tuple[float | None, float | None]:
-    """Return ``score_sum`` and ``square_sum`` as the second one sees them."""
+    """Return ``score_sum`` and ``square_sum`` as seen from the second player."""
     if results.score_sum is None or results.square_sum is None:
         return None, None
     matches = num_scored(results)
-    # The second one's score is 1 - s, and its square 1 - 2 s + s^2.
+    # The second player's score is 1 - s, and its square 1 - 2 s + s^2.
     return matches - results.score_sum, matches - 2.0 * results.score_sum + results.square_sum
 
 
@@ -126,20 +126,20 @@ def added_sums(
     """Return ``score_sum`` and ``square_sum`` of ``new`` and of ``remaining`` times ``old``."""
     if old.score_sum is None and new.score_sum is None:
         return None, None
-    # If one of them has sums, the other's follow from wins, draws and losses.
+    # If only one of them has sums, those of the other follow from wins, draws and losses.
     return points(old) * remaining + points(new), squares(old) * remaining + squares(new)
 
 
 def kept_sums(
     results: Scored, *, score_sum: float, square_sum: float
 ) -> tuple[float | None, float | None]:
-    """Return sums of scores as they are kept: None where wins, draws and losses say as much."""
+    """Return sums of scores for storage: None where wins, draws and losses imply them."""
     follows = (results.wins + 0.5 * results.draws, results.wins + 0.25 * results.draws)
     return (None, None) if follows == (score_sum, square_sum) else (score_sum, square_sum)
 
 
 def adds_up(results: Scored, *, matches: int) -> bool:
-    """Return whether counts and sums can be those of so many matches.
+    """Return whether counts and sums are possible for so many matches.
 
     A win has a score s in (1/2, 1], a loss one in [0, 1/2).
     """

@@ -1,9 +1,9 @@
-"""The loop that plays: B environments, stepped by the players who have their seats.
+"""The loop that plays: B environments, stepped with the actions of the seated players.
 
-Matches (`arena.matches.match`) are this loop and a log of episodes; training
-(`arena.rollout.collector`) is this loop with recorders. In both some episodes may begin with
-uniformly random decisions, which lead to positions that the players would not reach by themselves.
-Shapes: B environments, A agents, S decisions of a population at once.
+Matches (`arena.matches.match`) add a log of episodes to this loop; training
+(`arena.rollout.collector`) adds recorders. In both, some episodes may begin with uniformly random
+decisions, which lead to positions that the players would not reach by themselves. Shapes: B
+environments, A agents, S decisions of a population at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from arena.spaces import ActionLayout
 
 
 class Progress(Protocol):
-    """Counter of a loop's turns, which shows that it goes on."""
+    """Counter of a loop's turns, which shows that the loop is alive."""
 
     def advance(self, agent_steps: int = 0) -> None:
         """Count one turn of the loop."""
@@ -60,21 +60,22 @@ class Openings:
         if self._settings.share == 0.0:
             return torch.zeros_like(environments)
         size, device = self._left.shape, self._left.device
-        # Draw for all environments: the number of draws does not depend on which of them begin.
+        # Drawing for all environments keeps the number of draws independent of which of them
+        # begin.
         draw = torch.rand(size, generator=generator, device=device)
         length = torch.randint(
             1, self._settings.max_decisions + 1, size, generator=generator, device=device
         )
         opened = environments & (draw < self._settings.share)
-        # 0 elsewhere: an episode may have ended within its opening and left a rest.
+        # Elsewhere it is 0, because an episode may have ended within its opening.
         self._left = torch.where(environments, torch.where(opened, length, 0), self._left)
         return opened
 
     def claim(self, groups: Mapping[str, Group]) -> torch.Tensor | None:
-        """Take the decisions of this turn that are random, and count them.
+        """Mark the random decisions of this turn, and count them.
 
-        Of agents that decide at once the first ones in the environment's order are random, as many
-        as are left.
+        Of agents that decide at once, the first ones in the environment's order are random, up to
+        the number of random decisions left.
 
         Returns:
             bool [B, A]; None if there are none.
@@ -87,7 +88,7 @@ class Openings:
         )
         for group in groups.values():
             asked = (group.agent_index >= 0).long()
-            # -1, no decision, adds 0 to agent 0.
+            # Index -1, no decision, adds 0 to agent 0.
             deciding.scatter_add_(1, group.agent_index.clamp(min=0), asked)
         # cumsum numbers the deciding agents of each environment from 1.
         random = (deciding > 0) & (deciding.cumsum(dim=1) <= self._left[:, None])
@@ -101,17 +102,17 @@ def random_decisions(random: torch.Tensor, agent_index: torch.Tensor) -> torch.T
 
 
 class Play(Generic[PlayerT]):
-    """Play of B environments, step by step. Subclasses add what is done beside.
+    """Play of B environments, step by step. Subclasses add recording.
 
     Args:
         env: Environments, stepped as one; reset here, and owned from then on.
         seeds: Seeds, one per environment.
         generator: Source of all actions, on the environments' device.
         seated: Players in their seats.
-        episodes: Episodes that each environment plays to their ends before it stands still. Void
-            ones do not count. int64 [B]. None: they go on.
+        episodes: Episodes that each environment completes before it is halted. Void ones do not
+            count. int64 [B]. None: no limit.
         openings: Share of episodes that begin with random decisions, and how many.
-        actions: Layouts by population, from which these are drawn.
+        actions: Layouts by population, from which random decisions are drawn.
 
     Attributes:
         turn: Turn that asks for the next decisions.
@@ -120,7 +121,7 @@ class Play(Generic[PlayerT]):
     """
 
     _OPENINGS_ARE_VOID: ClassVar[bool] = False
-    """Whether an episode is no match where a player did not choose every action."""
+    """Whether an episode is no match if it began with random decisions."""
 
     def __init__(
         self,
@@ -197,16 +198,16 @@ class Play(Generic[PlayerT]):
         """Let the policies that learn make their decisions and write them into ``action``."""
 
     def _decided(self, actions: Mapping[str, torch.Tensor]) -> None:
-        """Take in the decisions that `turn` asked for, before they are carried out."""
+        """Handle the decisions that `turn` asked for, before they are carried out."""
 
     def _received(self, turn: Turn) -> None:
-        """Take in the result of a step, before recurrent states are reset."""
+        """Handle the result of a step, before recurrent states are reset."""
 
     def _record(self, turn: Turn) -> None:
-        """Take in the result of a step."""
+        """Handle the result of a step."""
 
     def _end(self, turn: Turn) -> None:
-        """Take in the episodes that have ended."""
+        """Handle the episodes that have ended."""
 
     def _begin_next(self, turn: Turn) -> None:
         """Prepare the next episodes of environments whose episode is over."""
@@ -223,12 +224,12 @@ class Play(Generic[PlayerT]):
             self.open.void |= opened
 
     def _halt(self, environments: torch.Tensor) -> None:
-        """Halt environments (bool [B]), and ask for no decisions there."""
+        """Halt environments (bool [B]), and remove their pending decisions."""
         if not bool(environments.any()):
             return
         self._env.halt(environments)
         groups = {
-            # The turn was made before the halt and asks for decisions there.
+            # The turn was made before the halt and still has decisions in these environments.
             name: replace(
                 group, agent_index=group.agent_index.masked_fill(environments[:, None], NOBODY)
             )

@@ -12,8 +12,8 @@ import torch
 
 from arena.envs.base import Group, Turn
 
-# Numbers are the process's and not an object's: a bot outlives an assignment and tells episodes
-# apart by them.
+# The counter is global to the process, because a bot outlives an assignment and distinguishes
+# episodes by these numbers.
 _NUMBERS = itertools.count()
 
 
@@ -27,7 +27,7 @@ class RecurrentState:
         num_agents: A.
         size: Largest H of the players; 0: none of them is recurrent.
         device: Device of the environments.
-        before: States of the episodes that go on; None: all episodes begin.
+        before: States of continuing episodes; None: all episodes begin.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class RecurrentState:
     ) -> None:
         self._state = torch.zeros(num_envs, num_agents, size, device=device)
         if before is not None:
-            # Other players may sit down with `go_on`, so the largest state may change.
+            # `go_on` may seat other players, so the largest state size may change.
             known = min(size, before._state.shape[2])
             self._state[:, :, :known] = before._state[:, :, :known]
-        # Numbers only once a bot asks for them: without, no step waits for the device.
+        # Numbers are made only when a bot reads them; otherwise no step waits for the device.
         self._episodes: torch.Tensor | None = None if before is None else before._episodes
         # place = b A + agent
         self._first = (torch.arange(num_envs, device=device) * num_agents)[:, None]
@@ -69,7 +69,7 @@ class RecurrentState:
 
     def read(self, places: torch.Tensor, *, size: int) -> torch.Tensor:
         """Return a copy of the states at some places. int64 [N] to float32 [N, H]."""
-        # index_select copies: `write` must not change what a rollout has stored.
+        # index_select copies, because `write` must not change a state that a rollout has stored.
         return self._state.flatten(0, 1)[:, :size].index_select(0, places)
 
     def write(self, places: torch.Tensor, state: torch.Tensor) -> None:
@@ -79,7 +79,7 @@ class RecurrentState:
     def reset(self, turn: Turn) -> None:
         """Set the states of agents whose episode is over to zeros."""
         if self._state.shape[2]:
-            # An agent may end before its episode does.
+            # An agent's episode may end before the environment's episode does.
             over = turn.terminated | turn.truncated | turn.episode_over[:, None]
             self._state.masked_fill_(over[:, :, None], 0.0)
         if self._episodes is not None:
@@ -88,7 +88,7 @@ class RecurrentState:
 
 
 def new_episodes(count: int) -> torch.Tensor:
-    """Return numbers of new episodes, unique in this process. int64 [count]."""
+    """Return numbers for new episodes, unique in this process. int64 [count]."""
     return torch.tensor([next(_NUMBERS) for _ in range(count)], dtype=torch.int64)
 
 
@@ -96,7 +96,7 @@ class Rows:
     """The rows of a flattened group that one player decides.
 
     Args:
-        group: Decisions that are asked for.
+        group: Pending decisions.
         where: Decisions of the player. bool [B, S].
     """
 
@@ -104,7 +104,8 @@ class Rows:
         self._group = group
         self.index = where.flatten().nonzero().squeeze(1)
         """Positions in the flattened group. int64 [rows]."""
-        # Mirror self-play in a game without pauses: everything is taken, nothing is gathered.
+        # In mirror self-play without pauses one player has every row, so nothing needs to be
+        # gathered.
         self._all = len(self.index) == where.numel()
 
     def __len__(self) -> int:
@@ -114,12 +115,12 @@ class Rows:
     def take(self, per_decision: torch.Tensor) -> torch.Tensor:
         """Return the rows of a tensor [B, S, ...]. Shape [rows, ...]."""
         flat = per_decision.flatten(0, 1)
-        # Several times faster than indexing.
+        # index_select is several times faster than indexing.
         return flat if self._all else flat.index_select(0, self.index)
 
     @property
     def observation(self) -> torch.Tensor:
-        """[rows, F]."""
+        """Observations [rows, F]."""
         return self.take(self._group.observation)
 
     @property
@@ -130,7 +131,7 @@ class Rows:
 
     def put(self, per_decision: torch.Tensor, values: torch.Tensor) -> None:
         """Write values [rows, ...] into a contiguous tensor [B, S, ...]."""
-        # view, not flatten: a copy would take the values and be lost.
+        # view raises instead of copying; a copy would receive the values and be lost.
         flat = per_decision.view(-1, *per_decision.shape[2:])
         if self._all:
             flat.copy_(values)

@@ -1,8 +1,8 @@
-"""Seated players: routes the decisions of B environments to the players that have the seats.
+"""Seated players: routes the decisions of B environments to the players in the seats.
 
-One mechanism for matches and for training. A player is an Actor, or a policy that learns, which
-decides elsewhere. Shapes: B environments, A agents, S decisions of a population at once, N rows of
-a flattened group (B * S), F features, n actions, H numbers of a recurrent state.
+Matches and training share this mechanism. A player is an Actor, or a policy that learns, whose
+decisions are made elsewhere. Shapes: B environments, A agents, S decisions of a population at once,
+N rows of a flattened group (B * S), F features, n actions, H numbers of a recurrent state.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from arena.networks.stack import PolicyStack, stack_key
 from arena.types import Seat
 
 _Deciders = tuple[Sequence[tuple[PolicyStack, torch.Tensor]], Sequence[tuple[int, Actor]]]
-"""Actors of a population: frozen policies of one architecture, and of each player its index among
-them or NOBODY (the last entry, which the owner NOBODY finds, is NOBODY), int64 [players + 1]; and
-the other actors with their indices: those without games and recurrent state first, then those that
-read games, then recurrent ones. The order of their draws depends on it.
-"""
+"""Actors of a population. First, stacks of frozen policies of one architecture, each with a table
+from player to index in the stack, or NOBODY, int64 [players + 1]; the last entry, which the owner
+NOBODY reads, is NOBODY. Second, the other actors with their indices: those without games and
+recurrent state, then those that read games, then recurrent ones. The order of draws depends on this
+order. """
 
 
 class Seatable(Protocol):
@@ -33,13 +33,13 @@ class Seatable(Protocol):
 
     @property
     def state_size(self) -> int:
-        """H; 0: it is not recurrent."""
+        """Size H of the recurrent state; 0: the player is not recurrent."""
 
 
 PlayerT = TypeVar("PlayerT", bound=Seatable)
 
 NOBODY = -1
-"""Entry of a table of owners where no decision is asked for."""
+"""Owner of a slot without a pending decision."""
 
 
 def block_of_envs(sizes: Sequence[int], *, device: torch.device | str = "cpu") -> torch.Tensor:
@@ -69,13 +69,13 @@ class SeatedPlayers(Generic[PlayerT]):
 
     Args:
         blocks: One player per seat, for each block of environments; the same object is one player
-            wherever it sits.
+            in all of its seats.
         block_of_env: Block of each environment. int64 [B].
-        seats: Seats that are filled; together they have every agent once.
+        seats: Occupied seats; together they have every agent once.
         agents: Agents of the environment in order.
         product_dtypes: Dtype, by population, in which several frozen policies act in one call;
             float32 where there is none.
-        recurrent_state: States of the episodes that go on; None: all episodes begin.
+        recurrent_state: States of continuing episodes; None: all episodes begin.
 
     Attributes:
         recurrent_state: States of the recurrent players. The caller that steps the environments
@@ -95,7 +95,7 @@ class SeatedPlayers(Generic[PlayerT]):
         product_dtypes: Mapping[str, torch.dtype] = MappingProxyType({}),
         recurrent_state: RecurrentState | None = None,
     ) -> None:
-        # Sorted lists are compared as multisets: no agent is there twice, none is left out.
+        # Comparing sorted lists detects missing agents as well as duplicates.
         seated = sorted(agent for seat in seats for agent in seat.agents)
         if seated != sorted(agents):
             raise ValueError(f"seats must have every agent once, they have {seated} of {agents}")
@@ -109,7 +109,7 @@ class SeatedPlayers(Generic[PlayerT]):
                 raise ValueError(f"block {row} has {len(block)} players for {len(seats)} seats")
             members.append({})
             for seat, player in zip(seats, block, strict=True):
-                # Players are told apart by identity: one object is one player, wherever it sits.
+                # Players are compared by identity: one object is one player in all of its seats.
                 if id(player) not in index_of:
                     index_of[id(player)] = len(players)
                     players.append(player)
@@ -150,11 +150,11 @@ class SeatedPlayers(Generic[PlayerT]):
         }
 
     def move(self, block_of_env: torch.Tensor) -> None:
-        """Seat each environment's players of its block (int64 [B]); between episodes only."""
+        """Seat the players of each environment's new block (int64 [B]); only between episodes."""
         self.table = self._table_of_blocks[block_of_env]
 
     def retire(self, *, from_block: int) -> None:
-        """Decide without the players of later blocks, in which no environment is any more.
+        """Drop the players of later blocks, which have no environments any more.
 
         Args:
             from_block: First block that is empty; so are all after it.
@@ -162,7 +162,7 @@ class SeatedPlayers(Generic[PlayerT]):
         self._deciders = self._deciders_of(from_block)
 
     def leave(self) -> None:
-        """Release all players. Only `recurrent_state` is of use after that."""
+        """Release all players; only `recurrent_state` may be used afterwards."""
         self.players = ()
         self._deciders = {}
 
@@ -175,7 +175,7 @@ class SeatedPlayers(Generic[PlayerT]):
         Returns:
             int64 [B, S].
         """
-        # -1, no decision, reads agent 0 and is masked.
+        # Index -1, no decision, reads agent 0 and is masked.
         owner = self.table.gather(1, agent_index.clamp(min=0))
         return owner.masked_fill(agent_index < 0, NOBODY)
 
@@ -197,21 +197,21 @@ class SeatedPlayers(Generic[PlayerT]):
         action: torch.Tensor,
         generator: torch.Generator,
     ) -> None:
-        """Let a population's actors make their decisions and write them into ``action``.
+        """Write the decisions of a population's actors into ``action``.
 
-        Frozen policies of one architecture decide in one call, every other actor in one of its own
-        (see `decide`). Decisions of others stay as they are.
+        Frozen policies of one architecture decide in one call, every other actor in a call of its
+        own (see `decide`). Decisions of policies that learn are left unchanged.
 
         Args:
             population: Population that decides.
-            group: Decisions that are asked for.
+            group: Pending decisions.
             owner: Player of each decision, from `owners`. int64 [B, S].
-            action: Tensor that they are written into. int64 [B, S] or float32 [B, S, K].
+            action: Tensor to write the actions into. int64 [B, S] or float32 [B, S, K].
             generator: The only source of randomness.
         """
         stacks, singles = self._deciders.get(population, ((), ()))
         for stack, member in stacks:
-            # member[NOBODY] is its last entry, NOBODY.
+            # The index NOBODY reads the last entry, which is NOBODY.
             player = member[owner]
             rows = Rows(group, where=player != NOBODY)
             if len(rows):
@@ -219,8 +219,8 @@ class SeatedPlayers(Generic[PlayerT]):
                 rows.put(
                     action, stack.act(rows.observation, mask, player=player, generator=generator)
                 )
-        # Single actors follow the stacks, always in this order, because all draw from one
-        # generator.
+        # All actors draw from one generator, so single actors always follow the stacks in this
+        # order.
         for index, actor in singles:
             self._decide(actor, group, where=owner == index, action=action, generator=generator)
 
@@ -233,15 +233,17 @@ class SeatedPlayers(Generic[PlayerT]):
         action: torch.Tensor,
         generator: torch.Generator,
     ) -> None:
-        """Let an actor decide as in `decide`, with the recurrent state and games that it reads."""
-        # Most actors: no places to compute.
+        """Let an actor decide as in `decide`, with its recurrent state and games if it reads
+        them.
+        """
+        # Most actors have neither state nor games, so no places are computed.
         if not actor.state_size and not actor.reads_games:
             decide(
                 actor, group, where=where, action=action, agents=self._agents, generator=generator
             )
             return
         states, size = self.recurrent_state, actor.state_size
-        # The caller reads and writes the state, because actors keep none (`Actor`).
+        # Actors keep no state (`Actor`), so the caller reads and writes it.
         places = states.places(group.agent_index)
         for agent, rows in _calls(actor, group, where=where, agents=self._agents):
             place = rows.take(places)
@@ -270,25 +272,25 @@ def _deciders(
     device: torch.device,
     product_dtype: torch.dtype,
 ) -> _Deciders:
-    """Group the actors among some players, so that they act in as few calls as possible."""
+    """Group some of the actors, so that they act in as few calls as possible."""
     alike: dict[Hashable, dict[int, FrozenPolicy]] = {}
     plain: list[tuple[int, Actor]] = []
     in_games: list[tuple[int, Actor]] = []
     recurrent: list[tuple[int, Actor]] = []
     for index in indices:
         player = players[index]
-        if not isinstance(player, Actor):  # a policy that learns
+        if not isinstance(player, Actor):  # This player is a policy that learns.
             continue
         if player.state_size:
             recurrent.append((index, player))
-        # type, not isinstance: a subclass may act in another way than the stack does.
+        # `type` instead of `isinstance`: a subclass may act differently from the stack.
         elif type(player) is FrozenPolicy:
             alike.setdefault(stack_key(player), {})[index] = player
         elif player.reads_games:
             in_games.append((index, player))
         else:
             plain.append((index, player))
-    # One policy alone needs no stack.
+    # A single policy needs no stack.
     plain += [
         only for policies in alike.values() if len(policies) == 1 for only in policies.items()
     ]
@@ -313,14 +315,14 @@ def decide(
 ) -> None:
     """Let an actor make decisions and write them into ``action``.
 
-    `Actor.act` names a single agent, so an actor that reads it is asked once per agent on turn; any
-    other gets all its rows in one call.
+    `Actor.act` names a single agent, so an actor that reads the agent is called once per agent on
+    turn; any other actor gets all its rows in one call.
 
     Args:
-        actor: Actor without a recurrent state, which reads no games.
-        group: Decisions that are asked for.
-        where: Decisions that are the actor's. bool [B, S].
-        action: Tensor that they are written into. int64 [B, S] or float32 [B, S, K].
+        actor: Actor without a recurrent state that reads no games.
+        group: Pending decisions.
+        where: Decisions of the actor. bool [B, S].
+        action: Tensor to write the actions into. int64 [B, S] or float32 [B, S, K].
         agents: Names of the agents.
         generator: The only source of randomness.
     """
@@ -339,6 +341,6 @@ def _calls(
     if not actor.reads_agent:
         yield "", rows
         return
-    # Indices are sorted: the order of draws must not depend on a set's.
+    # Indices are sorted, because the order of draws must not depend on a set's order.
     for index in sorted(set(group.agent_index[where].tolist())):
         yield agents[index], Rows(group, where=where & (group.agent_index == index))

@@ -1,4 +1,4 @@
-"""Seats of an environment, and seatings in which everyone plays every seat equally often.
+"""Seats of an environment, and seatings in which each player has every seat equally often.
 
 Torch-free: the controller chooses seatings, the learner carries them out.
 """
@@ -15,11 +15,11 @@ MAX_RETURN = 1e40
 """Mean return of a match: sums of such returns, and of their squares, are finite."""
 
 FEW_SIDES = 9
-"""Sides up to which two players meet in all seatings in which one of them has a single side."""
+"""Most sides up to which two players play all seatings in which one of them has a single side."""
 
 SIDES_ALONE = 4
-"""Sides that a player has alone, in turn, where there are more: seatings would grow with their
-number, and each of them has a player for every seat."""
+"""Number of single sides per call where there are more than `FEW_SIDES`: the seatings would grow
+with their number, and each of them has a player for every seat."""
 
 
 def make_seats(
@@ -52,7 +52,8 @@ def make_seats(
         # A population without an agent on this side has no seat there.
         present = {population: members for population, members in shared.items() if members}
         for population, members in present.items():
-            # A population's agents on one side are one seat; its name is the side's if it is alone.
+            # A population's agents on one side are one seat, named after the side if no other
+            # population is on it.
             name = side if len(present) == 1 else f"{side}/{population}"
             seats.append(Seat(name=name, side=side, population=population, agents=members))
     return tuple(seats)
@@ -66,7 +67,8 @@ def _cooperation_seats(
             name=team if len(populations) == 1 else f"{team}/{population}",
             side=side,
             population=population,
-            # Both teams have the same agents: they play the same episodes, one after the other.
+            # Both teams have the same agents, because they play the same episodes one after the
+            # other.
             agents=tuple(agent for agent in agents if agent in members),
         )
         for team in ("home", "away")
@@ -78,8 +80,8 @@ def _cooperation_seats(
 def plays_of(seats: tuple[Seat, ...]) -> tuple[tuple[int, ...], ...]:
     """Return the plays of a match, each with its seats by index; a play seats every agent once.
 
-    In competition all sides meet in one play. In cooperation home plays, then away: their results
-    in the same seeded episode are compared.
+    In competition all sides compete in one play. In cooperation home plays, then away; their
+    results in the same seeded episode are compared.
     """
     plays: list[list[int]] = []
     seated: set[str] = set()
@@ -100,7 +102,9 @@ def seat_teams(seats: tuple[Seat, ...]) -> tuple[tuple[int, str], ...]:
 
 
 def num_episodes(tally: Tally, *, seats: tuple[Seat, ...]) -> int:
-    """Return the episodes in ``length_sum``: one for each play, or one where nobody is compared."""
+    """Return the number of episodes in ``length_sum``: one per play and match, or one without
+    rivals.
+    """
     return tally.matches * (len(plays_of(seats)) if tally.pairs else 1)
 
 
@@ -131,20 +135,20 @@ def check_partition(
 def seats_in_turn(
     seats: Sequence[Seat], *, population: str, num_seatings: int, num_opponents: int, start: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return seats of a population for its trainee with each opponent, for `training_seatings`.
+    """Return the trainee's seats with each opponent, for `training_seatings`.
 
-    There are at most so many seatings as can be played at once, where each seat with each opponent
-    would be more, and one with each opponent at least. The seats go on from opponent to opponent.
+    If each seat with each opponent would be too many, there are at most ``num_seatings`` seatings,
+    but at least one with each opponent. The seats continue from opponent to opponent.
 
     Args:
         seats: Seats of the environment.
         population: The trainee's population.
         num_seatings: Number of seatings that can be played at once.
         num_opponents: Number of opponents.
-        start: Place among the population's seats that the first opponent begins with.
+        start: Position among the population's seats where the first opponent begins.
 
     Returns:
-        Seats for each opponent. Empty: all of them with each.
+        Seats for each opponent; empty: all seats with each opponent.
     """
     own = [index for index, seat in enumerate(seats) if seat.population == population]
     if len({seat.side for seat in seats}) <= FEW_SIDES or len(own) * num_opponents <= num_seatings:
@@ -166,11 +170,11 @@ def pair_seatings(
     """List seatings between two teams so that each has every seat equally often.
 
     Args:
-        home: Players of a team by population, who can sit in every seat.
-        away: Those of another one.
+        home: Players of a team by population, for every seat.
+        away: Players of the other team.
         seats: Seats of the environment.
-        turn: Which sides a team is alone on, where there are more than `FEW_SIDES`. Consecutive
-            numbers take all of them in turn.
+        turn: Index of the single sides that a team gets, where there are more than `FEW_SIDES`.
+            Consecutive numbers cycle through all of them.
 
     Returns:
         ``home`` as each single side against ``away`` as all others, and the reverse, without
@@ -179,12 +183,12 @@ def pair_seatings(
     """
     teams = seat_teams(seats)
     alone = tuple(dict.fromkeys(teams))
-    # Of two sides, home alone on one is away alone on the other.
+    # With two sides, home alone on one is away alone on the other.
     roles = ((home, away),) if len(alone) == 2 else ((home, away), (away, home))
     if len(plays_of(seats)) > 1:
         alone = alone[:1]
     elif len(alone) > FEW_SIDES:
-        # Each with both roles has every seat once in two seatings, whichever side it is.
+        # Both roles on each side give every player every seat once per two seatings.
         start = turn * SIDES_ALONE
         alone = tuple(alone[(start + index) % len(alone)] for index in range(SIDES_ALONE))
     seatings = (
@@ -197,12 +201,12 @@ def pair_seatings(
         for single, rest in roles
         for one in alone
     )
-    # The seatings are all equal only for a player against itself.
+    # For a player against itself all seatings are equal, so repetitions are dropped.
     return tuple(seatings) if home != away else tuple(dict.fromkeys(seatings))
 
 
 def problem_of(game: Game, *, seats: tuple[Seat, ...]) -> str | None:
-    """Say why nobody can have played a game; None if somebody can.
+    """Return the reason why a recorded game is impossible; None if it is possible.
 
     Args:
         game: The game.

@@ -38,10 +38,10 @@ def environment_seeds(seed: int, *, num_envs: int, wave: int = 0) -> list[int]:
 
 
 def seed_everything(seed: int, *, device: torch.device) -> torch.Generator:
-    """Seed the global generators, which user code may draw from, and make the one for actions."""
+    """Seed the global generators, which users' code may draw from; return the one for actions."""
     derived = derived_seed(seed, Stream.ACTIONS)
     torch.manual_seed(derived)
-    # The range that NumPy takes; it has one seed of 32 bits.
+    # NumPy accepts only seeds of 32 bits.
     np.random.seed(derived % 2**32)
     random.seed(derived)
     return torch.Generator(device).manual_seed(derived)
@@ -49,7 +49,7 @@ def seed_everything(seed: int, *, device: torch.device) -> torch.Generator:
 
 @contextmanager
 def generators_kept(*, num_devices: int = 0) -> Iterator[None]:
-    """Give the global generators their states of before, those of so many GPUs too."""
+    """Restore the states of the global generators afterwards, those of so many GPUs too."""
     of_python, of_numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=range(num_devices)):
         try:
@@ -60,7 +60,7 @@ def generators_kept(*, num_devices: int = 0) -> Iterator[None]:
 
 
 def _seeds(seed: int, *key: int, count: int) -> list[int]:
-    # The first words of a SeedSequence do not depend on how many are asked for.
+    # The first words of a SeedSequence do not depend on the number of words.
     state = np.random.SeedSequence((seed, *key)).generate_state(count, np.uint64)
-    # 63 bits: seeds travel as signed integers.
+    # Seeds travel as signed integers, so they have 63 bits.
     return [int(word) for word in state >> np.uint64(1)]

@@ -1,4 +1,4 @@
-"""Counting matches while environments run: returns, lengths and results per tuple of entrants.
+"""Tallies of matches while environments run: returns, lengths and results per tuple of entrants.
 
 B environments, A agents, Q seats, N finished episodes.
 """
@@ -23,8 +23,8 @@ class OpenEpisodes:
     Attributes:
         returns: Undiscounted, of each agent. float64 [B, A].
         length: Calls of ``step``. int64 [B].
-        void: Episodes that are no matches, but count for statistics: they began with a random
-            opening. bool [B].
+        void: Episodes that are no matches but count for statistics, because they began with a
+            random opening. bool [B].
     """
 
     def __init__(self, *, num_envs: int, num_agents: int, device: torch.device) -> None:
@@ -33,7 +33,7 @@ class OpenEpisodes:
         self.void = torch.zeros(num_envs, dtype=torch.bool, device=device)
 
     def add(self, turn: Turn) -> None:
-        """Add what a step brought; `forget` then begins the next episodes."""
+        """Add a step's results; `forget` then begins the next episodes."""
         self.returns += turn.reward
         self.length += 1
 
@@ -43,9 +43,9 @@ class OpenEpisodes:
         """Return the episodes that ended with a turn in some environments (bool [B]).
 
         Returns:
-            On the CPU, where additions have one order: the environment of each, int64 [N]; its
-            undiscounted return of each agent, float64 [N, A]; points of each side, as in
-            ``Turn.score``, float32 [N, sides]; calls of ``step``, int64 [N].
+            All on the CPU, where additions have one order: environments int64 [N]; undiscounted
+            return of each agent, float64 [N, A]; points of each side, as in ``Turn.score``, float32
+            [N, sides]; calls of ``step``, int64 [N].
         """
         over = environments.nonzero().squeeze(1)
         score, length = turn.score[over].cpu(), self.length[over].cpu()
@@ -83,7 +83,7 @@ class TallyBook:
         self._mean_of_agents = mean_of_agents(seats, agents=agents)
         # Seats of one side share a column of `Turn.score`.
         self._side_of_seat = torch.tensor([list(sides).index(seat.side) for seat in seats])
-        # One play has no opponent in cooperation: `match` compares two plays itself.
+        # In cooperation one play has no opponent: `match` compares two plays itself.
         compare = len(sides) > 1
         self._matches = TallySums(entrants, seats=seats, compare=compare)
         self._void_sums = TallySums(entrants, seats=seats, compare=compare)
@@ -94,7 +94,7 @@ class TallyBook:
         self._row = self._matches.rows[block_of_env.cpu()]
 
     def add(self, turn: Turn, episodes: OpenEpisodes) -> None:
-        """Add the episodes that ended with a turn; void ones to `episodes` alone."""
+        """Add the episodes that ended with a turn; add void ones only to `episodes`."""
 
         def add(environments: torch.Tensor, sums: TallySums) -> None:
             environment, returns, score, length = episodes.ended(turn, environments)
@@ -116,12 +116,12 @@ class TallyBook:
         return self._matches.tallies()
 
     def episodes(self) -> tuple[Tally, ...]:
-        """Like `tallies`, with the episodes that are no matches; for statistics only."""
+        """Return tallies of all episodes, also those that are no matches; for statistics only."""
         return merge_tallies((*self._matches.tallies(), *self._void_sums.tallies()))
 
 
 def played_to_the_end(turn: Turn) -> torch.Tensor:
-    """Return environments whose episode is over and counts: it did not break. bool [B]."""
+    """Return environments whose episode ended without breaking, so that it counts. bool [B]."""
     return turn.episode_over if turn.void is None else turn.episode_over & ~turn.void
 
 
@@ -140,9 +140,9 @@ def mean_of_agents(seats: tuple[Seat, ...], *, agents: tuple[str, ...]) -> torch
 
 
 def merge_tallies(tallies: Sequence[Tally]) -> tuple[Tally, ...]:
-    """Add up tallies of the same entrants; the order of first appearance stays.
+    """Add up tallies of the same entrants, in the order of first appearance.
 
-    Games of two tallies count as different ones.
+    Games of two tallies count as different games.
     """
     merged: dict[tuple[Entrant, ...], Tally] = {}
     for tally in tallies:

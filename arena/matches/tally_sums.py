@@ -24,7 +24,7 @@ from arena.types import Entrant, PairScore, Seat, SeatOpenings, Tally
 class TallySums:
     """Sums of results, one row per distinct tuple of entrants.
 
-    They are kept on the CPU, where adding floats has one order and so one result.
+    The sums are on the CPU, where floats are added in one order and give one result.
 
     Args:
         entrants: Tuples with one entrant per seat; equal ones are one row.
@@ -55,7 +55,7 @@ class TallySums:
         self._returns = torch.zeros(rows, num_seats, dtype=torch.float64)
         self._squares = torch.zeros(rows, num_seats, dtype=torch.float64)
         self._games: list[Games] = []
-        # Row and points of the seats' sides, call by call.
+        # Each entry has the row and the points of the seats' sides of one call.
         self._added: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def add(
@@ -74,27 +74,27 @@ class TallySums:
             seat_return: Mean undiscounted return of the seat's agents. float64 [N, Q].
             seat_score: Points of the seat's side, as in ``Turn.score``. [N, Q].
             length: Calls of ``step``. int64 [N].
-            game: Hashes of what was decided, in every call or in none. int64 [N].
+            game: Hashes of the decisions, in every call or in none. int64 [N].
         """
         if game is not None:
             self._games.append(Games(row=row, decisions=game, returns=seat_return))
         self._matches.index_add_(0, row, torch.ones_like(row))
         self._length.index_add_(0, row, length)
-        # index_add_ adds repeated rows, where indexing with += would keep one of them.
+        # index_add_ adds repeated rows, while indexing with += would keep only one of them.
         self._returns.index_add_(0, row, seat_return)
         self._squares.index_add_(0, row, seat_return.square())
-        # No seat has points of its own where there are many (`_openings`).
+        # With many seats no seat has points of its own (`_openings`).
         if not self._has_players:
             self._added.append((row, seat_score))
         for table in self._tables:
             table.add(row, seat_score)
 
     def tallies(self, *, first: torch.Tensor | None = None) -> tuple[Tally, ...]:
-        """One per tuple of entrants that played; those without a match are left out.
+        """Return one tally per tuple of entrants with a match.
 
         Args:
             first: First decision of each seat in all matches, in their order. int64 [.., Q]. None:
-                not counted.
+                they are not counted.
         """
         matches, lengths = self._matches.tolist(), self._length.tolist()
         returns, squares = self._returns.tolist(), self._squares.tolist()
@@ -121,7 +121,7 @@ class TallySums:
     def _of_players(
         self, values: Sequence[float], entrants: tuple[Entrant, ...]
     ) -> tuple[float, ...]:
-        """Return a value for each seat; of many seats the mean over those of its player."""
+        """Return a value for each seat; with many seats, the mean over its player's seats."""
         if not self._has_players:
             return tuple(values)
         names = [
@@ -134,7 +134,7 @@ class TallySums:
         return tuple(means[name] for name in names)
 
     def _openings(self, first: torch.Tensor | None) -> list[tuple[SeatOpenings, ...]]:
-        """Count first decisions, row by row; a row without one has none."""
+        """Count first decisions by row; rows without any have no openings."""
         if first is None or not self._added:
             return [()] * len(self._entrants)
         (table,) = self._tables
@@ -166,7 +166,7 @@ class _ResultTable:
     Args:
         rows: Rows of the table.
         num_rows: R.
-        compared: Things that are compared.
+        compared: Comparisons.
         seats: Seats of the environment.
 
     Attributes:
@@ -182,7 +182,7 @@ class _ResultTable:
         seats: Sequence[Seat],
     ) -> None:
         self._rows, self._compared = tuple(rows), compared
-        # Place of each row in this table; -1: it is another table's. int64 [R].
+        # Place of each row in this table; -1: the row is in another table. int64 [R].
         self._place = torch.full((num_rows,), -1)
         self._place[list(rows)] = torch.arange(len(rows))
         by_comparison = [list(one.pairs(seats)) for one in compared]
@@ -190,7 +190,7 @@ class _ResultTable:
         # int64 [P], [P]
         self._first, self._second = torch.tensor(self.pairs).reshape(-1, 2).unbind(dim=1)
         numbers = torch.tensor([len(pairs) for pairs in by_comparison])
-        # Comparison of each pair; None: each has one pair. int64 [P].
+        # Comparison of each pair; None: each comparison has one pair. int64 [P].
         self._comparison = None
         if len(self.pairs) > len(compared):
             self._comparison = torch.repeat_interleave(torch.arange(len(compared)), numbers)
@@ -209,13 +209,13 @@ class _ResultTable:
             return
         # [N, P]
         score = score_against(seat_score[:, self._first], seat_score[:, self._second])
-        # Equal points are 1/2 exactly, so a draw is no matter of rounding.
+        # Equal points give exactly 1/2, so a draw does not depend on rounding.
         result = torch.stack((score > 0.5, score == 0.5, score < 0.5), dim=2).long()
         both = torch.stack((score, score.square()), dim=2)
         if self._comparison is not None:
             result = _sums(result, self._comparison, number=len(self._compared))
             both = _sums(both, self._comparison, number=len(self._compared))
-        # index_add_ adds repeated rows, where indexing with += would keep one of them.
+        # index_add_ adds repeated rows, while indexing with += would keep only one of them.
         self._results.index_add_(0, place, result)
         self._scores.index_add_(0, place, both)
 
@@ -232,7 +232,7 @@ class _ResultTable:
 def _tables(
     compared: Sequence[tuple[Comparison, ...]], *, seats: Sequence[Seat]
 ) -> list[_ResultTable]:
-    """Make a table for all rows in which the same seats are compared."""
+    """Make a table for each set of rows in which the same seats are compared."""
     rows_of: dict[tuple[Comparison, ...], list[int]] = {}
     for row, one in enumerate(compared):
         rows_of.setdefault(one, []).append(row)
@@ -252,7 +252,7 @@ def _openings_of_seat(
     row: torch.Tensor, action: torch.Tensor, points: torch.Tensor
 ) -> dict[int, SeatOpenings]:
     """Return a seat's openings by row, from those of N matches."""
-    # One number of both, for unique rows would be sorted number by number.
+    # Row and action are combined into one number, because `unique` sorts rows column by column.
     different, index, counts = torch.unique(
         row * MAX_CODES + action, return_inverse=True, return_counts=True
     )

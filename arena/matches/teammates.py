@@ -1,6 +1,6 @@
-"""Seatings of training, also with mixed teammates: then each agent has a seat of its own.
+"""Seatings of training. With mixed teammates, each agent has a seat of its own.
 
-Matches, ratings and exports keep whole sides of one player (`arena.matches.seating`). Torch-free.
+In matches, ratings and exports one player has a whole side (`arena.matches.seating`). Torch-free.
 
 Tests: `tests/arena/matches/test_teammates.py`.
 """
@@ -18,8 +18,8 @@ from arena.matches.seating import plays_of
 from arena.types import Player, Seat, Seating, Tally
 
 Cast = tuple[Sequence[Player], Mapping[str, Sequence[Player]]]
-"""Players of one seating: of the trainee's side, the trainee first, and by population of each other
-side, its first one being the rival. One player alone has all agents of its side."""
+"""Players of one seating: those of the trainee's side, trainee first, and those of each other side
+by population, rival first. A single player has all agents of its side."""
 
 
 def seats_per_agent(seats: Sequence[Seat]) -> tuple[Seat, ...]:
@@ -51,7 +51,7 @@ def training_seatings(
     first_turn: int = 0,
     turns: Sequence[Sequence[int]] = (),
 ) -> tuple[Seating, ...]:
-    """List seatings in which the trainee meets each opponent in each of its seats equally often.
+    """List seatings in which the trainee plays each opponent in each of its seats equally often.
 
     For each cast there is one seating per seat that the trainee can be in. Where teammates are
     mixed, it plays one agent of its side, and partners the others. Its place among these agents
@@ -60,20 +60,21 @@ def training_seatings(
     of other populations have the agents of those.
 
     Args:
-        casts: Players beside and against the trainee.
+        casts: Teammates and opponents of the trainee.
         seats: Seats of whole sides.
         population: The trainee's population.
         is_mixed: Whether each agent has a player of its own (`seats_per_agent`).
-        first_turn: Place of the trainee in the first cast, modulo the size of its side.
-        turns: Seats that the trainee has with each cast in turn. Empty: all with each.
+        first_turn: Position of the trainee in the first cast, modulo the size of its side.
+        turns: Seats of the trainee with each cast in turn. Empty: all seats with each cast.
 
     Returns:
         Seatings with a player for each seat, or for each agent.
 
     Raises:
-        ValueError: If the population has no seat, another one no player, or a side too few.
+        ValueError: If the population has no seat, another population has no player, or a side too
+            few.
     """
-    # Training is one play; in cooperation away has the players of home.
+    # Training needs one play, because in cooperation away has the same players as home.
     played = plays_of(seats)[0]
     own = [index for index in played if seats[index].population == population]
     if not own:
@@ -101,15 +102,15 @@ def training_seatings(
 
 
 def _placed(side: Sequence[Player], *, size: int, place: int) -> list[Player]:
-    """Return the players of a side's agents: the first one at a place, the others after it."""
+    """Return the players of a side's agents: the first one at ``place``, the others after it."""
     if 1 < len(side) < size:
         raise ValueError(f"{len(side)} players for a side of {size} agents")
-    # The second modulo is for one player alone, which has all agents.
+    # The second modulo handles a single player, which has all agents.
     return [side[(position - place) % size % len(side)] for position in range(size)]
 
 
 def between_rivals(tally: Tally, *, seats: Sequence[Seat]) -> Tally:
-    """Return a training tally of seats per agent as one of whole sides.
+    """Convert a training tally of seats per agent to one of whole sides.
 
     A side counts for its trainee or its rival (`counting_seats`). Partners have no result of their
     own.
@@ -120,7 +121,7 @@ def between_rivals(tally: Tally, *, seats: Sequence[Seat]) -> Tally:
     """
     sides = members(seats)
     counting = counting_seats(tally.entrants, sides)
-    # The result of two sides is filed under the first agents of both (`rival_seats`).
+    # The result of two sides is stored under the first agents of both (`rival_seats`).
     seat_of = {side.start: seat for seat, side in enumerate(sides)}
     return structs.replace(
         tally,

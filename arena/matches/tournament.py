@@ -24,7 +24,7 @@ from arena.types import Entrant, Seat, Tally
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorMixture:
-    """Several actors, one of which plays a match from its beginning to its end.
+    """Several actors, one of which is drawn for each match.
 
     Attributes:
         actors: Actors, at least one.
@@ -36,8 +36,8 @@ class ActorMixture:
 
 
 Contender = Mapping[str, Actor | ActorMixture]
-"""Actor of a participant in the seats of each population. Where there are several populations, it
-may have one for one of them only. Of a mixture one is drawn for each match.
+"""Actor of a participant in the seats of each population. With several populations, a participant
+may lack some. From a mixture one actor is drawn for each match.
 """
 
 
@@ -95,7 +95,7 @@ class TournamentResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pairing:
-    """``home`` has the seats of one team, ``away`` all others.
+    """A pairing in which ``home`` has the seats of one team and ``away`` all others.
 
     Attributes:
         teams: Team of each seat.
@@ -134,14 +134,14 @@ def play_tournament(
     Args:
         env: Environments, stepped as one; reset here.
         contenders: Participants by their names in results.
-        num_matches: Matches per ordered pair, at least 1. Where it is no multiple of the sides
-            (more than two), the sides that home has once more rotate from pair to pair, starting
-            with one drawn from the seed.
+        num_matches: Matches per ordered pair, at least 1. If it is no multiple of the number of
+            sides (more than two), the sides that home has once more rotate from pair to pair,
+            starting with one drawn from the seed.
         seats: Seats of the environment.
         sides: Agents that share one score, by side.
         seed: Seed of the episodes, and of the draws from mixtures.
         generator: Source of the actions, on the environment's device.
-        progress: Told of every step.
+        progress: Counter of steps.
 
     Raises:
         ValueError: If there is nothing to play.
@@ -160,7 +160,7 @@ def play_tournament(
     queue = [
         lineup
         for index, pairing in enumerate(_balanced(pairings, names=names))
-        # A generator of its own for each pairing: its draws do not depend on the others.
+        # Each pairing has its own generator, so its draws do not depend on the others.
         for lineup in _lineups(
             pairing, contenders, seats=seats, rng=np.random.default_rng((seed, index))
         )
@@ -180,7 +180,7 @@ def play_tournament(
             generator=generator,
             progress=progress,
         )
-    # Lineups of a mixture have the contender's name, so their matches are one tally.
+    # Lineups of a mixture share the contender's name, so their matches are one tally.
     merged = merge_tallies(tallies)
     return TournamentResult(pairs=_results(pairings, tallies=merged, seats=seats), tallies=merged)
 
@@ -194,21 +194,21 @@ def _pairings(
 ) -> list[_Pairing]:
     teams = seat_teams(seats)
     distinct = tuple(dict.fromkeys(teams))
-    # The reverse pair is the other rotation where there are two teams.
+    # With two teams, the reverse pair is the other rotation.
     home_teams = distinct if len(distinct) > 2 else distinct[:1]
     pairings: list[_Pairing] = []
-    # One more match with one side than with another must not always be with the first sides. Both
-    # orders of a pair have the same sides once more, so that neither player has the better ones.
+    # The sides with one match more must not always be the first ones. Both orders of a pair have
+    # the same extra sides, so that neither player has the better ones.
     turn_of: dict[frozenset[str], int] = {}
     for home, away in permutations(contenders, 2):
-        # The turn is the seed plus the number of the pair: it rotates from pair to pair, from a
-        # start that the seed decides.
+        # The turn is the seed plus the number of the pair, so the extra sides rotate from pair to
+        # pair.
         turn = turn_of.setdefault(frozenset((home, away)), seed + len(turn_of))
         rotations = [
             _Pairing(home=home, away=away, teams=teams, home_team=team, num_matches=0)
             for team in home_teams
         ]
-        # A contender may lack an actor for a population: the other rotations get the matches.
+        # If a contender lacks an actor for a population, the other rotations get the matches.
         playable = [
             rotation
             for rotation in rotations
@@ -219,7 +219,7 @@ def _pairings(
         ]
         for position, rotation in enumerate(playable):
             fewer, num_more = divmod(num_matches, len(playable))
-            # The num_more positions from turn * num_more on, cyclically, have one match more.
+            # Cyclically, the num_more positions from turn * num_more on have one match more.
             count = fewer + ((position - turn * num_more) % len(playable) < num_more)
             if count:
                 pairings.append(replace(rotation, num_matches=count))
@@ -228,7 +228,7 @@ def _pairings(
 
 def _balanced(pairings: Sequence[_Pairing], *, names: Sequence[str]) -> list[_Pairing]:
     """Order the pairings: each wave has all contenders about equally often, at home and away."""
-    # They act as one stack, which is fastest when all have equally many decisions.
+    # Contenders act as one stack, which is fastest when all have equally many decisions.
     position = {name: index for index, name in enumerate(names)}
     return sorted(
         pairings,
@@ -246,7 +246,7 @@ def _lineups(
     seats: tuple[Seat, ...],
     rng: np.random.Generator,
 ) -> list[Block]:
-    """Draw the actors of a pairing's matches; a block for each lineup, without environments yet."""
+    """Draw the actors of a pairing's matches; return a block per lineup, without environments."""
     seated = [(n, seat.population) for n, seat in zip(pairing.entrants, seats, strict=True)]
     drawn = draw_lineups(
         [contenders[name][population] for name, population in seated],
@@ -271,7 +271,7 @@ def draw_lineups(
 
     Args:
         players: Player of each seat.
-        identities: Keys, equal where one player has several seats: it draws once for all of them.
+        identities: Keys, equal where one player has several seats and therefore draws once.
         num_matches: Number of matches.
         rng: Source of one draw for each match and mixture.
 
@@ -280,16 +280,16 @@ def draw_lineups(
     """
     drawn = {
         identity: rng.choice(len(player.actors), size=num_matches, p=player.probabilities).tolist()
-        # dict: a player with several seats draws once and sits in all of them.
+        # A dict makes a player with several seats draw once for all of them.
         for identity, player in dict(zip(identities, players, strict=True)).items()
         if isinstance(player, ActorMixture)
     }
     if not drawn:
         return [(tuple(p for p in players if not isinstance(p, ActorMixture)), num_matches)]
-    # Matches with the same actors are one block: nothing tells them apart but their seeds.
+    # Matches with the same actors form one block, because only their seeds differ.
     counts = Counter(zip(*drawn.values(), strict=True))
     lineups = []
-    # Choices are sorted: the order of blocks decides which seeds they get.
+    # Choices are sorted, because the order of blocks decides their seeds.
     for choice, count in sorted(counts.items()):
         chosen = dict(zip(drawn, choice, strict=True))
         actors = tuple(
@@ -323,10 +323,10 @@ def _pair_result(
     for pairing in rotations:
         tally = by_entrants[pairing.entrants]
         home_seat = pairing.teams.index(pairing.home_team)
-        # A side shares one score: its first seat stands for it.
+        # A side shares one score, so its first seat stands for it.
         rivals = {pairing.teams.index(team) for team in pairing.teams} - {home_seat}
         matches += tally.matches
-        # Games of two rotations are different: home has another seat.
+        # Games of two rotations are different, because home has another seat.
         distinct += tally.distinct or 0
         return_sum += tally.return_sum[home_seat]
         found = seen_from(home_seat, rivals, tally.pairs)

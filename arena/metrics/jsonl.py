@@ -21,7 +21,7 @@ from arena.metrics.rotation import WHOLE, Rotation
 SEAL = "crc32"
 """Last key of a line: CRC-32 of its bytes before the comma, as eight hexadecimal digits.
 
-A changed digit would otherwise be another number.
+Without it, a changed digit would look like another number.
 """
 
 KEYS = ("policy", "agent_steps")
@@ -30,7 +30,7 @@ KEYS = ("policy", "agent_steps")
 LINES_PER_FILE = 10**8
 """Most lines of one file that `numbered_lines` can number: ten gigabytes at the least."""
 
-# A line is far shorter, so that the first block usually has a newline.
+# A line is far shorter than a block, so the first block usually has a newline.
 _TAIL_BYTES = 65536
 
 
@@ -51,8 +51,8 @@ class JsonlSink:
         _cut_torn_line(path)
         self._path, self._rotation = path, rotation
         rotation.remove_oldest(_set_aside(path).values())
-        # Open after the cut. The file is unbuffered: every line is handed to the system at once, or
-        # not at all.
+        # The file is opened after the cut. It is unbuffered, so every line is handed to the system
+        # at once or not at all.
         self._file = append_own(path)
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
@@ -67,7 +67,7 @@ class JsonlSink:
         data = body + _seal(body)
         if self._rotation.is_due(os.fstat(self._file.fileno()).st_size):
             self._rotate()
-        # A full disk may take a part of the line without an error.
+        # A full disk may accept part of the line without an error.
         num_bytes = self._file.write(data)
         if num_bytes < len(data):
             self._file.truncate(self._file.tell() - num_bytes)
@@ -76,8 +76,8 @@ class JsonlSink:
     def _rotate(self) -> None:
         """Set the file aside and begin a new one. If the disk refuses, the old one goes on."""
         path = self._path
-        # The open file goes on under its new name until the next one is open: no line is lost. It
-        # has the new name already where an earlier attempt could not open the next one.
+        # The open file goes on under its new name until the next one is open, so that no line is
+        # lost. It already has the new name if an earlier attempt could not open the next file.
         if path.exists():
             path.rename(_next_name(path))
         file = append_own(path)
@@ -86,7 +86,7 @@ class JsonlSink:
         self._rotation.remove_oldest(_set_aside(path).values())
 
     def flush(self) -> None:
-        """Do nothing: all lines are handed to the operating system."""
+        """Do nothing, because all lines are handed to the operating system."""
 
     def close(self) -> None:
         """Close the file."""
@@ -94,13 +94,13 @@ class JsonlSink:
 
 
 def is_sealed(text: bytes) -> bool:
-    """Return whether a line is as it was written; so is one without a seal."""
+    """Return whether a line is unchanged since it was written; a line without a seal passes."""
     body, _, _ = text.rpartition(b", ")
     return f'"{SEAL}"'.encode() not in text or body + _seal(body) == text
 
 
 def point_of(line: bytes) -> dict[str, Any] | None:
-    """Return a line without its seal; None if it is torn, damaged, or none of the sink's."""
+    """Return a line without its seal; None if it is incomplete, damaged or of another origin."""
     if not is_sealed(line):
         return None
     try:
@@ -115,7 +115,7 @@ def point_of(line: bytes) -> dict[str, Any] | None:
 
 
 def _is_metric(value: object) -> bool:
-    # An infinity is a number beyond all floats: the sink writes none.
+    # The sink writes no infinity: it is read from a number beyond all floats.
     return isinstance(value, int | float) and type(value) is not bool and math.isfinite(value)
 
 
@@ -148,7 +148,7 @@ def numbered_lines(path: Path) -> Generator[NumberedLine | None, None, None]:
         number, name = min((n, one) for n, one in _files(path).items() if n >= begun)
         with contextlib.suppress(FileNotFoundError), open(name, "rb") as file:
             now = _files(path).get(number, path).stat()
-            # It may have been set aside since its name was looked up.
+            # The file may have been set aside since its name was looked up.
             if os.path.samestat(os.fstat(file.fileno()), now):
                 yield from _lines_of(file, number, path)
                 begun = number + 1
@@ -170,9 +170,10 @@ def _lines_of(
         elif is_followed:
             return
         else:
-            # A line that is being written.
+            # The line is still being written.
             file.seek(-len(line), os.SEEK_CUR)
-            # The next file is looked up before this one is read on: only then is its end its last.
+            # The next file is looked up before this one is read on, because only then this one is
+            # complete.
             is_followed = number < max(_files(path))
             if not is_followed:
                 yield None
@@ -204,7 +205,7 @@ def _next_name(path: Path) -> Path:
 
 def _cut_torn_line(path: Path) -> None:
     """Drop the torn line that a crash left after the last newline."""
-    # The next line would else be glued to it.
+    # The next line would otherwise be appended to it.
     if not path.exists():
         return
     with open(path, "r+b", opener=own_file) as file:
@@ -217,5 +218,5 @@ def _cut_torn_line(path: Path) -> None:
                 file.truncate(start + newline + 1)
                 return
             end = start
-        # The whole file is one torn line if it has no newline at all.
+        # Without any newline, the whole file is one incomplete line.
         file.truncate(0)

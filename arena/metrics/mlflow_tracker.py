@@ -34,7 +34,7 @@ class MlflowTracker(Tracker):
         self._client = client = MlflowClient(uri)
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
         experiment = client.get_experiment_by_name(name)
-        # Without a place of their own, files would be where the run was launched.
+        # Without an explicit place, MLflow would put files into the launch directory.
         files = own and (own.resolve() / "mlartifacts").as_uri()
         place = experiment.experiment_id if experiment else client.create_experiment(name, files)
         found = client.search_runs([place], f"tags.`{RUN_TAG}` = '{run.id}'", max_results=1)
@@ -68,7 +68,8 @@ class MlflowTracker(Tracker):
             for name, value in point.named().items()
         ]
         if self._may_hold:
-            # A process that was killed may have logged a part of these, before the tag.
+            # A process that was killed may have logged part of these metrics before it set the
+            # tag.
             metrics = self._not_held(metrics)
             self._may_hold = False
         for start in range(0, len(metrics), MAX_METRICS):
@@ -103,7 +104,7 @@ def own_database(directory: Path) -> str:
     """Return the address of a directory's database; it is made where there is none."""
     database = directory / "mlflow.db"
     if not database.exists():
-        # MLflow makes it in many steps, and never again opens one that a kill left half made.
+        # MLflow makes it in many steps, and never again opens one that is incomplete after a kill.
         temporary = directory / "mlflow.db.tmp"
         for left in directory.glob(f"{temporary.name}*"):
             left.unlink()

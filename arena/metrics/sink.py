@@ -28,7 +28,7 @@ METRICS_FILE = "metrics.jsonl"
 """Its file in a run directory."""
 
 RUN = "run"
-"""Stands for the policy in metrics of the whole run, whose step is the run's agent steps."""
+"""Placeholder for the policy in metrics of the whole run, whose step is the run's agent steps."""
 
 
 class Sink(Protocol):

@@ -37,7 +37,7 @@ _POLYNOMIAL = 0x82F63B78
 
 _MASK = 0xA282EAD8
 
-# Field numbers and wire types of Event, Summary and Summary.Value, as their keys on the wire.
+# Field numbers and wire types of Event, Summary and Summary.Value, encoded as protobuf keys.
 _WALL_TIME, _STEP, _FILE_VERSION, _SUMMARY = b"\x09", b"\x10", b"\x1a", b"\x2a"
 
 _VALUE = b"\x0a"
@@ -93,14 +93,14 @@ class TensorboardSink:
         try:
             self._written_bytes += file.write(agent_steps, metrics)
         except OSError:
-            # TensorBoard reads nothing behind a torn record, so the policy continues in another
-            # file.
+            # TensorBoard reads nothing after an incomplete record, so the policy continues in
+            # another file.
             self._files.pop(policy).close()
             del self._paths[policy]
             raise
 
     def flush(self) -> None:
-        """Do nothing: every record is handed to the operating system when it is written."""
+        """Do nothing, because every record is handed to the operating system when it is written."""
 
     def close(self) -> None:
         """Close every file."""
@@ -110,8 +110,8 @@ class TensorboardSink:
     def _remove_oldest(self) -> None:
         """Remove the oldest files; nothing is open."""
         files = [path for path in self._directory.rglob(f"{PREFIX}*") if path.is_file()]
-        # Files are sorted by the time of their last point: a policy's curve loses its beginning
-        # when others do.
+        # Files are sorted by the time of their last point, so that all curves lose about the same
+        # period.
         files.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
         self._rotation.remove_oldest(files)
 
@@ -120,24 +120,26 @@ class TensorboardSink:
             self._files.move_to_end(policy)
             return self._files[policy]
         if len(self._files) >= self._max_open_files:
-            # The least recently used one; it is opened again by its path.
+            # The least recently used file is closed; its path is kept to open it again.
             self._files.popitem(last=False)[1].close()
-        # Paths of this process only: the last one may have left a torn record.
+        # Only paths of this process are reused, because a killed one may have left an incomplete
+        # record.
         path = self._paths.get(policy) or self._new_path(policy)
         file = self._files[policy] = _EventFile(path)
         self._paths[policy] = path
         return file
 
     def _new_path(self, policy: str) -> Path:
-        # The root must exist: a run directory that was moved away must not reappear with only
-        # curves in it.
+        # The root must exist, because a run directory that was moved away must not reappear with
+        # only curves in it.
         if not self._directory.parent.is_dir():
             missing = str(self._directory.parent)
             raise FileNotFoundError(errno.ENOENT, "the sink's directory is gone", missing)
         self._num_opened += 1
         directory = self._directory / policy
         directory.mkdir(parents=True, exist_ok=True)
-        # Files are named by the second; a suffix separates two of the same second.
+        # File names have a resolution of one second, so a suffix separates files of the same
+        # second.
         when = f"{int(time.time()):010d}.{socket.gethostname()}"
         return directory / f"{PREFIX}{when}.{os.getpid()}.{self._num_opened}"
 
@@ -148,7 +150,7 @@ class _EventFile:
     def __init__(self, path: Path) -> None:
         self._file = append_own(path)
         try:
-            # A file that is opened again has its version already.
+            # A reopened file has its version record already.
             if self._file.tell() == 0:
                 self._append(version_record(wall_time_s=time.time()))
         except OSError:
@@ -165,7 +167,7 @@ class _EventFile:
         self._file.close()
 
     def _append(self, record: bytes) -> None:
-        # The file is unbuffered: a full disk may take a part of the record without an error.
+        # The file is unbuffered, and a full disk may accept part of the record without an error.
         if self._file.write(record) != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
 
@@ -187,7 +189,7 @@ def scalars_record(step: int, scalars: Mapping[str, float], *, wall_time_s: floa
         _message(_VALUE, _message(_TAG, tag.encode()) + _SIMPLE_VALUE + _float32(value))
         for tag, value in scalars.items()
     )
-    # Protocol buffers leave out fields of 0.
+    # Protocol buffers omit fields of value 0.
     counted = _STEP + _varint(step) if step else b""
     return _record(_time(wall_time_s) + counted + _message(_SUMMARY, values))
 
@@ -196,7 +198,8 @@ def masked_crc32c(data: bytes) -> int:
     """Return the CRC-32C (Castagnoli), masked so that a checksum over checksums stays useful."""
     crc = 0xFFFFFFFF
     for byte in data:
-        # A byte at a time, lowest bit first, from all ones to their complement.
+        # One byte is processed at a time, lowest bit first; the initial and the final value are
+        # inverted.
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
     crc ^= 0xFFFFFFFF
     # mask(c) = (c rotated right by 15 bits) + 0xA282EAD8, modulo 2^32
@@ -228,7 +231,7 @@ def _varint(number: int) -> bytes:
 
 
 def _float32(value: float) -> bytes:
-    # struct alone raises where a value is beyond float32; array makes it infinite.
+    # struct raises for a value beyond float32, while array makes it infinite.
     return struct.pack("<f", array("f", [value])[0])
 
 

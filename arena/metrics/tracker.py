@@ -1,4 +1,4 @@
-"""The Tracker Protocol: a tool in which users keep their runs, named by one word as a sink.
+"""The Tracker Protocol: a tool in which users keep their runs, configured by name as a sink.
 
 A tracker has a process of its own (`populations.tracking`), which reads what the run has
 written: points from ``metrics.jsonl``, notes from the journal. So it may block, raise or be killed.
@@ -94,7 +94,7 @@ class Reached(NamedTuple):
 
 
 class Tracker(Protocol):
-    """A run in a tool. Made with a `TrackedRun`: the run of its id goes on, or begins."""
+    """A run in a tool, made with a `TrackedRun`; continues the run with that id or begins it."""
 
     def reached(self) -> Reached:
         """Return what it holds of earlier processes, each of which may have been killed."""
@@ -125,8 +125,8 @@ def require_installed(name: str) -> None:
         ConfigError: If it is not installed.
     """
     spec = importlib.util.find_spec(name)
-    # A package without an origin is a mere folder of that name, as trackers leave them.
+    # A package without an origin is only a directory of that name, such as trackers leave behind.
     if spec is None or spec.origin is None:
-        # All of MLflow would bring a server.
+        # The full mlflow package would include a server.
         package = {"mlflow": "mlflow-skinny"}.get(name, name)
         raise ConfigError(f"metrics.sinks: {name} is not installed: pip install {package}")

@@ -36,7 +36,8 @@ class TrackioTracker(Tracker):
         return Reached(
             number=max(map(int, self._newest("metrics", "log_id")), default=number),
             sequence=max(map(int, self._newest("alerts", "alert_id")), default=sequence),
-            # More than that are left out where they are added: a row of a name is there once.
+            # Earlier games need not be listed, because the database refuses a second row of one
+            # name.
             games=frozenset(self._newest("metrics", "log_id", "game-", most=500)),
         )
 
@@ -72,7 +73,7 @@ class TrackioTracker(Tracker):
         )
 
     def close(self) -> None:
-        """Do nothing: each write is a transaction."""
+        """Do nothing, because each write is a transaction."""
 
     def _newest(self, table: str, column: str, kind: str = "", *, most: int = 1) -> list[str]:
         """Return the newest names of rows of a kind, without what they begin with."""

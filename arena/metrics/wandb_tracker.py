@@ -46,7 +46,7 @@ class WandbTracker(Tracker):
             dir=run.directory,
             config=dict(run.facts),
             resume="allow",
-            # Curves alone: no arguments, environment, code, repository or output of this machine.
+            # Only curves are recorded: no arguments, environment, code, repository or output.
             settings=wandb.Settings(
                 console="off",
                 disable_code=True,
@@ -75,7 +75,7 @@ class WandbTracker(Tracker):
                     games |= {str(json.loads(one.value_json)): step for one in ids}
                 elif record.HasField("alert") and (found := _SEQUENCE.match(record.alert.text)):
                     sequence = max(sequence, int(found[1]))
-        # Points that files hold may not have reached the server: ``wandb sync`` brings them.
+        # Points in the files may not have reached the server; ``wandb sync`` uploads them.
         number = number if self._run.offline else self._run.step - 1
         return Reached(number, sequence, frozenset(one for one in games if games[one] <= number))
 
@@ -87,7 +87,7 @@ class WandbTracker(Tracker):
                 steps = f"{point.policy}/agent_steps"
                 self._run.define_metric(f"{point.policy}/*", step_metric=steps)
             row = {**point.named(), f"{point.policy}/agent_steps": point.agent_steps}
-            # The last one's row stays open for a game, up to the next point.
+            # The last point's row stays open, because a game may be added to it.
             self._run.log(row, step=point.number, commit=point is not points[-1])
             self._number = point.number
         for note in notes:
@@ -126,7 +126,7 @@ def read_records(path: Path) -> Iterator[bytes]:
         if not kind or len(part) < length:
             return
         record += part
-        # Whole, or its last part.
+        # The record is complete, or this is its last part.
         if kind in (1, 4):
             yield record
             record = b""

@@ -36,7 +36,7 @@ FORGET_BIAS = 1.0
 
 WEIGHTS = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
 
-# The limit is in deviations. `PolicyStack` clips by the same one.
+# The limit is in standard deviations; `PolicyStack` uses the same one.
 OBSERVATION_CLIP = 10.0
 
 
@@ -129,7 +129,7 @@ class ActorCritic(nn.Module):
         self.observation_normalizer = (
             make_observation_normalizer(observation) if network.normalize_observations else None
         )
-        # Part of the weights, as a value without its units means nothing.
+        # The normalizer is part of the weights, because a value without its units means nothing.
         self.return_normalizer = RunningNormalizer(1, memory=RETURN_MEMORY)
         self.encoder, features = make_encoder(network, observation, generator=generator)
         self.trunk = make_mlp(features, network.hidden_sizes, generator=generator)
@@ -139,12 +139,12 @@ class ActorCritic(nn.Module):
         if self.core is not None:
             width, self.state_size = self.core.num_features, self.core.state_size
         outputs = action.num_logits + action.num_continuous
-        # One product for both where they share the trunk: the value is the last output. Measured to
-        # be faster than two.
+        # Where policy and value share the trunk, the value is the last output of one product,
+        # which is faster than two products.
         self._shares_value = network.critic == "own" and not network.separate_value
         shared = 1 if self._shares_value else 0
         self.head = make_linear(width, outputs + shared, gain=HEAD_GAIN, generator=generator)
-        # Deviations before squashing or clipping; they do not depend on the observation.
+        # These are deviations before squashing or clipping; they do not depend on the observation.
         self.log_std = (
             nn.Parameter(torch.zeros(action.num_continuous)) if action.num_continuous else None
         )
@@ -155,8 +155,8 @@ class ActorCritic(nn.Module):
             if network.separate_value:
                 self.critic = _make_critic(network, observation, generator=generator)
         elif critic_input is not None:
-            # A policy that only plays is made without the critic's layout, and so without its
-            # weights.
+            # A policy that only plays is made without the critic's layout, and therefore without
+            # its weights.
             self.critic_size = critic_input.size
             self.critic = _make_critic(
                 of_critic(network, critic_input), critic_input, generator=generator
@@ -340,8 +340,8 @@ class ActorCritic(nn.Module):
         outputs = self.head(remembered).float()
         if self._shares_value:
             return self._with_deviations(outputs[:, :-1]), outputs[:, -1]
-        # The value reads the policy's recurrent output without training it, so that there is only
-        # one state.
+        # The value reads the policy's recurrent output but does not train it, so that there is
+        # only one recurrent state.
         value = self._value_apart(normalized, critic_input, remembered.detach())
         return self._with_deviations(outputs), value
 
@@ -384,7 +384,7 @@ class Critic(nn.Module):
         """Return the value. [N, F], and the output of the policy's core if any, to [N, 1]."""
         features = _encoded(self.encoder, normalized)
         if remembered is not None:
-            # float: a core gives float32 under autocast, too.
+            # The cast is needed, because a core returns float32 even under autocast.
             features = torch.cat([features.float(), remembered], dim=1)
         value: torch.Tensor = self.head(self.trunk(features))
         return value
@@ -394,7 +394,7 @@ def _make_critic(
     network: NetworkConfig, observation: ObservationLayout, *, generator: torch.Generator
 ) -> Critic:
     encoder, features = make_encoder(network, observation, generator=generator)
-    # A critic reads the output of the policy's core beside its features.
+    # A critic reads the output of the policy's core in addition to its features.
     features += network.core_size if network.core != "none" else 0
     trunk = make_mlp(features, network.hidden_sizes, generator=generator)
     width = network.hidden_sizes[-1] if network.hidden_sizes else features
@@ -450,8 +450,8 @@ class Core(nn.Module):
             Output float32 [N, C], and the state after the decision, float32 [N, H].
         """
         weights = [self.recurrent.get_parameter(name) for name in WEIGHTS]
-        # The fused cell of the same weights that `unroll` passes to the packed layer: a packed
-        # sequence of length 1 would cost more than the product itself.
+        # The fused cell has the same weights as the packed layer in `unroll`: a packed sequence of
+        # length 1 would cost more than the product itself.
         with _in_float32(features):
             # state = [output | cell], 2 C numbers
             if self._has_cell:
@@ -476,7 +476,7 @@ class Core(nn.Module):
             Output float32 [R, C].
         """
         parts = state[None].chunk(2 if self._has_cell else 1, dim=2)
-        # The layer wants contiguous [1, Q, C] tensors.
+        # The layer requires contiguous [1, Q, C] tensors.
         hidden = tuple(part.contiguous() for part in parts)
         with _in_float32(features):
             packed = PackedSequence(features.float(), batch_sizes)
@@ -492,17 +492,18 @@ def make_core(
     if network.core == "none":
         return None
     kind = nn.GRU if network.core == "gru" else nn.LSTM
-    # meta: made elsewhere, it would draw from the global generator.
+    # On the device ``meta`` the constructor draws nothing from the global generator.
     layer = kind(in_features, network.core_size, device="meta").to_empty(device="cpu")
     for name, parameter in layer.named_parameters():
         if name.startswith("weight"):
             for gate in parameter.data.chunk(NUM_GATES[network.core]):
-                # Gate by gate: an orthogonal matrix over all gates would correlate them.
+                # Each gate is initialized separately, because one orthogonal matrix would
+                # correlate the gates.
                 nn.init.orthogonal_(gate, generator=generator)
         else:
             nn.init.zeros_(parameter)
     if network.core == "lstm":
-        # Gates lie in the order input, forget, cell, output. An open forget gate lets gradients
+        # Gates are in the order input, forget, cell, output. An open forget gate lets gradients
         # through.
         layer.get_parameter("bias_ih_l0").data.chunk(4)[1].fill_(FORGET_BIAS)
     return Core(layer)
@@ -541,7 +542,8 @@ def make_actor_critic(
         ConfigError: If the architecture does not fit the observation, or a user's module cannot be
             made.
     """
-    # A generator of its own: weights depend on the seed alone, and global draws on none of this.
+    # A separate generator makes weights depend on the seed alone, and keeps global draws
+    # unaffected.
     generator = torch.Generator().manual_seed(seed % 2**63)
     return ActorCritic(
         network,

@@ -82,12 +82,12 @@ def sample(logits: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
     Takes masked logits, which need not be normalized. An illegal action is never drawn: the noise
     is in [-3, 17], illegal actions are at -3e38.
     """
-    # Gumbel noise G = -log(-log(U)) with U in [0, 1). The largest U is 1 - 2**-24; 0 would give
-    # -inf, and a row's only legal action would lose to an illegal one.
+    # Gumbel noise is G = -log(-log(U)) with U in [0, 1). The largest U is 1 - 2**-24; 0 would give
+    # -inf, so that a row's only legal action would lose to an illegal one.
     uniform = torch.rand(
         logits.shape, generator=generator, device=logits.device, dtype=logits.dtype
     ).clamp_(min=SMALLEST_UNIFORM)
-    # argmax_a (z_a + G_a) is distributed as softmax(z): no normalization is needed.
+    # argmax_a (z_a + G_a) is distributed as softmax(z), so no normalization is needed.
     return (logits - uniform.log_().neg_().log_()).argmax(dim=-1)
 
 
@@ -163,13 +163,13 @@ class Branches:
 
     def __init__(self, masked_logits: torch.Tensor) -> None:
         """Store masked logits [N, B, W]; padding is at the dtype's minimum."""
-        # Branches are padded to the widest, so that any number of them takes the same few
+        # Branches are padded to the widest one, so that any number of them takes the same few
         # operations.
         self._each = Categorical(masked_logits)
 
     def sample(self, generator: torch.Generator) -> torch.Tensor:
         """Sample rows, float32 [N, B]."""
-        # Exact: float32 holds integers up to 2**24.
+        # The cast is exact, because float32 holds integers up to 2**24.
         return self._each.sample(generator).float()
 
     def greedy(self) -> torch.Tensor:
@@ -208,7 +208,7 @@ class Joint:
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
         """Return the log-probability of float32 [N, B + C]."""
         at = self._num_branches
-        # log p(c, x) = log p(c) + log p(x), as they are independent
+        # log p(c, x) = log p(c) + log p(x), because choices and numbers are independent.
         return self._choices.log_prob(action[:, :at]) + self._numbers.log_prob(action[:, at:])
 
     def entropy(self) -> torch.Tensor:
@@ -247,8 +247,8 @@ class DistributionMaker(nn.Module):
             for start, number in zip(starts, action.branches, strict=True)
         ]
         empty = torch.empty(0, dtype=torch.int64)
-        # The buffer is not persistent: it follows from the action space and is no part of a
-        # policy's weights.
+        # The buffer is not persistent, because it follows from the action space and is no part of
+        # the weights.
         self.register_buffer("_places", torch.cat([empty, *places]), persistent=False)
         self._bounds = SquashedBounds(action) if action.squashed.any() else None
 
@@ -361,8 +361,8 @@ class SquashedGaussian(Gaussian):
 
     def entropy(self) -> torch.Tensor:
         """Return the entropy, within 0.002 per number of deviation up to 2."""
-        # H = H(N) + sum log half + E[log(1 - tanh(u)^2)], E[f(u)] = sum_q w_q f(mean + std x_q):
-        # quadrature needs no random numbers and has an exact gradient.
+        # H = H(N) + sum log half + E[log(1 - tanh(u)^2)], E[f(u)] = sum_q w_q f(mean + std x_q).
+        # Quadrature needs no random numbers and has an exact gradient.
         bounds = self._bounds
         std = self._log_std.exp().unsqueeze(-1)
         slopes = log_tanh_slope(self._mean.unsqueeze(-1) + std * bounds.nodes)
@@ -395,9 +395,9 @@ class SquashedBounds(nn.Module):
     def __init__(self, action: ActionLayout) -> None:
         super().__init__()
         squashed = action.squashed
-        # Bounds are halved first: their difference may exceed a float.
+        # Bounds are halved first, because their difference may overflow.
         half = np.array(action.high) / 2.0 - np.array(action.low) / 2.0
-        # log 0 of an empty range would be -inf.
+        # Without this, log 0 of an empty range would be -inf.
         stretched = squashed & (half > 0.0)
         log_half = np.log(np.where(stretched, half, 1.0))
         nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_NODES)
@@ -405,9 +405,10 @@ class SquashedBounds(nn.Module):
             ("squashed", squashed),
             ("log_half", log_half),
             ("nodes", nodes),
-            # hermegauss has the weight exp(-x^2 / 2), whose integral is sqrt(2 pi) and not 1.
+            # hermegauss has the weight exp(-x^2 / 2), whose integral is sqrt(2 pi) instead of 1.
             ("node_weights", weights / weights.sum()),
         ):
             tensor = torch.from_numpy(values.astype(np.float32))
-            # A function of the action space, so not part of a policy's weights.
+            # The constants follow from the action space, so they are no part of a policy's
+            # weights.
             self.register_buffer(name, tensor, persistent=False)

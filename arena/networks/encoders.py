@@ -92,7 +92,8 @@ def make_mlp(
     in_features = num_features
     for out_features in hidden_sizes:
         layers.append(make_linear(in_features, out_features, gain=TRUNK_GAIN, generator=generator))
-        # inplace: a linear layer needs its input for the gradient, not its output.
+        # A linear layer needs its input for the gradient, not its output, so ReLU can work in
+        # place.
         layers.append(nn.ReLU(inplace=True))
         in_features = out_features
     return nn.Sequential(*layers)
@@ -118,7 +119,7 @@ def make_encoder(
     if ":" in network.encoder:
         return make_user_encoder(network.encoder, observation, generator=generator)
     convolved = convolved_parts(network, observation)
-    # Images that are not convolved are scaled by an encoder all the same.
+    # Images that are not convolved still need an encoder that scales them.
     if not convolved and not any(map(is_image, observation.leaves)):
         return None, observation.size
     encoder = PartsEncoder(network, observation, convolved=convolved, generator=generator)
@@ -173,8 +174,8 @@ class PartsEncoder(nn.Module):
             convolution(_arranged(_scaled(rows, leaf), planes))
             for convolution, (leaf, planes) in zip(self.convolutions, self._convolved, strict=True)
         ]
-        # Cast plain features to the convolutions' dtype before concatenating: under autocast the
-        # result is rounded anyway, and concatenating in float32 would copy everything twice.
+        # Plain features are cast before concatenating: under autocast the result is rounded
+        # anyway, and concatenating in float32 would copy everything twice.
         dtype = parts[0].dtype if parts else torch.float32
         parts += [_scaled(rows, leaf).to(dtype) for leaf in self._plain]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
@@ -229,7 +230,8 @@ def strided_layers(height: int, width: int) -> Iterator[Convolution]:
         return made
 
     if min(height, width) >= MIN_COARSE_SIDE:
-        # 84 x 84: 32 of 8 x 8 by 4, 64 of 4 x 4 by 2, 64 of 3 x 3 by 1, as in the paper
+        # For 84 x 84 this gives 32 of 8 x 8 by 4, 64 of 4 x 4 by 2, 64 of 3 x 3 by 1, as in the
+        # paper.
         yield layer(32, 8, 4)
     while height * width > MAX_CELLS:
         yield layer(64, 4, 2)
@@ -294,7 +296,7 @@ class ResidualBlock(nn.Module):
 
     def forward(self, planes: torch.Tensor) -> torch.Tensor:
         """Add the block's output. float32 [N, C, H, W] to the same."""
-        # relu() copies: the sum below needs planes as they were.
+        # relu() copies, because the sum below needs the original planes.
         change: torch.Tensor = self.second(self.first(planes.relu()).relu())
         return planes + change
 
@@ -360,7 +362,7 @@ def make_user_encoder(
     module_class = resolve(reference, launch_directory=None)
     if not callable(module_class):
         raise ConfigError(f"network.encoder {reference} must name a class, got {module_class!r}")
-    # Users' layers draw from the global generator: seeded here, their weights follow from ours.
+    # Users' layers draw from the global generator, so it is seeded from Arena's.
     seed = int(torch.randint(2**63 - 1, (), generator=generator))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -404,7 +406,7 @@ def _probe(reference: str, encoder: UserEncoder, *, size: int, num_features: int
             f"network.encoder {reference} must give features of shape [N, num_features], for "
             f"{NUM_PROBED} rows {[NUM_PROBED, num_features]}, got {shape}"
         )
-    # Checkpoints hold float32 alone.
+    # Checkpoints hold only float32 tensors.
     for name, tensor in encoder.module.state_dict().items():
         if tensor.dtype != torch.float32:
             raise ConfigError(

@@ -27,7 +27,7 @@ class FrozenPolicy(Actor):
     """
 
     reads_agent = False
-    """All agents' rows may come in one call."""
+    """Whether `act` reads the agent; rows of all agents may come in one call."""
 
     def __init__(
         self, network: ActorCritic, *, greedy: bool = False, key: str | None = None
@@ -66,9 +66,9 @@ class FrozenPolicy(Actor):
                 not finite.
             ConfigError: As for `make_actor_critic`.
         """
-        # Its fresh weights are overwritten, all of them: `load_tensors` refuses missing names.
+        # `load_tensors` refuses missing names, so all fresh weights are overwritten.
         policy = make_actor_critic(network, observation=observation, action=action, seed=0)
-        # A centralized critic has no part in play, and the network is made without it.
+        # A centralized critic has no part in play, so the network is made without it.
         playing = without_critic(network, weights)
         load_tensors(policy.state_dict(), playing, what="weights")
         return cls(policy.to(device), greedy=greedy, key=key)
@@ -85,7 +85,7 @@ class FrozenPolicy(Actor):
 
     @property
     def state_size(self) -> int:
-        """H; 0: it is not recurrent."""
+        """Size H of the recurrent state; 0: the policy is not recurrent."""
         return self._network.state_size
 
     @torch.inference_mode()
@@ -116,7 +116,7 @@ class FrozenPolicy(Actor):
     def judge(
         self, inputs: ActorInput
     ) -> tuple[Distribution, torch.Tensor | None, torch.Tensor | None]:
-        """Say what it thinks of the N rows that it would decide about.
+        """Return the policy's distribution and value for N rows that it would decide about.
 
         Returns:
             Distribution of its actions; expected discounted return, in units of reward, float32

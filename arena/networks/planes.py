@@ -19,7 +19,7 @@ MIN_IMAGE_SIDE = 8
 MIN_PICTURE_SIDE = 32
 """Side from which a part with three dimensions is a picture, not a board, and is strided over."""
 
-# The factor leads from 0..255 to [0, 1].
+# The factor maps 0..255 to [0, 1].
 PIXEL_SCALE = 1.0 / 255.0
 
 
@@ -77,7 +77,7 @@ def _first(a: int, b: int, c: int) -> bool:
 
 def is_picture(leaf: Leaf, planes: Planes) -> bool:
     """Return whether a convolution strides over a part; boards keep their cells."""
-    # Two dimensions of other numbers than bytes are no picture, however large.
+    # Two dimensions of numbers other than bytes are no picture, however large.
     has_large_sides = min(planes.height, planes.width) >= MIN_PICTURE_SIDE
     return is_image(leaf) or (has_large_sides and len(leaf.shape) == 3)
 
@@ -86,7 +86,7 @@ def wants_convolution(leaf: Leaf, planes: Planes) -> bool:
     """Return whether ``encoder: auto`` convolves a part: images and other pictures, but not tiny
     ones.
     """
-    # Boards keep the MLP, which plays them well and several times faster.
+    # An MLP plays boards well and several times faster, so they are not convolved.
     return is_picture(leaf, planes) and min(planes.height, planes.width) >= MIN_IMAGE_SIDE
 
 
@@ -116,7 +116,7 @@ def convolved_parts(network: NetworkConfig, observation: ObservationLayout) -> d
 
 def of_critic(network: NetworkConfig, critic_input: ObservationLayout) -> NetworkConfig:
     """Return the architecture of a centralized critic, whose input differs from the policy's."""
-    # A user's module was not made for this input.
+    # A user's module was made for another input.
     if ":" in network.encoder:
         return network.model_copy(update={"encoder": "auto"})
     # A critic's input may be a vector, which `convolved_parts` refuses for `cnn`.

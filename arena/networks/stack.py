@@ -36,7 +36,7 @@ def stack_key(policy: FrozenPolicy) -> Hashable:
     if network.encoder is not None or network.state_size:
         return policy
     tensors = network.state_dict()
-    # Names tell apart networks with and without a normalizer or a value of its own.
+    # The names distinguish networks with and without a normalizer or a separate value.
     shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
     return shapes, network.action, str(next(iter(tensors.values())).device), policy.greedy
 
@@ -82,8 +82,9 @@ class PolicyStack:
         self._greedy = policies[0].greedy
         self._action = networks[0].action
         self._distribution = networks[0].distribution
-        # Statistics of whole rows: an agent id (a one-hot, below any clip) has mean 0 and deviation
-        # 1. They are not folded into the first layer, because rows are clipped in between.
+        # Statistics cover whole rows: an agent id (a one-hot, below any clip) has mean 0 and
+        # deviation 1. They are not folded into the first layer, because rows are clipped in
+        # between.
         self._normalizer = None
         if normalizers:
             columns = [normalizer.by_column() for normalizer in normalizers]
@@ -95,12 +96,12 @@ class PolicyStack:
             product_dtype = torch.float32
         self._product_dtype = product_dtype
         self._trunk = [_stacked(layers, dtype=product_dtype) for layers in trunks]
-        # Playing needs no value: where it is the head's last output, it is left out.
+        # Playing needs no value, so it is left out where it is the head's last output.
         weight, bias = _stacked([network.head for network in networks], dtype=product_dtype)
         self._num_outputs = self._action.num_logits + self._action.num_continuous
         outputs = slice(self._num_outputs)
         self._head = weight[:, outputs].contiguous(), bias[:, :, outputs].contiguous()
-        # Deviations are weights too, but no part of a product.
+        # Deviations are weights, too, but no part of a product.
         log_stds = [network.log_std.detach() for network in networks if network.log_std is not None]
         self._log_std = torch.stack(log_stds) if log_stds else None
         self._num_policies = len(policies)
@@ -153,15 +154,15 @@ class PolicyStack:
         """Return logits and means of each row by its policy. float32 [N, O]."""
         if not observation.is_floating_point():
             observation = observation.float()
-        # Numpy for a thousand small numbers: a third to a quarter of the time per operation in
-        # torch.
+        # For a thousand small numbers numpy takes a third to a quarter of torch's time per
+        # operation.
         owner, device = player.cpu().numpy(), observation.device
-        # The blocks must be complete and in order; a reordering costs more than this test.
+        # The blocks must be complete and in order; reordering costs more than this test.
         rows_each, left_over = divmod(len(owner), self._num_policies)
         if not left_over and bool(
             (owner.reshape(self._num_policies, rows_each) == self._index).all()
         ):
-            # Rows are in equal blocks in training and in the first step of matches.
+            # In training and in the first step of matches, rows are in equal blocks.
             return self._forward(
                 observation.view(self._num_policies, rows_each, observation.shape[1])
             )
@@ -179,7 +180,7 @@ class PolicyStack:
         self, observation: torch.Tensor, *, player: torch.Tensor, busy: Sequence[int]
     ) -> torch.Tensor:
         """Compute busy policies alone and the others together."""
-        # The others are computed together again: without the busy ones little is padded.
+        # The others are computed together again, because without the busy ones little is padded.
         outputs = observation.new_empty(len(observation), self._num_outputs)
         others = torch.ones(self._num_policies, dtype=torch.bool, device=observation.device)
         for k in busy:
@@ -193,7 +194,7 @@ class PolicyStack:
 
     def _forward(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the outputs of M rows for each policy. [K, M, F] to [K * M, O]."""
-        # Rows of one product stay within ROWS_AT_ONCE, at least one policy at a time.
+        # Rows of one product stay within ROWS_AT_ONCE, but include at least one policy.
         at_once = max(1, ROWS_AT_ONCE // max(1, observation.shape[1]))
         parts = [
             self._product(observation[start : start + at_once], slice(start, start + at_once))
@@ -203,11 +204,12 @@ class PolicyStack:
 
     def _product(self, observation: torch.Tensor, policies: slice) -> torch.Tensor:
         """Return the outputs of M rows for k of the policies. [k, M, F] to [k * M, O]."""
-        # Weights stay [K, out, in] and are transposed in the product: 10 to 20% faster than [K, in,
-        # out].
+        # Weights stay [K, out, in] and are transposed in the product, which is 10 to 20% faster
+        # than [K, in, out].
         if self._normalizer is not None:
             mean, deviation = self._normalizer
-            # A new tensor, so that the in-place operations below do not touch the caller's rows.
+            # The subtraction makes a new tensor, so that the in-place operations below keep the
+            # caller's rows.
             observation = observation - mean[policies]
             observation.div_(deviation[policies]).clamp_(-OBSERVATION_CLIP, OBSERVATION_CLIP)
         features = observation.to(self._product_dtype)
@@ -223,7 +225,7 @@ def _busiest(counts: npt.NDArray[np.int64]) -> list[int]:
     rest = counts.sum()
     # K * max is the number of rows after padding.
     if len(counts) * counts.max() <= MAX_PADDING * rest:
-        return []  # the usual case, without a sort
+        return []  # This is the usual case, without a sort.
     busy: list[int] = []
     for k in np.argsort(-counts, kind="stable"):
         if len(counts) * counts[k] <= MAX_PADDING * rest:
@@ -248,7 +250,7 @@ def _places(
     shift = np.arange(num_policies) * most - (counts.cumsum() - counts)
     place = np.arange(len(owner)) + shift.repeat(counts)
     row_of_place = np.zeros(num_policies * most, dtype=np.int64)
-    # Empty places compute row 0 and are never read.
+    # Empty places compute row 0, and their results are never read.
     row_of_place[place] = order
     place_of_row = np.empty_like(order)
     place_of_row[order] = place

@@ -52,7 +52,7 @@ def load_tensors(
             raise CheckpointCorrupt(f"{what}: {name} must be float32, got {tensor.dtype}")
         if not bool(tensor.isfinite().all()):
             raise CheckpointCorrupt(f"{what}: {name} must be finite")
-    # Copy after all checks, so that an error leaves the live tensors as they were.
+    # Tensors are copied after all checks, so that an error leaves the live ones unchanged.
     for name, tensor in saved.items():
         live[name].copy_(tensor)
 

@@ -14,7 +14,7 @@ import io
 import os
 import stat
 
-# The name tells type checkers; `typing` would take longer to import than all the rest.
+# Type checkers know this name; importing `typing` would take longer than all the rest.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ class BoundedLog(io.RawIOBase):
     """
 
     def __init__(self, path: StrPath) -> None:
-        # The file is not opened with O_APPEND, with which Linux takes no other place than the end.
+        # O_APPEND is not used, because with it Linux writes only at the end.
         self._fd = _open(path, 0)
 
     def writable(self) -> bool:
@@ -55,7 +55,7 @@ class BoundedLog(io.RawIOBase):
         return self._fd
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Append bytes. What a full disk refuses is lost."""
+        """Append bytes; bytes that a full disk refuses are lost."""
         view = memoryview(data).cast("B")
         for at in range(0, len(view), STEP_BYTES):
             self._append(view[at : at + STEP_BYTES])
@@ -107,8 +107,8 @@ def _open(path: StrPath, flags: int) -> int:
 
 
 def _shorten(fd: int, size: int) -> int:
-    """Leave out the middle of a file of a size, say how much that is, and return the new size."""
-    # The mark is always at one place: what others print is no mark anywhere else.
+    """Remove the middle of a file, note its size there, and return the file's new size."""
+    # The mark is at a fixed position, so the same text elsewhere is no mark.
     before, begun, rest = os.pread(fd, _MARK_BYTES, HEAD_BYTES).partition(_BEGIN)
     number, ended, _ = rest.partition(_END)
     if begun and not before and ended and number.isdigit():
@@ -127,7 +127,7 @@ def _shorten(fd: int, size: int) -> int:
 @contextlib.contextmanager
 def _locked(fd: int) -> Iterator[None]:
     """Keep other writers of a file waiting."""
-    # A file system may have no locks; then two writers at a time may lose a line.
+    # Some file systems have no locks; then simultaneous writers may lose a line.
     with contextlib.suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_EX)
     try:

@@ -16,8 +16,8 @@ TOGETHER_S = 0.5
 class Bursts:
     """Counter of requests made by signals.
 
-    Who ends a whole service (systemd, Slurm) signals each of its processes, guards too, and these
-    pass it on (`arena.processes.guard`): one request comes as several signals.
+    A service manager (systemd, Slurm) signals every process of a service, guards included, and
+    guards pass signals on (`arena.processes.guard`), so one request arrives as several signals.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,7 +28,8 @@ class Bursts:
         """Return whether a signal that has come now is a request, not one more of its burst."""
         now_s = self._clock()
         is_new = now_s - self._begun.get(signal, -math.inf) > TOGETHER_S
-        # Its first signal's time: keys that are hammered are one request after the other.
+        # The time is that of the burst's first signal, so repeated key presses count as separate
+        # requests.
         if is_new:
             self._begun[signal] = now_s
         return is_new

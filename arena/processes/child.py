@@ -21,7 +21,7 @@ SESSION_NICE = "ARENA_SESSION_NICE"
 
 AUTOGROUP = Path("/proc/self/autogroup")
 TRIES = 50
-"""Most tries to change the priority of a session: as many processes may start at once."""
+"""Most tries to change the priority of a session, because many processes may start at once."""
 
 
 def end_with_guard() -> None:
@@ -33,7 +33,7 @@ def end_with_guard() -> None:
 
 
 def take_streams() -> tuple[TextIO, TextIO]:
-    """Return this process's standard input and output, which are its parent's alone from now on.
+    """Return this process's standard input and output for exclusive use by its parent.
 
     All else that reads finds nothing, and what it prints goes to standard error: code of users, and
     C code below it, may do both. What this process starts does not inherit them.
@@ -57,7 +57,7 @@ def serve(answers: Callable[[Iterator[str]], Iterable[str]]) -> NoReturn:
     requests, output = take_streams()
     for answer in answers(requests):
         print(answer, file=output, flush=True)
-    # An environment may leave threads behind that would keep the interpreter from ending.
+    # Threads left by an environment would keep the interpreter from ending.
     sys.stderr.flush()
     os._exit(0)
 
@@ -73,15 +73,15 @@ def give_way(nice: int) -> None:
 
 
 def give_way_alike() -> None:
-    """Give up as much priority for this process's session as the one that it works for has."""
+    """Lower this session's priority by as much as that of the process that it works for."""
     nice = os.environ.get(SESSION_NICE)
     for _ in range(0 if nice is None else TRIES):
         try:
             AUTOGROUP.write_text(str(nice), encoding="ascii")
-        # All processes without privileges together may do so once in a tenth of a second.
+        # Unprivileged processes together may do so only once in a tenth of a second.
         except BlockingIOError:
             time.sleep(0.1)
-        # There are no autogroups.
+        # The kernel has no autogroups.
         except OSError:
             break
         else:
@@ -90,11 +90,11 @@ def give_way_alike() -> None:
 
 def _wait_for_death(death_fd: int) -> None:
     """End this process once its guard is gone: nothing is written to the pipe before."""
-    # A process that this one starts must not hold the pipe.
+    # Processes that this one starts must not hold the pipe.
     os.set_inheritable(death_fd, False)
-    # Returns at the end of the file, when the guard's end of the pipe is closed.
+    # read returns at the end of file, when the guard's end of the pipe is closed.
     os.read(death_fd, 1)
-    # Only a leader ends its group: another's group may hold processes that go on.
+    # Only a group leader ends its group, because another's group may hold unrelated processes.
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

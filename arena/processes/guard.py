@@ -34,17 +34,17 @@ not say it."""
 
 NO_PIPE = -1
 SEPARATOR = "\x1f"
-"""Between the arguments of a command that is one argument of its guard."""
+"""Separator of a command's arguments, which its guard gets as a single argument."""
 
 EXIT_ORPHANED = 1
 EXIT_CANNOT_RUN = 127
 
 LOOK_S = 0.05
-"""Longest time between two looks at what is left."""
+"""Longest time between two checks for remaining processes."""
 
 CHUNK = 1 << 16
 
-# <linux/prctl.h>
+# The numbers are from <linux/prctl.h>.
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 _PASSED_ON = (
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 def die_with_parent(parent_pid: int) -> None:
     """Have this process killed when the thread that started it ends, and end if it has already."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # Look after prctl: a parent that ended before it sends no signal.
+    # The parent is checked after prctl, because a parent that ended before sends no signal.
     if os.getppid() != parent_pid:
         os._exit(EXIT_ORPHANED)
 
@@ -79,7 +79,7 @@ def _prctl(option: int, value: int) -> None:
 
 _command_pid: int | None = None
 _removals_fd, _removed_fd = NO_PIPE, NO_PIPE
-"""Pipe with the names of directories: the end of the guards, and that of their command."""
+"""Pipe with the names of directories: the guards' end, and the command's end."""
 
 
 def command_pid() -> int:
@@ -102,7 +102,7 @@ def contain() -> None:
 
 
 def _fill_streams() -> None:
-    """Open what is closed of the standard streams: nothing else must get their numbers."""
+    """Open closed standard streams, so that no other file gets their descriptors."""
     for fd in range(3):
         try:
             os.fstat(fd)
@@ -137,7 +137,7 @@ def stand_guard(
         In the child: a pipe whose end says that this guard is gone.
     """
     guard = _Guard(parent_fd, output_fd, log, stop)
-    # The child does not inherit it.
+    # The child does not inherit this setting.
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     guard.child = os.fork()
     if guard.child:
@@ -150,7 +150,7 @@ def _stand_pair(parent_fd: int, *, output_fd: int = NO_PIPE, log: BoundedLog | N
     between_fd = stand_guard(parent_fd, output_fd=output_fd, log=log, stop=signal.SIGTSTP)
     guard_pid = os.getpid()
     death_fd = stand_guard(between_fd)
-    # A guard does not die so: it has to end what is below it.
+    # A guard must not die this way, because it has to end the processes below it.
     die_with_parent(guard_pid)
     return death_fd
 
@@ -172,13 +172,13 @@ class _Guard:
         os.set_blocking(wake_fd, False)
         os.set_blocking(self._wake_fd, False)
         self._fds = {self._own_fd, self._wake_fd, wake_fd, parent_fd, output_fd}
-        # A signal that was ignored at the start (`nohup`) stays ignored, by the guard, too.
+        # A signal that was ignored at the start (`nohup`) stays ignored by the guard, too.
         self._before = {
             number: signal.getsignal(number)
             for number in (*_PASSED_ON, signal.SIGTSTP, signal.SIGCHLD)
             if number == signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN
         }
-        # Handlers are set before the fork: a signal that comes now waits in the pipe.
+        # Handlers are set before the fork, so that an early signal waits in the pipe.
         self._wake_before = signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
         for number in self._before:
             signal.signal(number, lambda number, frame: None)
@@ -187,7 +187,7 @@ class _Guard:
         """Become the child again, and return the pipe that tells of the guard's end."""
         signal.set_wakeup_fd(self._wake_before)
         for number, handler in self._before.items():
-            # A handler of None is none of Python's.
+            # A handler of None was not set from Python.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         for fd in self._fds - {NO_PIPE}:
             os.close(fd)
@@ -196,7 +196,7 @@ class _Guard:
 
     def watch(self) -> NoReturn:
         """Watch over the child until it or the parent has ended, end the rest, and end alike."""
-        # Its pipes are its own: who waits for their ends waits for no guard.
+        # The guard releases its standard streams, so that readers of a pipe do not wait for it.
         null = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1):
             os.dup2(null, fd)
@@ -227,7 +227,7 @@ class _Guard:
                 elif fd == self._output_fd:
                     if not self._pump():
                         poll.unregister(fd)
-                # Nothing is ever written to it: this is its end.
+                # Nothing is ever written to this pipe, so an event means its end.
                 elif fd == self._parent_fd:
                     return
 
@@ -242,9 +242,10 @@ class _Guard:
 
     def _pause(self) -> None:
         """Stop what is below, then this process, until SIGCONT comes, which is passed on."""
-        # SIGTSTP would not do: the kernel stops no group by it whose session has no terminal.
+        # SIGTSTP does not work here: the kernel ignores it for a group whose session has no
+        # terminal.
         os.kill(self.child, self._stop)
-        # A shell goes on as this process stops: by then all has.
+        # A shell continues when this process stops, so all processes below are stopped first.
         self._note(os.waitpid(self.child, os.WUNTRACED))
         if self._status is None:
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -275,7 +276,7 @@ class _Guard:
         wake = select.poll()
         wake.register(self._wake_fd, select.POLLIN)
         while self._reap():
-            # Nobody else takes note of their ends, so none of the numbers is another's by now.
+            # Only this process reaps its children, so no process id has been reused.
             killed = [_kill(pid) for pid in _children()]
             if killed and not any(killed):
                 break
@@ -284,7 +285,8 @@ class _Guard:
                 os.read(self._wake_fd, CHUNK)
 
     def _end_group(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # none of it is left
+        # The group may have no processes left.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.child, signal.SIGKILL)
         if self._status is None:
             self._status = os.waitpid(self.child, 0)[1]
@@ -294,7 +296,7 @@ def _kill(pid: int) -> bool:
     """Kill a child; return whether that is allowed."""
     try:
         os.kill(pid, signal.SIGKILL)
-    # Another user's, by a program that may change its user.
+    # The process belongs to another user, started by a program that may change its user.
     except PermissionError:
         return False
     return True
@@ -306,7 +308,7 @@ def _children() -> list[int]:
     try:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             return [int(word) for word in file.read().split()]
-    # A kernel without that file.
+    # This kernel does not have that file.
     except FileNotFoundError:
         return [int(name) for name in os.listdir("/proc") if name.isdigit() and _is_of(name, pid)]
 
@@ -314,9 +316,9 @@ def _children() -> list[int]:
 def _is_of(name: str, parent: int) -> bool:
     try:
         with open(f"/proc/{name}/stat", "rb") as file:
-            # The name of the program comes before, and may hold anything.
+            # The program's name comes before and may contain any characters.
             return int(file.read().rpartition(b")")[2].split()[1]) == parent
-    # It has just ended.
+    # The process has just ended.
     except OSError:
         return False
 
@@ -334,7 +336,7 @@ def _remove(fd: int) -> None:
 def _close_all_but(fds: Collection[int]) -> None:
     for name in os.listdir("/dev/fd"):
         if int(name) not in fds:
-            # The directory's own is closed by now.
+            # The directory's own descriptor is closed by now.
             with contextlib.suppress(OSError):
                 os.close(int(name))
 
@@ -345,9 +347,9 @@ def _end_like(status: int | None) -> NoReturn:
     if code < 0:
         import resource
 
-        # The child has written its core.
+        # The child has written its core dump already.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with contextlib.suppress(OSError):  # SIGKILL has no handler
+        with contextlib.suppress(OSError):  # SIGKILL has no handler.
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code if code >= 0 else 128 - code)
@@ -364,7 +366,7 @@ def main(argv: Sequence[str]) -> NoReturn:
     _, parent, told, log_path, takes_output, words = argv
     parent_fd, pid_fd = int(parent), int(told)
     for fd in (parent_fd, pid_fd):
-        # They end with the guards, not with what the command starts.
+        # These descriptors belong to the guards and must not be inherited by the command.
         os.set_inheritable(fd, False)
     output_fd, log = NO_PIPE, None
     if log_path:
@@ -382,8 +384,8 @@ def main(argv: Sequence[str]) -> NoReturn:
         death_fd = stand_guard(parent_fd, output_fd=output_fd, log=log)
         os.set_inheritable(death_fd, True)
         os.environ[DEATH_FD] = str(death_fd)
-    # The number goes out before the command begins: whoever hears of it from there knows its
-    # number.
+    # The process id is sent before the command begins, so that it is known to any process that the
+    # command contacts.
     with contextlib.suppress(OSError):
         os.write(pid_fd, b"%d\n" % os.getpid())
     command = words.split(SEPARATOR)
@@ -395,6 +397,6 @@ def main(argv: Sequence[str]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    # Run by its path, without the packages of the interpreter, which take long to find.
+    # The file runs by its path without the interpreter's packages, which take long to find.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     main(sys.argv[1:])

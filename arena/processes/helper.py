@@ -51,7 +51,7 @@ class Helper(Child):
             theirs.close()
 
     def how_it_ended(self) -> str:
-        """Say how it ended, whose connection has."""
+        """Return how a helper ended whose connection was closed, in words."""
         try:
             code = self.wait(END_S)
         except subprocess.TimeoutExpired:
@@ -62,15 +62,15 @@ class Helper(Child):
         return f"ended with {how}" if code >= 0 else f"was killed by {how}"
 
     def close(self) -> None:
-        """Wait for its end, whose connection was closed here, and end it at the latest then."""
+        """Wait for the helper's end after closing its connection, and kill it after `END_S`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(END_S)
         super().close()
 
     def kill_group(self) -> None:
-        """End it at once; may be called again."""
+        """Kill the helper; repeating it does nothing."""
         self.socket.close()
-        # One that waits for a disk cannot be killed.
+        # A process that waits for a disk cannot be killed.
         with contextlib.suppress(subprocess.TimeoutExpired):
             super().kill_group()
 
@@ -82,14 +82,14 @@ def begin_helper(name: str) -> None:
         name: Name of it beside the process that it works for, as in ``env-1``.
     """
     end_with_guard()
-    # Terminals and cluster managers signal whole groups. The parent alone decides when this ends:
-    # it may need some more steps to save everything.
+    # Terminals and cluster managers signal whole groups. Only the parent decides when a helper
+    # ends, because it may need some more steps to save everything.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     give_way_alike()
     begin_log(logging.WARNING)
     faulthandler.enable()
-    # A learner that is stuck may be stuck here.
+    # If a learner hangs, the cause may be this helper.
     faulthandler.register(signal.SIGUSR1, file=_stacks(name), all_threads=True)
 
 
@@ -99,7 +99,7 @@ def _stacks(name: str) -> BinaryIO | TextIO:
     if learners is None:
         return sys.stderr
     path = Path(learners)
-    # The file is opened now: when all hangs, nothing can be opened.
+    # The file is opened now, because a hanging process cannot open one.
     try:
         return open_shortened(path.with_name(f"{path.stem}-{name}.txt"))
     except OSError as error:

@@ -22,7 +22,7 @@ def begin_log(level: int = logging.INFO, *, file: Path | None = None) -> None:
             sys.stderr
             if file is None
             else io.TextIOWrapper(
-                # Text that cannot be encoded is no reason to lose a line.
+                # Text that cannot be encoded must not lose a line.
                 io.BufferedWriter(BoundedLog(file)),
                 encoding="utf8",
                 errors="backslashreplace",

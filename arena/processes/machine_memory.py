@@ -17,6 +17,7 @@ def machine_bytes() -> int:
     """Return the memory of the machine, or a container's limit of it."""
     there: int = psutil.virtual_memory().total
     with contextlib.suppress(OSError, ValueError):
-        # A number, or "max" without a limit. Version 1 of cgroups and macOS have no such file.
+        # The file has a number, or "max" without a limit. Version 1 of cgroups and macOS have no
+        # such file.
         return min(there, int(CGROUP_LIMIT.read_text()))
     return there

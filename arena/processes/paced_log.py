@@ -1,4 +1,4 @@
-"""Logs of what strangers cause: a line a second of each kind, and a count of the rest.
+"""Logs of events that strangers cause: one line per second and kind, and a count of the rest.
 
 Torch-free.
 

@@ -98,14 +98,14 @@ class Child:
         if stacks is not None:
             open_shortened(stacks).close()
             environment[STACKS] = str(stacks)
-        # Nothing in the working directory takes the place of a module with -P.
+        # With -P no file in the working directory can replace a module.
         command = [sys.executable, "-P", "-m", module, *arguments]
         output = {"output": subprocess.PIPE, "errors": subprocess.DEVNULL}.get(talks or "")
         errors = subprocess.PIPE if talks == "errors" else None
-        # Only this process has the ends that it keeps: they close when it ends.
+        # Only this process holds these ends of the pipes, so they close when it ends.
         (parent_fd, self._death_fd), (self._pid_fd, told_fd) = os.pipe(), os.pipe()
         if dies_with_parent:
-            # Many processes share the machine, each on one core.
+            # Many processes share the machine, so each uses one core.
             environment["OMP_NUM_THREADS"] = "1"
             pass_fds = (parent_fd, told_fd, *pass_fds)
             command = _guarded(command, pass_fds, log=log, takes_output=not talks)
@@ -118,7 +118,8 @@ class Child:
                     stdin=subprocess.PIPE if talks == "output" else subprocess.DEVNULL,
                     stdout=output or file,
                     stderr=errors or file,
-                    # Ctrl-C in a terminal reaches this process only, which ends others in order.
+                    # Ctrl-C in a terminal must reach only this process, which ends the others in
+                    # order.
                     start_new_session=True,
                     pass_fds=pass_fds,
                     cwd=directory,
@@ -143,10 +144,10 @@ class Child:
             self._place = tempfile.TemporaryDirectory(prefix="arena-errors-")
             log = Path(self._place.name) / f"{self.module}.log"
         if log is not None:
-            # Parents are not made: a run directory that was moved away must not come back with just
-            # logs.
+            # Parents are not made, because a run directory that was moved away must not reappear
+            # with only logs.
             log.parent.mkdir(exist_ok=True)
-            # The guard opens it, too; this process can say why it cannot be.
+            # The guard opens the log, too, but only this process can report an error.
             BoundedLog(log).close()
         return log
 
@@ -182,10 +183,10 @@ class Child:
     def _pid_within(self, wait_s: float) -> int:
         with self._lock:
             if self._pid_fd != CLOSED:
-                # `select` would not do, which takes no descriptor above 1,023.
+                # `select` accepts no descriptor above 1,023.
                 told = select.poll()
                 told.register(self._pid_fd, select.POLLIN)
-                # The descriptor stays open otherwise: a guard that begins late still has a process.
+                # Otherwise the descriptor stays open, because a guard may begin late.
                 if told.poll(wait_s * 1000):
                     self._pid = int(os.read(self._pid_fd, 32) or 0)
                     os.close(self._pid_fd)
@@ -239,7 +240,8 @@ class Child:
                 return
             else:
                 left_s = until_s - time.monotonic()
-                # The time is over even if something comes: one that talks without end is late, too.
+                # The deadline counts even if output arrives, because a child may write without
+                # end.
                 is_over = left_s <= 0.0
                 self._exchange(max(left_s, 0.0))
 
@@ -258,7 +260,7 @@ class Child:
         if self._input is not None and self._input.fileno() in ready:
             try:
                 self._unsent = self._unsent[self._input.write(self._unsent) :]
-            # It has ended, which its output tells.
+            # The process has ended, which shows at the end of its output.
             except BrokenPipeError:
                 self._unsent = b""
 
@@ -313,19 +315,19 @@ class Child:
 
     def terminate(self) -> None:
         """Ask it to end with everything saved."""
-        # A guard that has not begun takes it for its own: then there is nothing to save.
+        # A guard that has not begun handles the signal itself; then there is nothing to save.
         self._process.send_signal(signal.SIGTERM)
 
     def dump_stacks(self) -> None:
         """Ask it to append the stacks of its threads to its file; this takes a moment."""
-        # Its guard passes the signal on; one that has not begun would end by it.
+        # The guard passes the signal on; a guard that has not begun would be ended by it.
         if self._stacks is None or not self.known_pid or self.poll() is not None:
             return
         with contextlib.suppress(OSError), open_shortened(self._stacks) as file:
             file.write(b"process %d:\n" % self.known_pid)
         self._process.send_signal(signal.SIGUSR1)
-        # Processes that work for it may be the stuck ones; they write to files of their own. Others
-        # below it are users'. One that has just ended says nothing any more.
+        # Helpers may be the ones that hang; they write to files of their own. Other processes
+        # below are users'. A process that has just ended raises an error, which is ignored.
         with contextlib.suppress(psutil.Error):
             for one in psutil.Process(self.known_pid).children(recursive=True):
                 if not self._helper_modules.isdisjoint(one.cmdline()):
@@ -341,16 +343,16 @@ class Child:
         """
         self._bury()
         try:
-            # The wait has an end: a process that waits for a disk cannot be killed.
+            # The wait is limited, because a process that waits for a disk cannot be killed.
             self._process.wait(timeout=REAP_S if self._is_guarded else 0.0)
         except subprocess.TimeoutExpired:
-            # The guard was stopped, perhaps; the other one sees to the rest.
+            # The guard may have been stopped; the other guard ends the rest.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(timeout=REAP_S)
 
     def _bury(self) -> None:
-        """Close the pipe, whose end ends all that is left."""
+        """Close the pipe, which makes the guards end all remaining processes."""
         with self._lock:
             fds = self._death_fd, self._pid_fd
             self._death_fd = self._pid_fd = CLOSED
@@ -373,7 +375,7 @@ def _guarded(
     command: Sequence[str], fds: Sequence[int], *, log: Path | None, takes_output: bool
 ) -> list[str]:
     """Return the command of a guard; see its `main`."""
-    # The user's packages are left out, so that it starts in a fifth of the time.
+    # The user's packages are left out, so that the guard starts in a fifth of the time.
     guarded = [command[0], "-I", "-S", guard.__file__]
     guarded += [f"guards-{log.stem if log else command[-1]}"]
     guarded += [str(fds[0]), str(fds[1]), str(log.absolute()) if log else ""]

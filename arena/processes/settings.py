@@ -54,14 +54,15 @@ class UsersSettings(threading.local):
 
     def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call users' code with its own settings, and change them back afterwards."""
-        # Code of users calls Arena's, which calls theirs: all of it has their settings.
+        # Users' code may call Arena's, which calls users' code again; all of it has users'
+        # settings.
         if self._is_running:
             return call(*args, **kwargs)
         context = self._context
         if context is None:
             global _has_run
             _has_run = True
-            # numpy's reactions to floating-point errors and decimal's context live in it.
+            # numpy's error handling and decimal's context live in this context.
             context = self._context = contextvars.copy_context()
         ours = begun = _read()
         if self._theirs:
@@ -74,7 +75,7 @@ class UsersSettings(threading.local):
         finally:
             self._is_running = False
             ended = _read()
-            # The usual case, and the cheapest test of it.
+            # Equality is the usual case and the cheapest test.
             if not ended == begun == ours:
                 self._leave(ours, begun, ended)
 
@@ -90,7 +91,7 @@ class UsersSettings(threading.local):
                     _write(index, own)
 
     def _leave(self, ours: tuple[Any, ...], begun: tuple[Any, ...], ended: tuple[Any, ...]) -> None:
-        # torch had its defaults if it was loaded meanwhile, perhaps by users' code.
+        # If torch was loaded meanwhile, perhaps by users' code, it had its defaults before.
         fresh = () if len(ours) == len(ended) else (sys.modules["torch"].float32, True)
         settings = zip((*ours, *fresh), (*begun, *fresh), ended, strict=True)
         for index, (own, before, now) in enumerate(settings):
@@ -124,7 +125,7 @@ def keep_directory() -> None:
 
 def _read() -> tuple[Any, ...]:
     """Return the settings that each side has its own of, in the order of `NAMES`."""
-    # This is called twice for each step of a batch: reads of 50 ns each.
+    # This is called twice per step of a batch, so it only makes reads of 50 ns each.
     torch = loaded("torch")
     directory = _directory() if _keeps_directory else None
     if torch is None:
@@ -133,7 +134,7 @@ def _read() -> tuple[Any, ...]:
 
 
 def loaded(name: str) -> ModuleType | None:
-    """Return a module that has been imported; None: it has not, or another thread is at it."""
+    """Return an imported module; None if it is not imported, or still being imported."""
     module = sys.modules.get(name)
     return None if getattr(getattr(module, "__spec__", None), "_initializing", False) else module
 
@@ -148,12 +149,12 @@ def _directory() -> str | None:
 
 def _write(index: int, value: Any) -> None:  # noqa: ANN401
     if index == 0:
-        # Python refuses a limit that is too low for the calls that are open.
+        # Python refuses a limit that is too low for the current stack.
         with contextlib.suppress(RecursionError):
             sys.setrecursionlimit(value)
         return
     if index == 1:
-        # It may be gone by now.
+        # The directory may have been removed.
         if value is not None:
             with contextlib.suppress(OSError):
                 os.chdir(value)
@@ -250,7 +251,7 @@ def _settings() -> Iterator[_Setting]:
         lambda value: signal.pthread_sigmask(signal.SIG_UNBLOCK, set(SIGNALS) - value),
     )
     yield _Setting("the soft limit of resource.setrlimit", _soft_limit, _set_soft_limit)
-    # Python sets handlers in the main thread alone, users' code in another one, too.
+    # Python sets handlers only in the main thread, and so does users' code.
     if threading.current_thread() is threading.main_thread():
         for number in SIGNALS:
             yield _handler(number)
@@ -260,7 +261,7 @@ def _handler(number: signal.Signals) -> _Setting:
     return _Setting(
         f"the handler of {number.name}",
         lambda: signal.getsignal(number),
-        # A handler of None was not set by Python, and cannot be set again.
+        # A handler of None was not set from Python, and cannot be set again.
         lambda value: None if value is None else signal.signal(number, value),
     )
 
@@ -269,7 +270,7 @@ def _torch_settings(torch: ModuleType) -> Iterator[_Setting]:
     yield _Setting(
         "torch.set_default_device",
         torch.get_default_device,
-        # The CPU is set as None: a device that is set costs each call of torch.
+        # The CPU is set as None, because an explicit default device slows each call of torch.
         lambda device: torch.set_default_device(None if device.type == "cpu" else device),
     )
     yield _Setting("torch.set_default_dtype", torch.get_default_dtype, torch.set_default_dtype)
@@ -292,7 +293,7 @@ def _torch_settings(torch: ModuleType) -> Iterator[_Setting]:
 
 
 def _umask() -> int:
-    # There is no other way to read it.
+    # Setting the umask is the only way to read it.
     value = os.umask(0o077)
     os.umask(value)
     return value
@@ -304,7 +305,7 @@ def _soft_limit() -> int:
 
 def _set_soft_limit(value: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    # A hard limit that was lowered stays: only root may raise it.
+    # A hard limit that was lowered stays, because only root may raise it.
     soft = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -318,7 +319,7 @@ def _keep_raising_filters(value: list[Any]) -> None:
     """Take out all other filters that raise."""
     kept = [one for one in warnings.filters if one[0] != "error" or one in value]
     warnings.filters[:] = kept  # type: ignore[index]
-    # Leaving it tells Python that what it remembers of filters is out of date.
+    # Leaving the context invalidates Python's cache of filters.
     with warnings.catch_warnings():
         pass
 

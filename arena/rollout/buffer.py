@@ -1,4 +1,4 @@
-"""Storage of one policy's decisions in T steps of B environments, until they are a rollout.
+"""Storage of one policy's decisions in T steps of B environments, which become a rollout.
 
 Shapes: T calls of step, B environments, S decisions of the population at once, A agents, P agents
 of the population, F features of a flattened observation, n actions, D decisions to train on, H
@@ -81,8 +81,8 @@ class RolloutBuffer:
         self._length = length
         self._reward_weights = reward_weights
         self._agents = agents
-        # `_positions` leads from an agent's index to its position in the population. Index -1, no
-        # decision, finds the last entry: position P, a column that is thrown away.
+        # `_positions` maps an agent's index to its position in the population. Index -1, no
+        # decision, reads the last entry: position P, a column that is dropped.
         positions = torch.full((int(agents.max()) + 2,), len(agents), device=agents.device)
         positions[agents] = torch.arange(len(agents), device=agents.device)
         self._positions = positions
@@ -129,7 +129,7 @@ class RolloutBuffer:
         storage.action[t] = action
         storage.log_prob[t] = log_prob
         storage.value[t] = value
-        # The caller's flag may be anything where no decision is asked for.
+        # The caller's flag is undefined where no decision is pending.
         storage.trained[t] = trained & (group.agent_index >= 0)
         if storage.state is not None:
             if state is None:
@@ -153,10 +153,11 @@ class RolloutBuffer:
         # [B, A] -> [B, P]
         terminated, truncated = turn.terminated[:, self._agents], turn.truncated[:, self._agents]
         storage.reward[t] = self._reward(turn)
-        # episode_over, too: an environment may forget to flag an agent at the end.
+        # `episode_over` is included, because an environment may forget to flag an agent at the
+        # end.
         storage.ended[t] = terminated | truncated | turn.episode_over[:, None]
         storage.episode_over[t] = turn.episode_over
-        # v_end = V(final observation) after a truncation, 0 after a termination, 0 after both
+        # v_end = V(final observation) after a truncation, 0 after a termination, 0 after both.
         storage.end_value[t] = torch.where(truncated & ~terminated, final_value, 0.0)
         if turn.void is not None:
             for b in turn.void.nonzero().flatten().tolist():
@@ -166,8 +167,9 @@ class RolloutBuffer:
         """Exclude the episode that ended in environment b with step ``last`` from training."""
         storage = self._stored()
         first = last
-        # Back to the end of the episode before, at most to the first step of this rollout: earlier
-        # ones are trained on already. Ends of agents tell nothing: others may play on.
+        # Search back to the end of the previous episode, at most to the first step of this
+        # rollout, because earlier rollouts are trained on already. Ends of single agents do not
+        # mark an episode's end, because others may play on.
         while first > 0 and not bool(storage.episode_over[first - 1, b]):
             first -= 1
         storage.trained[first : last + 1, b] = False
@@ -191,10 +193,10 @@ class RolloutBuffer:
         needs_transitions: bool = False,
         bptt_length: int | None = None,
     ) -> Rollout:
-        """Compute advantages and hand out the decisions to train on.
+        """Compute advantages and return the decisions to train on.
 
         Args:
-            group: Decisions asked for after the last step; they belong to the next rollout.
+            group: Pending decisions after the last step; they belong to the next rollout.
             value: Values of these in units of reward. float32 [B, S]; anything where the policy
                 does not decide.
             gamma: Discount per own decision.
@@ -203,8 +205,8 @@ class RolloutBuffer:
             bptt_length: Decisions of a recurrent policy's longest sequence; None: no limit.
         """
         storage = self._stored()
-        # Decisions are sorted by agent, because a trajectory belongs to (environment, agent): its
-        # slot may change.
+        # A trajectory belongs to (environment, agent), and an agent's slot may change, so
+        # decisions are sorted by agent.
         position = self._positions[storage.agent_index]
         decisions = Decisions(
             decided=self._by_agent(storage.agent_index >= 0, position),
@@ -218,13 +220,13 @@ class RolloutBuffer:
         )
         by_agent, defined = generalized_advantages(decisions, gamma=gamma, gae_lambda=gae_lambda)
         advantage = _by_slot(by_agent, position)
-        # Decisions of others are left out, and last ones whose successor is not known yet.
+        # Decisions of other players are left out, and last ones whose successor is not known yet.
         index = (storage.trained & _by_slot(defined, position)).flatten().nonzero().squeeze(1)
         transitions = sequences = None
         if needs_transitions or storage.state is not None:
             transitions = _transitions(decisions, index=index, position=position)
         if storage.state is not None and transitions is not None:
-            # A sequence is unrolled from the state that was stored with its first decision.
+            # A sequence is unrolled from the state stored with its first decision.
             rows = cut_into_sequences(transitions.successor, max_length=bptt_length)
             state = storage.state.flatten(0, 2).index_select(0, index[rows[:, 0]])
             sequences = Sequences(rows=rows, state=state)
@@ -243,11 +245,11 @@ class RolloutBuffer:
     ) -> Rollout:
         def rows(stored: torch.Tensor) -> torch.Tensor:
             # [T, B, S, ...] -> [T * B * S, ...] -> [D, ...]; index_select copies, so that the
-            # buffer can be filled again
+            # buffer can be filled again.
             return stored.flatten(0, 2).index_select(0, index)
 
         value, chosen_advantage = rows(storage.value), rows(advantage)
-        # One transfer from the device for both.
+        # Stacking both counts needs only one transfer from the device.
         counts = torch.stack([storage.trained.sum(), (storage.agent_index >= 0).sum()])
         agent_steps, num_decisions = counts.tolist()
         return Rollout(
@@ -259,7 +261,8 @@ class RolloutBuffer:
             advantage=chosen_advantage,
             # R_t = A_t + V(s_t): the lambda-return
             return_=chosen_advantage + value,
-            # All that it decided, also what is left out: budgets and counters go by play.
+            # All decisions count, also those left out of training: budgets and counters measure
+            # play.
             agent_steps=agent_steps,
             num_decisions=num_decisions,
             transitions=transitions,
@@ -269,7 +272,7 @@ class RolloutBuffer:
 
     def _by_agent(self, slots: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
         """Bring [..., S] by slot to [..., P] by agent; zero for agents without a slot."""
-        # Position P takes the slots without a decision and is cut off.
+        # Position P receives the slots without a decision and is cut off.
         agents = slots.new_zeros((*slots.shape[:-1], len(self._agents) + 1))
         return agents.scatter_(-1, position, slots)[..., :-1]
 
@@ -316,7 +319,7 @@ class RolloutBuffer:
 
 def _by_slot(agents: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
     """Bring [..., P] by agent to [..., S] by slot; zero where there is no decision."""
-    # Position P, of slots without a decision, finds the padding.
+    # Slots without a decision have position P, which reads the padding.
     padding = agents.new_zeros((*agents.shape[:-1], 1))
     return torch.cat([agents, padding], dim=-1).gather(-1, position)
 
@@ -336,7 +339,8 @@ def _transitions(
     # -1: the trajectory ends. T: the successor is the first decision of the next rollout.
     inside = (call >= 0) & (call < num_calls)
     calls_later = call - call_and_env // num_envs
-    # Same environment and agent, calls_later calls on; elsewhere any valid cell, masked below.
+    # The next cell has the same environment and agent, calls_later calls on; elsewhere any valid
+    # cell will do, because it is masked below.
     next_cell = cell + torch.where(inside, calls_later, 0) * num_envs * num_agents
     return Transitions(
         reward=reward.flatten()[cell],

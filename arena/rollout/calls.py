@@ -15,6 +15,6 @@ def rollout_calls(rollout_length: int, *, agents_in_turn: int) -> int:
         rollout_length: Length wanted for agents who decide at once, or two in turn.
         agents_in_turn: Number of agents who take turns; 1: they decide at once.
     """
-    # An agent's last decision is not trained on, and advantages are noisy where few of its later
-    # decisions follow. T N / 2 calls give each of N agents T / 2 decisions, as T give each of two.
+    # An agent's last decision is not trained on, and few later decisions make advantages noisy. T
+    # N / 2 calls give each of N agents T / 2 decisions, as T calls give each of two.
     return math.ceil(rollout_length * max(2, agents_in_turn) / 2)

@@ -45,7 +45,7 @@ class TrainingBlock:
 
 
 class Collector(Play[SeatedPlayer]):
-    """Collects rollouts of episodes that go on from one rollout, and one assignment, to the next.
+    """Collects rollouts of episodes that continue across rollouts and assignments.
 
     The loop that uses it::
 
@@ -55,7 +55,7 @@ class Collector(Play[SeatedPlayer]):
                 learning.algorithm.update(rollout, generator=generator)
         collector.go_on(...)    # with other opponents, and so on
 
-    An environment has its players until its episode ends, so that opponents never change within
+    An environment keeps its players until its episode ends, so that opponents never change within
     one. Owned by one thread; resets ``env`` when it is made, and owns it from then on.
 
     Args:
@@ -71,11 +71,11 @@ class Collector(Play[SeatedPlayer]):
         progress: Counter of steps.
         critics: Inputs of centralized critics, by population.
         product_dtypes: Dtype, by population, in which several frozen policies act in one call.
-        episodes: Whole episodes that each environment plays before it stands still. None: they go
-            on, and environments are spread over the phases of an episode.
+        episodes: Whole episodes that each environment plays before it is halted. None: there is no
+            limit, and environments are spread over the phases of an episode.
         episode_length: Expected calls of ``step`` in an episode; 0: not known.
         success_return: Return of an agent from which on its episode is a success; None: the
-            environment says.
+            environment reports success.
 
     Raises:
         ValueError: If no policy learns, or one has a seat of another population or a centralized
@@ -130,7 +130,8 @@ class Collector(Play[SeatedPlayer]):
         }
         self._begin(blocks, num_new=len(blocks))
         for critic_rows in self._critics.values():
-            # The first turn counts as shown: rows of its decisions are read before the first step.
+            # Rows of the first turn's decisions are read before the first step, so it is shown
+            # here.
             critic_rows.show(self.turn)
         self._phases = Phases(num_envs=env.num_envs, rollout_length=self._num_steps, device=device)
         if episodes is None:
@@ -144,14 +145,14 @@ class Collector(Play[SeatedPlayer]):
         becomes: Mapping[int, int],
         generator: torch.Generator,
     ) -> None:
-        """Go on with the episodes in flight in another assignment of the same policies.
+        """Continue the episodes in flight in another assignment of the same policies.
 
         An environment keeps its players until its episode ends; new episodes begin in the first
         blocks. Counts and tallies begin anew.
 
         Args:
             blocks: Players of each block.
-            num_new: Number of blocks, the first ones, that get new episodes.
+            num_new: Number of blocks, from the first one on, that get new episodes.
             becomes: Index in ``blocks`` of each earlier block that `in_flight` names.
             generator: Source of all actions and openings from now on.
 
@@ -165,7 +166,8 @@ class Collector(Play[SeatedPlayer]):
         goes_on = torch.zeros(self._num_blocks, dtype=torch.int64, device=generator.device)
         for before in self.in_flight():
             goes_on[before] = becomes[before]
-        # Others stand between episodes, or wait to begin: they get new players at once.
+        # All other environments are between episodes or wait to begin, so they get new players at
+        # once.
         is_open = self.open.length > 0
         self._block_of_env = torch.where(is_open, goes_on[self._block_of_env], new)
         states = self.seated.recurrent_state
@@ -173,12 +175,12 @@ class Collector(Play[SeatedPlayer]):
         self._begin(blocks, num_new=num_new)
 
     def rest(self) -> None:
-        """Free all that `go_on` makes again: buffers of rollouts, players and stacks of them."""
+        """Free everything that `go_on` makes again: rollout buffers, players and their stacks."""
         self._recorders.clear()
         self.seated.leave()
 
     def in_flight(self) -> dict[int, int]:
-        """Count the environments whose episode has not ended, by the block that it began in."""
+        """Count the environments with an unfinished episode, by the block in which it began."""
         blocks = self._block_of_env[self.open.length > 0]
         counts = torch.bincount(blocks, minlength=self._num_blocks).tolist()
         return {block: count for block, count in enumerate(counts) if count}
@@ -191,7 +193,7 @@ class Collector(Play[SeatedPlayer]):
         recurrent_state: RecurrentState | None,
     ) -> SeatedPlayers[SeatedPlayer]:
         """Give each environment the players of its block."""
-        # There is no opponent in cooperation while training: one play is enough.
+        # In cooperation training has no opponent, so one play is enough.
         played = plays_of(self._seats)[0]
         return SeatedPlayers(
             [tuple(block.players[index] for index in played) for block in blocks],
@@ -203,16 +205,16 @@ class Collector(Play[SeatedPlayer]):
         )
 
     def _begin(self, blocks: Sequence[TrainingBlock], *, num_new: int) -> None:
-        """Count from 0 and record anew."""
+        """Reset all counts and recorders."""
         env, device = self._env, self._generator.device
-        # One rollout for all: the longest length that a policy wants.
+        # All policies share one rollout length: the longest one that a policy requires.
         learning = learning_in([block.players for block in blocks], seats=self._seats)
         longest = max(player.algorithm.rollout_length for player in learning)
         self._num_steps = rollout_calls(longest, agents_in_turn=self._agents_in_turn)
         self._num_blocks, self._num_new = len(blocks), num_new
         self._next_block = equal_blocks(num_new, num_envs=env.num_envs, device=device)
         self._is_moving = not torch.equal(self._block_of_env, self._next_block)
-        # Players of the old blocks need not be stacked if no environment plays there.
+        # Once no environment plays in the old blocks, their players need not be stacked.
         if not self._is_moving:
             self.seated.retire(from_block=num_new)
         self._book = TallyBook(
@@ -236,7 +238,7 @@ class Collector(Play[SeatedPlayer]):
         self.agent_steps: dict[PolicyId, int] = {
             recorder.learning.policy: 0 for recorder in self._recorders
         }
-        """Decisions of each policy's network so far; not openings, not frozen seats."""
+        """Decisions of each policy's network so far, without openings and frozen seats."""
 
     def _recorder(self, learning: Learning, *, index: int) -> Recorder:
         columns = torch.tensor(
@@ -256,15 +258,15 @@ class Collector(Play[SeatedPlayer]):
         )
 
     def tallies(self) -> tuple[Tally, ...]:
-        """Return the matches so far. Episodes that began with a random opening are none."""
+        """Return the tallies of matches so far; episodes with a random opening are no matches."""
         return self._book.tallies()
 
     def episodes(self) -> tuple[Tally, ...]:
-        """Return all episodes so far, matches or not; for statistics only."""
+        """Return tallies of all episodes so far, matches or not; for statistics only."""
         return self._book.episodes()
 
     def measured(self) -> dict[PolicyId, Measures]:
-        """Return measurements of rewards and of figures, by policy that learns."""
+        """Return measurements of rewards and episode metrics, by policy that learns."""
         return {
             recorder.learning.policy: self._measured.of_player(
                 recorder.index, table=self.seated.table
@@ -275,7 +277,7 @@ class Collector(Play[SeatedPlayer]):
     def collect(
         self, should_stop: Callable[[], bool] = lambda: False
     ) -> tuple[tuple[Learning, Rollout], ...]:
-        """Play one rollout: the longest ``rollout_length`` of the policies that learn.
+        """Play one rollout, as long as the longest ``rollout_length`` of the policies that learn.
 
         Where many agents take turns it is longer (`arena.rollout.calls`).
 
@@ -288,7 +290,7 @@ class Collector(Play[SeatedPlayer]):
         Raises:
             EnvironmentFault: If an environment broke its contract.
         """
-        # inference_mode will not do, as what recorders store goes through a backward pass later.
+        # `inference_mode` is unusable, because recorded tensors go through a backward pass later.
         with torch.no_grad():
             for t in range(self._num_steps):
                 if should_stop():
@@ -296,7 +298,7 @@ class Collector(Play[SeatedPlayer]):
                 self._t = t
                 steps_before = sum(self.agent_steps.values())
                 self.step()
-                # The loop goes on even without a decision of a trainee, and so does its progress.
+                # Progress counts turns even without a trainee's decision.
                 self._progress.advance(sum(self.agent_steps.values()) - steps_before)
             return tuple(
                 (recorder.learning, recorder.finish(self.turn, seated=self.seated))
@@ -304,7 +306,8 @@ class Collector(Play[SeatedPlayer]):
             )
 
     def _decided(self, actions: Mapping[str, torch.Tensor]) -> None:
-        # Those resumed now only begin their episode in this step.
+        # Environments that resume now begin their episode in this step, so they still count as
+        # halted.
         self._halted = self._phases.waiting
         if self._remaining is not None:
             self._halted = self._remaining <= 0
@@ -316,12 +319,12 @@ class Collector(Play[SeatedPlayer]):
         for critic_rows in self._critics.values():
             critic_rows.show(turn)
         for recorder in self._recorders:
-            # A truncated agent's value needs its state.
+            # The value of a truncated agent needs its recurrent state, which is reset afterwards.
             recorder.store_result(self._t, turn, seated=self.seated)
 
     def _record(self, turn: Turn) -> None:
         if self._halted is not None:
-            # Length 0 says that no episode is open there (`in_flight`).
+            # Length 0 marks an environment without an open episode (`in_flight`).
             self.open.length[self._halted] = 0
         told = turn
         if self._success_return is not None and bool(turn.episode_over.any()):
@@ -368,7 +371,7 @@ class Collector(Play[SeatedPlayer]):
 
 
 def _agents_in_turn(first: Turn, *, num_agents: int) -> int:
-    """Return the number of agents who take turns, by the first turn; 1: they decide at once."""
+    """Return the number of agents who take turns, from the first turn; 1: they decide at once."""
     groups = first.groups.values()
     num_slots = max(group.agent_index.shape[1] for group in groups)
     deciding = torch.stack([(group.agent_index >= 0).sum(dim=1) for group in groups]).sum(dim=0)

@@ -1,4 +1,4 @@
-"""Inputs of a centralized critic, put together from turns.
+"""Inputs of a centralized critic, assembled from turns.
 
 Shapes: B environments, A agents, S decisions of a population at once, P agents of a population,
 K different teams, F numbers of an observation, J of a joint one or a state, G of an input.
@@ -17,7 +17,7 @@ from arena.envs.spaces.critic_input import CriticInput
 
 
 class CriticRows:
-    """The inputs of one population's centralized critic, from the turn that was shown last.
+    """The inputs of one population's centralized critic, from the latest shown turn.
 
     Args:
         critic: Layout of the inputs.
@@ -41,7 +41,7 @@ class CriticRows:
         )
         columns = [agents.index(agent) for agent in critic.agents]
         self._columns = torch.tensor(columns, device=device)
-        # One agent needs no id: it would be the same in each row.
+        # With a single agent the id would be the same in each row, so it is omitted.
         self._ids = None
         if len(critic.agents) > 1:
             self._ids = one_hots(agents, critic.agents).to(device)
@@ -59,7 +59,7 @@ class CriticRows:
         Returns:
             float32 or uint8 [B, S, G]; undefined where there is no decision.
         """
-        # -1, no decision, reads agent 0: rows there are undefined anyway.
+        # Index -1, no decision, reads agent 0; rows there are undefined anyway.
         return self._with_agent_id(self._source.now(agent_index.clamp(min=0)), agent_index)
 
     def final(self) -> torch.Tensor:
@@ -83,10 +83,10 @@ class _Source(Protocol):
 
     @property
     def num_envs(self) -> int:
-        """B."""
+        """Number B of environments."""
 
     def show(self, turn: Turn) -> None:
-        """See `CriticRows.show`."""
+        """Read a turn; see `CriticRows.show`."""
 
     def now(self, agent_index: torch.Tensor) -> torch.Tensor:
         """Return rows of agents, [B, S] to [B, S, J]."""
@@ -96,7 +96,7 @@ class _Source(Protocol):
 
 
 class _State:
-    """The environment's state."""
+    """Rows from the environment's state."""
 
     def __init__(self) -> None:
         self._turn: Turn | None = None
@@ -124,15 +124,15 @@ class _State:
 def _for_each(state: torch.Tensor | None, agent_index: torch.Tensor) -> torch.Tensor:
     if state is None:
         raise ValueError("a critic of states needs environments that tell their state")
-    # [B, J] -> [B, S, J], a view: all agents see the same state
+    # [B, J] -> [B, S, J], as a view, because all agents see the same state.
     return state[:, None].expand(-1, agent_index.shape[1], -1)
 
 
 class _Joint:
-    """The observations of a team side by side, zeros of agents that are not there.
+    """The observations of a team side by side, with zeros for absent agents.
 
-    Where all decide at once, these are the observations of the agents that decide. Where agents
-    take turns, each agent's is its last one in this episode, until the episode ends for it.
+    Where all agents decide at once, these are the observations of the deciding agents. Where agents
+    take turns, each agent's is its last one in this episode.
     """
 
     def __init__(
@@ -143,12 +143,12 @@ class _Joint:
         populations: Mapping[str, tuple[str, ...]],
         device: torch.device,
     ) -> None:
-        # Agents of a team share one row, so it is put together once for each of K teams.
+        # Agents of a team share one row, so it is assembled once for each of K teams.
         teams = list(dict.fromkeys(critic.teams.values()))
         self._teams = [
             [(critic.seen[member][0], agents.index(member)) for member in team] for team in teams
         ]
-        # 0 for agents that the critic has no input for: they are never asked about.
+        # Agents without a critic input get 0, because their rows are never read.
         team_of = [teams.index(critic.teams[a]) if a in critic.teams else 0 for a in agents]
         self._team_of = torch.tensor(team_of, device=device)
         self._sizes = {population: size for population, size in critic.seen.values()}
@@ -158,8 +158,8 @@ class _Joint:
         }
         self._num_agents = len(agents)
         self._in_turn = critic.in_turn
-        # `_seen` has the last observation of every agent, by population, and a last column that
-        # missing decisions are written to. [B, A + 1, F].
+        # `_seen` has the last observation of every agent, by population, and a last column for
+        # missing decisions. [B, A + 1, F].
         self._seen: dict[str, torch.Tensor] = {}
         self._turn: Turn | None = None
 
@@ -172,19 +172,20 @@ class _Joint:
         over = turn.terminated | turn.truncated | turn.episode_over[:, None]
         for name, size in self._sizes.items():
             group = turn.groups[name]
-            # The row is cut: a one-hot agent id may follow; `_with_agent_id` adds the deciding
-            # agent's.
+            # A one-hot agent id may follow the observation, so the row is cut; `_with_agent_id`
+            # adds the deciding agent's.
             observation = group.observation[..., :size]
             if name not in self._seen:
                 shape = (len(over), self._num_agents + 1, size)
                 self._seen[name] = observation.new_zeros(shape)
             seen = self._seen[name]
             if self._in_turn:
-                # An agent's last observation stays until its episode ends where agents take turns.
+                # Where agents take turns, an agent's last observation stays until its episode
+                # ends.
                 seen[:, :-1].masked_fill_(over[..., None], 0)
             else:
                 seen.zero_()
-            # -1, no decision, is the last column.
+            # Index -1, no decision, maps to the last column.
             where = (group.agent_index % (self._num_agents + 1))[..., None]
             seen.scatter_(1, where.expand_as(observation), observation)
 
@@ -198,9 +199,9 @@ class _Joint:
         final = {}
         for name, size in self._sizes.items():
             columns = self._columns[name]
-            # Observations of the next episode were not there yet.
+            # Observations of the next episode are not part of the ended one.
             seen = self._seen[name].masked_fill(turn.episode_over[:, None, None], 0)
-            # The final observation is in no group: a group has decisions only.
+            # Groups have only pending decisions, so the final observation is added here.
             truncated = turn.truncated[:, columns, None]
             last = turn.final_observation[name][..., :size]
             seen[:, columns] = torch.where(truncated, last, seen[:, columns])

@@ -1,4 +1,4 @@
-"""Measurements while environments run, for people and alerts; no algorithm reads them.
+"""Measurements while environments run, for displays and alerts; no algorithm reads them.
 
 Shapes: B environments, A agents, D decisions, F features of a flattened observation.
 """
@@ -17,7 +17,7 @@ from arena.experience import Rollout
 from arena.matches.tally import played_to_the_end
 
 SAMPLED_ROWS = 64
-"""Observations that are compared first; all of them only where these are equal."""
+"""Number of observations that are compared first; all are compared only if these are equal."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class Spread:
         self.low, self.high = min(self.low, value), max(self.high, value)
 
     def metrics(self, name: str) -> dict[str, float]:
-        """Return mean, bounds and deviation as metrics; the deviation is that of the numbers."""
+        """Return mean, bounds and deviation as metrics; the deviation is not that of the mean."""
         return {
             f"{name}_mean": self.mean,
             f"{name}_min": self.low,
@@ -49,7 +49,7 @@ class Spread:
         }
 
     def merge(self, other: Spread) -> None:
-        """Add the numbers of another one."""
+        """Add the numbers of another `Spread`."""
         # m = m_1 + n_2 / n d, S = S_1 + S_2 + n_1 n_2 / n d^2
         count = self.count + other.count
         gap = other.mean - self.mean
@@ -65,15 +65,15 @@ class Measures:
 
     Attributes:
         num_steps: Calls of ``step``.
-        low: Lowest reward of a step; None: it had no seat in any.
-        high: Highest reward of a step; likewise.
-        figures: Figures that environments reported, by name.
-        num_ignored: Number of figures that were left out.
+        low: Lowest reward of a step; None: the policy had no seat in any.
+        high: Highest reward of a step; None: likewise.
+        figures: Episode metrics that environments reported, by name.
+        num_ignored: Number of ignored episode metrics.
         spread: Largest spread of the observations of a rollout; None: no rollout had two.
-        num_trained: Number of decisions that it was trained on.
-        num_decisions: All decisions in its rollouts. The others are of other players of its
-            population, random openings or void episodes, or their successor was not known at the
-            end of the rollout.
+        num_trained: Number of decisions that were trained on.
+        num_decisions: Number of all decisions in the policy's rollouts. Those not trained on are
+            decisions of other players of its population, random openings, void episodes, or
+            decisions whose successor was unknown at the end of the rollout.
     """
 
     num_steps: int = 0
@@ -86,7 +86,7 @@ class Measures:
     num_decisions: int = 0
 
     def add_rollout(self, rollout: Rollout) -> None:
-        """Add what a rollout shows."""
+        """Add the measurements of a rollout."""
         self.num_trained += len(rollout)
         self.num_decisions += rollout.num_decisions
         if len(rollout.observation) > 1:
@@ -106,7 +106,7 @@ class Measures:
         self.num_decisions += other.num_decisions
 
     def metrics(self) -> dict[str, float]:
-        """Return flat metrics; what was not measured is left out."""
+        """Return flat metrics, without those that were not measured."""
         found = {"rollout/steps_count": float(self.num_steps)}
         if self.low is not None and self.high is not None:
             found["reward/min"], found["reward/max"] = self.low, self.high
@@ -130,12 +130,12 @@ def _chosen(
 
 
 class Measured:
-    """Measurements of one assignment's turns. Two operations a step, no wait for a device.
+    """Measurements of one assignment's turns, with two operations per step and no device sync.
 
     Args:
         num_envs: B.
         num_agents: A.
-        num_players: Number of players, the indices in tables.
+        num_players: Number of players that tables index.
         device: Device of the turns.
     """
 
@@ -158,7 +158,7 @@ class Measured:
             table: Index of each agent's player. int64 [B, A].
         """
         self._num_steps += 1
-        # Rewards are kept by (environment, agent): the player there is looked up in `settle`.
+        # Rewards are kept by (environment, agent); `settle` looks up the player.
         torch.minimum(self._low, turn.reward, out=self._low)
         torch.maximum(self._high, turn.reward, out=self._high)
         if turn.figures:
@@ -166,7 +166,7 @@ class Measured:
 
     def _add_figures(self, reports: Sequence[Report], *, table: torch.Tensor) -> None:
         environments = [report.environment for report in reports]
-        # One transfer from the device for all reports of the step.
+        # All reports of a step need only one transfer from the device.
         players = table[environments, [report.agent for report in reports]].tolist()
         for player, report in zip(players, reports, strict=True):
             own = self._figures.setdefault(player, {})
@@ -175,7 +175,7 @@ class Measured:
             self._num_ignored[player] = self._num_ignored.get(player, 0) + report.num_ignored
 
     def settle(self, *, table: torch.Tensor) -> None:
-        """Credit the rewards so far to the players of a table; due before players move."""
+        """Credit the rewards so far to the players of a table; call this before players move."""
         index = table.flatten()
         self._low_of_player.scatter_reduce_(0, index, self._low.flatten(), "amin")
         self._high_of_player.scatter_reduce_(0, index, self._high.flatten(), "amax")
@@ -183,10 +183,10 @@ class Measured:
         self._high.fill_(-math.inf)
 
     def of_player(self, player: int, *, table: torch.Tensor) -> Measures:
-        """Return a player's measurements: rewards of single steps, and reported figures."""
+        """Return a player's measurements: rewards of single steps, and reported metrics."""
         self.settle(table=table)
         low, high = float(self._low_of_player[player]), float(self._high_of_player[player])
-        # Infinite in the wrong order where the player had no seat in any step.
+        # The bounds keep their infinite initial values if the player had no seat in any step.
         has_seat = low <= high
         return Measures(
             num_steps=self._num_steps,
@@ -198,15 +198,15 @@ class Measured:
 
 
 def with_successes(turn: Turn, *, returns: torch.Tensor, at_least: float) -> Turn:
-    """Return a turn whose figures say of each agent of the ended episodes if it has succeeded.
+    """Return a turn whose reports say whether each agent of the ended episodes succeeded.
 
     Args:
-        turn: Turn that ``step`` returned; what its environments say of success is left out.
+        turn: Turn that ``step`` returned; its own reports of success are dropped.
         returns: Undiscounted returns of the episodes. float64 [B, A].
-        at_least: Return of a success.
+        at_least: Smallest return of a success.
     """
     over = played_to_the_end(turn).nonzero().squeeze(1)
-    # float32, as rewards are: 0.7 is less in float64 once it was a reward.
+    # The comparison is in float32, as rewards are: a reward of 0.7 is less than 0.7 in float64.
     success = returns[over].float() >= torch.tensor(at_least, dtype=torch.float32)
     others = (
         replace(report, figures={k: v for k, v in report.figures.items() if k != SUCCESS})
@@ -221,19 +221,19 @@ def with_successes(turn: Turn, *, returns: torch.Tensor, at_least: float) -> Tur
 
 
 def observation_spread(observation: torch.Tensor) -> float:
-    """Return the largest range of a feature, a lower bound of it; 0: all observations are equal.
+    """Return a lower bound of the largest range of a feature; 0: all observations are equal.
 
     Args:
         observation: float32 or uint8 [D, F].
     """
     if observation.numel() == 0:
         return 0.0
-    # Some rows differ in nearly all cases; only if they do not, all are compared.
+    # Some rows differ in nearly all cases, so all rows are compared only if they do not.
     few = observation[:: max(len(observation) // SAMPLED_ROWS, 1)]
     return _spread(few) or _spread(observation)
 
 
 def _spread(observation: torch.Tensor) -> float:
     low, high = observation.aminmax(dim=0)
-    # The range of float32 numbers may overflow, and metrics are finite.
+    # The range of float32 numbers may overflow, but metrics must be finite.
     return min(float((high - low).max()), LARGEST)

@@ -1,8 +1,8 @@
 """Spreads environments over the phases of an episode.
 
-Environments that all begin at once, in a game whose episodes are equally long, would be in the same
-phase for ever: each rollout would then show one stretch of the episode only. So some of them wait
-before they begin. Where a rollout covers whole episodes there is nothing to spread.
+Environments that all begin at once, in a game with episodes of equal length, would stay in the same
+phase for ever; each rollout would then show one part of the episode only. Therefore some of them
+wait before they begin. If a rollout covers whole episodes, none needs to wait.
 
 B environments.
 """
@@ -12,14 +12,14 @@ from __future__ import annotations
 import torch
 
 SPREAD_FROM = 2.0
-"""Episodes are spread if they are at least so many rollouts long."""
+"""Length of episodes, in rollouts, from which on they are spread."""
 
 MAX_EXCESS = 4.0
-"""Episodes that end in one step, as a multiple of what an even spread gives, before some wait."""
+"""Largest number of episodes that end in one step without a wait, relative to an even spread."""
 
 
 class Phases:
-    """Says which environments wait. Owned by one collector.
+    """Decides which environments wait. Owned by one collector.
 
     Args:
         num_envs: B.
@@ -27,7 +27,7 @@ class Phases:
         device: Device of the environments.
 
     Attributes:
-        waiting: Environments that stand still until their next episode begins; None: none does.
+        waiting: Environments that are halted until their next episode begins; None: none.
             bool [B].
     """
 
@@ -41,11 +41,11 @@ class Phases:
         """Spread environments that have just been reset.
 
         Args:
-            length: Expected calls of ``step`` in an episode; 0: not known.
-            generator: Draws which environments wait how long.
+            length: Expected calls of ``step`` in an episode; 0: unknown.
+            generator: Source of the waits.
 
         Returns:
-            Environments that wait from now on, bool [B]; None: none does.
+            Environments that wait from now on, bool [B]; None: none.
         """
         everywhere = torch.ones_like(self._wait, dtype=torch.bool)
         return self._spread(everywhere, length=length, generator=generator)
@@ -58,10 +58,10 @@ class Phases:
         Args:
             over: Environments whose episode ended. bool [B].
             length: Mean calls of ``step`` of these episodes.
-            generator: Draws which environments wait how long.
+            generator: Source of the waits.
 
         Returns:
-            Environments that wait from now on, bool [B]; None: none does.
+            Environments that wait from now on, bool [B]; None: none.
         """
         num_over = int(over.sum())
         # An even spread ends B / L episodes in each step.
@@ -70,7 +70,7 @@ class Phases:
         return self._spread(over, length=length, generator=generator)
 
     def tick(self) -> torch.Tensor | None:
-        """Count one call of ``step``; return where waiting ends with it, if anywhere. bool [B]."""
+        """Count one call of ``step``; return the environments whose wait ends now. bool [B]."""
         if self.waiting is None:
             return None
         self._wait -= self.waiting.long()
@@ -84,12 +84,12 @@ class Phases:
     def _spread(
         self, environments: torch.Tensor, *, length: float, generator: torch.Generator
     ) -> torch.Tensor | None:
-        # An unknown length (0) ends here, too.
+        # An unknown length (0) is never spread.
         if length < self._min_length:
             return None
         index = environments.nonzero().squeeze(1)
         order = torch.randperm(len(index), generator=generator, device=index.device)
-        # The first one goes on at once; wait_k = k L / n for the others, in random order.
+        # The first environment continues at once; the others wait k L / n, in random order.
         wait = (order * (length / len(index))).long()
         self._wait[index] = wait
         waiting = torch.zeros_like(environments)

@@ -1,4 +1,4 @@
-"""Lets one policy decide, and keeps its decisions.
+"""Lets one policy decide, and records its decisions.
 
 Shapes: B environments, S decisions of a population at once, P agents of a population, N rows, F
 features of a flattened observation, G numbers of a critic's input, H numbers of a
@@ -42,12 +42,12 @@ class Learning:
 
     @property
     def population(self) -> str:
-        """Population whose agents it plays."""
+        """Population whose agents the policy plays."""
         return population_of(self.policy)
 
     @property
     def state_size(self) -> int:
-        """H; 0: it is not recurrent."""
+        """Size H of the recurrent state; 0: the policy is not recurrent."""
         return self.algorithm.state_size
 
 
@@ -72,7 +72,7 @@ def learning_in(
                     f"{player.policy} cannot sit in seat {seat.name!r} of population "
                     f"{seat.population!r}"
                 )
-            # One policy may have several seats.
+            # A policy may have several seats.
             found[id(player)] = player
     if not found:
         raise ValueError("nobody learns in these blocks")
@@ -84,15 +84,15 @@ class Recorder:
 
     Args:
         learning: Policy that decides.
-        index: Index of it among the seated players.
+        index: Its index among the seated players.
         buffer: Buffer of its decisions.
         agents: Columns of its population's agents in ``Turn.reward``. int64 [P].
         recurrent_state: States of all seated players.
-        critic: Rows of its centralized critic; None: it has none.
+        critic: Rows of its centralized critic; None: it has no such critic.
         generator: Source of its actions.
 
     Raises:
-        ValueError: If it has a centralized critic and no rows for it, or the other way round.
+        ValueError: If it has a centralized critic but no rows, or rows but no such critic.
     """
 
     def __init__(
@@ -121,15 +121,15 @@ class Recorder:
         self._generator = generator
 
     def decide(self, t: int, group: Group, *, where: torch.Tensor, action: torch.Tensor) -> int:
-        """Sample the decisions ``where`` (bool [B, S]) into ``action``, return their number."""
+        """Sample the decisions ``where`` (bool [B, S]) into ``action``; return their number."""
         rows = Rows(group, where=where)
-        # Zeros where others decide: the buffer holds all decisions of the population.
+        # The buffer holds all decisions of the population, so those of others have zeros.
         log_prob = torch.zeros(where.shape, device=where.device)
         value = torch.zeros(where.shape, device=where.device)
         size = self.learning.state_size
         state = torch.zeros(*where.shape, size, device=where.device) if size else None
         critic_input = None if self._critic is None else self._critic.of(group.agent_index)
-        # The policy may have no decision in this call of a game with turns.
+        # In a game with turns the policy may have no decision in this call.
         if len(rows):
             output = self._act(rows, group, state=state, critic_input=critic_input)
             rows.put(action, output.action)
@@ -155,12 +155,12 @@ class Recorder:
         state: torch.Tensor | None,
         critic_input: torch.Tensor | None,
     ) -> AlgorithmOutput:
-        """Decide some rows; where the policy is recurrent, put their states into ``state``."""
+        """Decide some rows; if the policy is recurrent, write their states into ``state``."""
         before = places = None
         if state is not None:
             places = rows.take(self._recurrent_state.places(group.agent_index))
             before = self._recurrent_state.read(places, size=state.shape[2])
-            # The state before the decision is stored: sequences are unrolled from it.
+            # The state before the decision is stored, because sequences are unrolled from it.
             rows.put(state, before)
         inputs = ActorInput(
             observation=rows.observation,
@@ -194,10 +194,11 @@ class Recorder:
         """Record a step's result; truncated agents bootstrap from their final observation."""
         population = self.learning.population
         truncated = turn.truncated[:, self._agents]
-        # Other players' agents may be of its population; its values are for its own only.
+        # Other players may have agents of the same population, and this policy values only its
+        # own.
         mine = truncated & (seated.table[:, self._agents] == self.index)
         final_value = torch.zeros(mine.shape, device=mine.device)
-        # Values are computed before `RecurrentState.reset`, which the collector calls next.
+        # Values are computed before the collector calls `RecurrentState.reset`.
         if bool(mine.any()):
             places = self._recurrent_state.places(self._agents.expand(mine.shape))
             final_value[mine] = self._value(
@@ -208,9 +209,10 @@ class Recorder:
         self._buffer.store_result(t, turn, final_value=final_value)
 
     def finish(self, turn: Turn, *, seated: SeatedPlayers[SeatedPlayer]) -> Rollout:
-        """Bootstrap from the decisions that are asked for next, and hand out the rollout."""
+        """Bootstrap from the next pending decisions, and return the rollout."""
         group, algorithm = turn.groups[self.learning.population], self.learning.algorithm
-        # These do not count as decisions: the next rollout begins with them, under updated weights.
+        # These decisions do not count here: the next rollout begins with them, under updated
+        # weights.
         owner = seated.owners(group.agent_index)
         rows = Rows(group, where=owner == self.index)
         value = torch.zeros(owner.shape, device=owner.device)

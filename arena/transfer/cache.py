@@ -44,7 +44,7 @@ class Cache:
         """
         self.root = root
         self._max_bytes = max_bytes
-        # Manifests are in order of use, the longest unused first.
+        # Manifests are in order of use, the least recently used first.
         self._manifests: OrderedDict[str, Manifest] = OrderedDict()
         sweep_temporary(root)
         for key in sorted(_keys(root), key=lambda key: os.stat(root / key).st_mtime):
@@ -68,7 +68,8 @@ class Cache:
         try:
             manifest = verify_directory(resolve_key(self.root, key), without=without)
         except CheckpointError:
-            # The copy is damaged, or lacks the optimizer that is needed now: it is fetched anew.
+            # The copy is damaged, or lacks the optimizer that is needed now, so it is fetched
+            # again.
             self.drop(key)
             return None
         self._manifests.move_to_end(key)
@@ -96,7 +97,7 @@ class Cache:
         self.note(key)
 
     def trim(self, *, needed: Collection[str]) -> None:
-        """Remove what was not used for longest until the rest is within the bound."""
+        """Remove the least recently used checkpoints until the rest is within the bound."""
         sizes = {key: _size_bytes(self.root / key) for key in self._manifests}
         total = sum(sizes.values())
         for key, size_bytes in sizes.items():
@@ -142,7 +143,7 @@ def take_directory(parent: Path) -> tuple[Path, int]:
         for number in range(MAX_LEARNERS):
             path = parent / str(number)
             path.mkdir(mode=0o700, exist_ok=True)
-            # CLOEXEC: a child that inherits the descriptor would keep the lock.
+            # Without CLOEXEC a child that inherits the descriptor would keep the lock.
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

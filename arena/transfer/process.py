@@ -58,9 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     told = sys.stdin.buffer
     try:
         setup = LearnerSetup.model_validate_json(options.setup.read_bytes())
-        # The controller has made its own; none is made here.
+        # The controller has made the keys, so none are made here.
         keys = make_keys(options.keys, names=())
-        # Keys are read before it listens: a learner that was refused once does not come again.
+        # Keys are read before listening, because a learner that was refused once does not come
+        # again.
         terms = from_json(told.readline(), Terms)
         keys = replace(keys, learners=terms.keys)
         listener = StoreListener(options.bind, run=setup.run, keys=keys)
@@ -93,12 +94,12 @@ def serve(listener: StoreListener, service: StoreService, *, told: IO[bytes]) ->
                 waiting.append((asked, lines_left))
                 return
             answered = service.refuse(asked.request, error, holder=holder)
-        # A learner that does not read gets no answer: it asks again.
+        # A learner that does not read gets no answer, and sends its request again.
         listener.answer(asked, *answered)
 
     while True:
-        # Terms are answered in this thread, so that an answer shows that requests are answered,
-        # too.
+        # Terms are answered in this thread, so that an answer proves that requests are being
+        # answered.
         if select.select([told], [], [], 0.0)[0]:
             line = told.readline()
             if not line:

@@ -148,14 +148,15 @@ class RemoteStore:
         ]
         if not absent:
             return
-        # One round of requests for all manifests, one for all files: a far store costs two delays.
+        # All manifests are one round of requests, all files another: a remote store costs two
+        # round trips.
         manifests = self._fetch_manifests(absent)
         self._fetch_files(manifests)
         self._cache.trim(needed={reference.key for reference in wanted.values()})
 
     def _fetch_manifests(self, references: Sequence[Reference]) -> dict[Reference, Manifest]:
         asked = {reference.key: reference for reference in references}
-        # A checkpoint includes its weights alone.
+        # A checkpoint reference includes the reference to its weights.
         asked |= {one.key: one for one in references if isinstance(one, CheckpointRef)}
         found: dict[Reference, Manifest] = {}
         for request, data in self._pieces(
@@ -188,7 +189,7 @@ class RemoteStore:
                     ]
         for request, data in self._pieces(requests):
             buffer = files[request.key, request.file]
-            # Nothing is written beyond the size that the manifest says.
+            # Nothing is written beyond the size in the manifest.
             end = min(request.offset + len(data), len(buffer))
             buffer[request.offset : end] = data[: end - request.offset]
         for reference, manifest in manifests.items():
@@ -239,7 +240,7 @@ class RemoteStore:
             held = self._held([first], key)
             if held.is_published:
                 return
-            # Pieces behind one that was lost did not count; a store that was started anew has none.
+            # Pieces after a lost one did not count, and a restarted store has none.
             total = sum(held.held.values())
             before, stalled = total, stalled + 1 if total <= before else 0
             pieces = [
@@ -299,7 +300,7 @@ class RemoteStore:
                 number, answer, data = received
                 heard_s = now_s
                 self._on_progress()
-                # The answer to either counts once where a request was sent again.
+                # After a repetition, only the first of both answers counts.
                 if (question := waiting.pop(number, None)) is not None:
                     yield question[0], answer, data
                 continue
@@ -307,9 +308,11 @@ class RemoteStore:
                 raise StoreUnreachable(f"the store has not answered for {self._patience_s:.0f} s")
             if should_stop():
                 raise StoreUnreachable("told to stop while the store did not answer")
-            # A slow line is no silent one: what waits on it must not be sent twice.
+            # On a slow connection answers still arrive, so waiting requests must not be sent
+            # twice.
             if now_s - max(asked_s, heard_s) > RETRY_S:
-                # Requests go again in their order: pieces count only where those before them ended.
+                # Requests are repeated in order, because a piece counts only after those before
+                # it.
                 to_ask.extendleft(reversed(waiting.values()))
                 waiting.clear()
 
@@ -320,7 +323,7 @@ def _error(denied: Denied, what: str) -> StoreUnreachable:
 
 
 def _without(reference: Reference) -> frozenset[str]:
-    # Players without an optimizer only play.
+    # Only a checkpoint that is trained further needs its optimizer.
     return frozenset() if isinstance(reference, CheckpointRef) else frozenset({OPTIMIZER})
 
 
@@ -329,7 +332,7 @@ def _names(manifest: Manifest, reference: Reference) -> tuple[FileName, ...]:
 
 
 def _file(name: str) -> FileName:
-    # A manifest that was decoded has no other names.
+    # A decoded manifest has no other names.
     return "optimizer.safetensors" if name == OPTIMIZER else "weights.safetensors"
 
 

@@ -153,13 +153,14 @@ class StoreService:
             return self._begin(request.key, data, holder=holder)
         upload = self._uploads.get((holder, request.key))
         if upload is None:
-            # It is published by now, or was forgotten: its manifest tells which.
+            # The upload was published or forgotten; the next request, with the manifest, decides
+            # which.
             return Held(held={}, is_published=False)
         part = upload.parts.get(request.file)
         if part is None:
             raise CheckpointError(f"{request.file} is not in the manifest of {request.key}")
         upload.touched_s = self._clock()
-        # Anything else is a repetition, or comes behind a piece that was lost.
+        # Any other piece is a repetition, or comes after a lost piece.
         if request.offset == len(part):
             if len(part) + len(data) > upload.manifest.files[request.file].size_bytes:
                 del self._uploads[holder, request.key]
@@ -167,9 +168,9 @@ class StoreService:
             part += data
         if not upload.is_whole:
             return upload.held
-        # Whatever comes of it, its bytes are used up.
+        # Whatever the outcome, the upload's bytes are used up.
         del self._uploads[holder, request.key]
-        # It may have ended meanwhile.
+        # The assignment may have ended meanwhile.
         check_granted(upload.manifest, self.grants.get(holder, ()))
         return self._publish(request.key, upload)
 
@@ -211,14 +212,14 @@ class StoreService:
         if manifest.files.keys() != {WEIGHTS, OPTIMIZER}:
             raise CheckpointError(f"{key} must have weights and optimizer")
         check_manifest(manifest, environment_digest=self._setup.spec.digest, setup=setup)
-        # Grants are checked last: a learner that waits for one asks for nothing else that is wrong.
+        # Grants are checked last, so that a waiting learner's request has no other fault.
         check_granted(manifest, self.grants.get(holder, ()))
 
     def _is_published(self, key: str, manifest: Manifest) -> bool:
         try:
             return verify_directory(resolve_key(self._root, key)).digest == manifest.digest
         except (CheckpointMissing, CheckpointCorrupt):
-            # Damage is set aside when the checkpoint is published.
+            # Damaged content is set aside when the checkpoint is published.
             return False
 
     def _make_room(self, size_bytes: int, *, holder: str) -> bool:
@@ -252,7 +253,7 @@ def _kind_of(
 ) -> Literal["missing", "corrupt", "refused", "storage"]:
     if isinstance(error, DiskRefused):
         return "storage"
-    # Damage of what a learner gives is its own.
+    # A damaged file that a learner uploads is the learner's own fault.
     if isinstance(request, Fetch) and isinstance(error, CheckpointMissing):
         return "missing"
     if isinstance(request, Fetch) and isinstance(error, CheckpointCorrupt):

@@ -50,10 +50,10 @@ def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
             "an endpoint must be ipc:///absolute/path or tcp://127.0.0.1:port, "
             f"got {endpoint[:200]!r}"
         )
-    # A name is resolved by ZeroMQ later, possibly to another address; localhost is fixed here.
+    # ZeroMQ resolves a name later, possibly to another address, so localhost is fixed here.
     host = "127.0.0.1" if match["host"] == "localhost" else match["host"]
     address = _address(host)
-    # A name has no address, and may stand for a machine on the network.
+    # A name without an address may be a machine on the network.
     if not has_keys and (address is None or not address.is_loopback):
         raise ConfigError(
             "a tcp endpoint must be on loopback (127.0.0.0/8, localhost, [::1]), or controller and "
@@ -133,23 +133,23 @@ def default_endpoint(run: str) -> str:
         ConfigError: If the directory cannot be made, or belongs to another user.
         AddressInUse: If a process listens there.
     """
-    # The user id is part of the name: two users may run copies of one run directory. Eight digits,
-    # as the path of a Unix socket has little room.
+    # The user id is hashed into the name, because two users may run copies of one run directory.
+    # Eight digits are used, because the path of a Unix socket is short.
     name = hashlib.sha256(f"{run}\0{os.getuid()}".encode()).hexdigest()[:8]
     for parent in _parents():
         path = parent / f"{_DIRECTORY_PREFIX}{name}" / _SOCKET
         if len(os.fsencode(path)) <= MAX_PATH_BYTES and os.access(parent, os.W_OK | os.X_OK):
-            # The directory is made private before the probe: in a directory of another user, the
-            # listener could be anybody's.
+            # The directory is made private before the probe, because in a directory of another
+            # user the listener could be any process.
             make_private(path.parent)
             pid = listener(path)
-            # ZeroMQ would take a live socket over silently. It belongs to a copy of the run's
-            # directory, which has a lock of its own.
+            # ZeroMQ would silently take over a live socket. The socket belongs to a copy of the
+            # run's directory, which has its own lock.
             if pid is not None:
                 raise AddressInUse(
                     f"{_IPC}{path} is in use: this run, or a copy of it, is live, process {pid}"
                 )
-            # A socket without a listener is a leftover of a killed controller.
+            # A socket without a listener is left over from a killed controller.
             path.unlink(missing_ok=True)
             return f"{_IPC}{path}"
     raise ConfigError(
@@ -159,8 +159,8 @@ def default_endpoint(run: str) -> str:
 
 
 def _parents() -> list[Path]:
-    # The XDG specification has relative paths ignored; /tmp comes last because TMPDIR may be too
-    # long for a socket.
+    # The XDG specification requires that relative paths are ignored; /tmp comes last, in case
+    # TMPDIR is too long for a socket.
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     candidates = [runtime] if runtime.startswith("/") else []
     return [Path(parent) for parent in (*candidates, tempfile.gettempdir(), "/tmp")]
@@ -174,7 +174,7 @@ def make_private(directory: Path) -> None:
     """
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
-        # lstat, because stat would describe the target of a link.
+        # lstat is used, because stat would describe the target of a link.
         facts = directory.lstat()
     except OSError as error:
         raise ConfigError(f"no private directory: {error}") from error

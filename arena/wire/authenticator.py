@@ -24,7 +24,7 @@ from arena.wire.keys import fingerprint
 from arena.wire.unproven import UnprovenConnections
 
 logger = logging.getLogger(__name__)
-# A stranger who connects in a loop must not fill the disk.
+# A stranger that connects in a loop must not fill the disk.
 logger.addFilter(OneASecond())
 
 DOMAIN = b"arena"
@@ -61,13 +61,13 @@ class Authenticator:
         self.unproven = UnprovenConnections(guarded)
         self._socket = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
-        # Bind in the constructor, not in the thread: with no socket bound here, libzmq admits
-        # everyone.
+        # The socket is bound in the constructor instead of the thread, because libzmq admits every
+        # peer while no socket is bound here.
         self._socket.bind(ENDPOINT)
         # A pipe wakes the poller without touching the ZeroMQ socket, which belongs to the thread.
         self._stop_read, self._stop_write = os.pipe()
         self.num_refused = 0
-        # daemon: a controller that raises must not wait for it.
+        # A daemon thread does not block the exit of a controller that raises.
         self._thread = threading.Thread(
             target=self._serve, name="controller-authenticator", daemon=True
         )
@@ -76,7 +76,7 @@ class Authenticator:
     def admit(self, public: bytes, name: str) -> None:
         """Let a key in (32 bytes) from now on."""
         self._keys[name] = public
-        # One step for the thread that reads it meanwhile, as in `forget`.
+        # One assignment is atomic for the thread that reads the dict, as in `forget`.
         self._learners[public] = name
 
     def forget(self, name: str) -> None:
@@ -111,7 +111,8 @@ class Authenticator:
         """End the thread. No connection is admitted from now on. Idempotent."""
         if self._stop_write < 0:
             return
-        # Makes the other end readable, which the thread polls: that one is closed after it.
+        # Closing this end makes the other one readable, which the thread polls; that end is closed
+        # after it.
         os.close(self._stop_write)
         self._thread.join()
         os.close(self._stop_read)
@@ -132,8 +133,8 @@ class Authenticator:
                 failpoint("authenticator.asked")
                 self._socket.send_multipart(self._answer(question))
         except Exception:
-            # The controller checks is_alive and ends with a message of its own. Until then
-            # handshakes time out, as the socket stays bound.
+            # The controller checks `is_alive` and ends with its own message. Until then handshakes
+            # time out, because the socket stays bound.
             logger.exception("nobody checks learners' keys any more")
 
     def _answer(self, question: list[bytes]) -> list[bytes]:

@@ -47,7 +47,7 @@ T = TypeVar("T")
 MAGIC = b"ARENA"
 NUM_FRAMES = 4
 MAX_FRAME_BYTES = 1 << 20
-# A header holds four short fields; a limit of its own stops a crafted one early.
+# A header has four short fields; its own limit rejects a crafted one early.
 MAX_HEADER_BYTES = 1024
 KINDS: Mapping[int, type[Message]] = {
     1: Hello,
@@ -114,7 +114,7 @@ def decode_as(frames: Sequence[bytes], kinds: Mapping[int, type[T]]) -> tuple[He
     """
     if len(frames) != NUM_FRAMES:
         raise DecodeError(f"a message has {NUM_FRAMES} frames, not {len(frames)}")
-    # Checks are in the order of cost: magic and version before any unpacking.
+    # Cheap checks come first: magic and version before any unpacking.
     magic, kind_frame, header_frame, body_frame = frames
     if magic != MAGIC:
         raise DecodeError(f"a message begins with {MAGIC!r}, not {prefix(magic)}")

@@ -19,7 +19,7 @@ from arena.wire.session import BadMessage, ControllerSession, LearnerSession
 MAX_QUEUED = 256
 """Most messages queued for one side: the limit of sockets, too."""
 
-# The mark is compared by identity: a message without frames would be equal.
+# The mark is compared by identity, because a message without frames would be equal.
 _WAKE: list[bytes] = []
 
 
@@ -59,7 +59,7 @@ class InMemoryControllerTransport:
         received: list[tuple[LearnerId, Message]] = []
         try:
             identity, frames = self._hub.inbox.get(timeout=max(timeout_s, 1e-6))
-            # The number is bounded: learners that send without pause must not hold up the
+            # The number is bounded, so that learners that send without pause cannot block the
             # controller.
             for _ in range(MAX_QUEUED):
                 self._open(identity, frames, received)
@@ -85,7 +85,7 @@ class InMemoryControllerTransport:
 
     def _put(self, identity: bytes, frames: list[bytes]) -> bool:
         outbox = self._hub.learners.get(identity)
-        # A controller that was replaced reaches no learner, as over sockets.
+        # As over sockets, a controller that was replaced reaches no learner.
         if outbox is None or not self._is_open:
             return False
         try:
@@ -145,5 +145,5 @@ class InMemoryLearnerTransport:
 
     def close(self, *, linger_s: float) -> None:
         """See `LearnerTransport`."""
-        # The controller's send returns False from now on.
+        # The controller's `send` returns False from now on.
         self._hub.learners.pop(self._identity, None)

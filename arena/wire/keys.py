@@ -39,9 +39,9 @@ PUBLIC_SUFFIX = ".pub"
 FORMAT_VERSION = 1
 MAX_FILE_BYTES = 4096
 
-# A name is also a file's name and the first part of ids on the wire, so it has no dot and no slash.
+# A name is also a file name and the first part of ids on the wire, so it has no dot or slash.
 _NAME = r"[a-z][a-z0-9]{0,11}-[0-9]{1,6}"
-# Five characters for each four bytes: 32 bytes
+# Z85 has five characters per four bytes, so 32 bytes are 40 characters.
 _Z85 = r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}"
 
 
@@ -102,15 +102,15 @@ def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
     renewed: tuple[str, ...] = ()
     if not path.exists():
         renewed = tuple(sorted(_learners(directory).values()))
-        # Remove the .pub files first: after a crash in between, the next call finds none and makes
-        # them anew.
+        # The .pub files are removed first, so that after a crash the next call finds none and
+        # makes them anew.
         for name in renewed:
             (directory / f"{name}{PUBLIC_SUFFIX}").unlink()
         public, secret = _new_pair()
         _write(path, _Pair(name=CONTROLLER, public_key=public, secret_key=secret))
     controller = _read(path, _Pair)
     for name in dict.fromkeys((*names, *renewed)):
-        # The .pub file decides: without it the key is revoked, and the name gets a new pair.
+        # The .pub file is decisive: without it the key is revoked, and the name gets a new pair.
         if not (directory / f"{name}{PUBLIC_SUFFIX}").exists():
             _make_learner(directory, name, controller_key=controller.public_key)
     return ControllerKeys(pair=controller, learners=_learners(directory), renewed=renewed)
@@ -140,14 +140,14 @@ def write_secret(path: Path, text: str) -> None:
     temporary = path.with_name(f".tmp-{path.name}")
     with contextlib.suppress(FileNotFoundError):  # left by a launch that was killed
         temporary.unlink()
-    # O_EXCL and the mode at creation: the secret is never readable by others, not for an instant.
-    # pyzmq's own writer of key files leaves it as readable as the umask lets it.
+    # With O_EXCL and the mode at creation, the secret is never readable by others. pyzmq's own
+    # writer leaves key files as readable as the umask allows.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:
         file.write(f"{text}\n")
         file.flush()
         os.fsync(file.fileno())
-    # Rename after fsync: after a power loss the name must not stand for an empty file.
+    # The rename follows fsync, because after a power loss the name must not lead to an empty file.
     os.replace(temporary, path)
 
 
@@ -168,7 +168,7 @@ def load_learner_keys(path: Path) -> LearnerKeys:
 
 def holder_of(learner: str) -> str:
     """Return the name of the key that belongs to a learner's id."""
-    # Ids are NAME.random: the name is that of the key, the rest is new for each process.
+    # Ids are NAME.random: the name is the key's, and the rest is new for each process.
     return learner.partition(".")[0]
 
 
@@ -181,8 +181,8 @@ def _make_learner(directory: Path, name: str, *, controller_key: str) -> None:
     """Write the two files of a new pair of a learner."""
     public, text = new_learner_key(name, controller=controller_key)
     write_secret(key_path(directory, name), text)
-    # Write the .pub file last: after a crash in between, `make_keys` finds none and makes the pair
-    # anew.
+    # The .pub file is written last, so that after a crash `make_keys` finds none and makes the
+    # pair anew.
     known = _Public(name=name, public_key=z85.encode(public).decode())
     _write(directory / f"{name}{PUBLIC_SUFFIX}", known)
 
@@ -191,7 +191,8 @@ def _learners(directory: Path) -> dict[bytes, str]:
     learners: dict[bytes, str] = {}
     for path in sorted(directory.glob(f"*{PUBLIC_SUFFIX}")):
         public = _read(path, _Public)
-        # A copied file under another name would admit one key twice. "controller" is no learner.
+        # A copied file with another name would admit one key twice. "controller" is no learner's
+        # name.
         if path.stem != public.name or not re.fullmatch(_NAME, public.name):
             raise ConfigError(f"{path} must be named after the learner whose key it is")
         learners[z85.decode(public.public_key)] = public.name
@@ -210,17 +211,17 @@ def _write(path: Path, document: _Public) -> None:
 def _read(path: Path, kind: type[_File]) -> _File:
     try:
         with open_regular(path) as file:
-            # Facts of the open file, not of the path: the path may be replaced in between.
+            # The open file is checked instead of the path, which may be replaced in between.
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise ConfigError(
                     f"{path} must be a file that only its owner can read: chmod 600 {path}"
                 )
-            # A longer file is cut off here and is then no JSON.
+            # A longer file is truncated here and then fails to parse.
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"cannot read the key file {path}: {error.strerror}") from error
     try:
         return kind.model_validate_json(data)
     except ValidationError:
-        # The error's text would quote the file, which may hold a secret.
+        # The error's text would quote the file, which may contain a secret.
         raise ConfigError(f"{path} is no key file of this kind, or of a later release") from None

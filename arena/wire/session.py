@@ -76,15 +76,15 @@ class SequenceWindow:
     def accept(self, sequence: int) -> bool:
         """Return whether a number is new, and mark it as seen."""
         ahead = sequence - self._highest
-        # Bit k of _seen is the number highest - k, so a new highest shifts all others up.
+        # Bit k of _seen is the number highest - k, so a new highest one shifts all others up.
         if ahead > 0:
-            # Sequence numbers reach 2**63: shifting by a crafted one would take all memory.
+            # Sequence numbers reach 2**63, and shifting by a crafted one would take all memory.
             shifted = self._seen << ahead if ahead < WINDOW else 0
             self._seen = (shifted | 1) & ((1 << WINDOW) - 1)
             self._highest = sequence
             return True
-        # -ahead is the bit of this number; numbers beyond the window can no longer be told from old
-        # ones.
+        # -ahead is the bit of this number; numbers beyond the window cannot be distinguished from
+        # old ones.
         if -ahead >= WINDOW or self._seen >> -ahead & 1:
             return False
         self._seen |= 1 << -ahead
@@ -114,8 +114,8 @@ class ControllerSession:
         self._epoch = epoch
         self._has_keys = has_keys
         self._num_sent = 0
-        # Two maps: strangers, of whom there may be any number, must never evict the sequence window
-        # of a learner, whose messages could then be replayed.
+        # Two maps are used, so that any number of strangers cannot evict a learner's sequence
+        # window, whose messages could then be replayed.
         self._strangers: OrderedDict[bytes, _Peer] = OrderedDict()
         self._learners: OrderedDict[bytes, _Peer] = OrderedDict()
         self._holders: dict[str, bytes] = {}
@@ -133,8 +133,8 @@ class ControllerSession:
         Raises:
             WireError: If the message breaks a rule of the wire.
         """
-        # One count for all learners: a forgotten peer that comes back must not see old numbers
-        # again.
+        # All learners share one counter, so that a forgotten peer that returns never sees old
+        # numbers again.
         header = Header(run=self._run, epoch=self._epoch, learner=learner, sequence=self._num_sent)
         frames = encode(header, message)
         self._num_sent += 1
@@ -164,7 +164,7 @@ class ControllerSession:
             A message for the caller, frames to answer the peer with, or neither.
         """
         peer = self._peer(identity)
-        # A muted peer costs no decoding: that is the point of muting.
+        # Messages of a muted peer are not even decoded, which saves the time.
         if peer.is_muted:
             self._num_bad["muted"] += 1
             return None
@@ -176,12 +176,12 @@ class ControllerSession:
         except DecodeError as error:
             return self._turn_away(peer, identity, "malformed", str(error), now_s=now_s)
         objection = self._objection(header, message, identity, key)
-        # Its connection may be older than the withdrawal of its key.
+        # A connection may have been made before its key was withdrawn.
         if objection is None and is_forgotten:
             objection = "replaced", f"the key {key} is valid no more"
         if objection is not None:
             return self._turn_away(peer, identity, *objection, now_s=now_s)
-        # The number is checked last, because a message that is refused must not use it up.
+        # The number is checked last, because a refused message must not use it up.
         if not peer.window.accept(header.sequence):
             self._num_bad["repeated"] += 1
             return None
@@ -202,21 +202,22 @@ class ControllerSession:
     ) -> tuple[BadKind, str] | None:
         """Return why a well-formed message must not be delivered."""
         said_by = message.learner if isinstance(message, Hello) else header.learner
-        # The socket's identity is what ZeroMQ routes by, so all three names must agree.
+        # ZeroMQ routes by the socket's identity, so all three names must agree.
         if not header.learner.encode() == said_by.encode() == identity:
             return "impostor", "a learner must speak for itself"
-        # The id names the key's holder, the connection's User-Id the key that was proved.
+        # The id names the key's holder, and the connection's User-Id names the proved key.
         holder = holder_of(said_by)
         if self._has_keys and key != holder:
             return "impostor", f"the key {key or 'none'} does not speak for learner {said_by}"
-        # A Welcome or Stop decodes as well as any message: its direction is checked here.
+        # The direction is checked here, because a controller's messages decode like any others.
         if not isinstance(message, FromLearner):
             return "impostor", f"{type(message).__name__} is a controller's message"
         if header.run != self._run:
             return "run", f"this is the controller of run {self._run}, not of {header.run}"
         if isinstance(message, Hello):
-            return None  # from any epoch: this is how a learner finds the next controller
-        # Leases are valid for one epoch: a message of another could count work twice.
+            # Hello is valid in any epoch, because a learner finds the next controller by it.
+            return None
+        # Leases are valid for one epoch, so a message of another epoch could count work twice.
         if header.epoch != self._epoch:
             return "fenced", f"fenced: epoch {header.epoch} is over, this is {self._epoch}"
         if self._has_keys and self._holders.get(holder, identity) != identity:
@@ -227,7 +228,7 @@ class ControllerSession:
         self, peer: _Peer, identity: bytes, kind: BadKind, reason: str, *, now_s: float
     ) -> list[bytes] | None:
         self._num_bad[kind] += 1
-        # Honest learners may be outdated, of another run or fenced; they must not be muted for
+        # Honest learners may be outdated, of another run or fenced, and must not be muted for
         # that.
         if kind in _BLAMED:
             peer.num_bad += 1
@@ -236,7 +237,8 @@ class ControllerSession:
         shown = name or prefix(identity)
         self._bad.append(BadMessage(peer=shown, kind=kind, reason=reason))
         logger.warning("bad message from %s: %s", shown, reason)
-        # Answering each message would let a stranger make the controller send as much as it does.
+        # Answering each message would let a stranger make the controller send as much as the
+        # stranger does.
         if now_s - peer.answered_at_s < ANSWER_EVERY_S:
             return None
         peer.answered_at_s = now_s
@@ -258,11 +260,11 @@ class ControllerSession:
         if self._has_keys:
             former = self._holders.get(holder_of(learner), identity)
             self._holders[holder_of(learner)] = identity
-            # The former process of a key must not keep a sequence window that nobody checks.
+            # The former process of a key must not keep an unchecked sequence window.
             if former != identity:
                 self._learners.pop(former, None)
         if identity not in self._learners:
-            # The window moves with the peer: numbers seen as a stranger stay seen.
+            # The window moves with the peer, so that numbers seen as a stranger stay seen.
             peer = _remember(self._strangers, identity, limit=MAX_PEERS)
             del self._strangers[identity]
             _remember(self._learners, identity, limit=MAX_LEARNERS, peer=peer)
@@ -336,8 +338,8 @@ class LearnerSession:
         if not isinstance(message, FromController):
             return None
         if isinstance(message, Refuse):
-            # A refusal from another run counts, too: the learner must hear that its address is
-            # wrong.
+            # A refusal from another run counts, too, because it shows that the learner's address
+            # is wrong.
             return header, message
         if header.run != self._run or header.learner != self._learner:
             return None
@@ -345,7 +347,7 @@ class LearnerSession:
         if isinstance(message, Welcome) and header.epoch > self._epoch:
             self._epoch = header.epoch
             self._window = SequenceWindow()
-        # No other message is heard before the first Welcome, since the epoch is 0 until then.
+        # The epoch is 0 before the first Welcome, so no other message is accepted until then.
         if header.epoch != self._epoch or not self._window.accept(header.sequence):
             return None
         return header, message

@@ -24,16 +24,17 @@ _OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.SNDHWM: MAX_QUEUED,
     zmq.RCVHWM: MAX_QUEUED,
     zmq.HANDSHAKE_IVL: 5000,
-    # These find half-open connections only, as a stuck Python process answers them. Heartbeat
-    # messages decide about liveness.
+    # These only detect half-open connections, because libzmq answers them even if Python hangs.
+    # Heartbeat messages decide about liveness.
     zmq.HEARTBEAT_IVL: 2000,
     zmq.HEARTBEAT_TIMEOUT: 6000,
 }
-# Mandatory: a send to an absent learner raises instead of being dropped silently.
+# With ROUTER_MANDATORY a send to an absent learner raises instead of being dropped silently.
 _ROUTER_OPTIONS: dict[zmq.SocketOption, int] = {zmq.ROUTER_MANDATORY: 1}
 _DEALER_OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.IMMEDIATE: 1,  # nothing is queued for a controller that is away, to reach the next one
-    # The kernel's own pauses double: after a minute without a network it would wait another one.
+    # The kernel doubles its own pauses: after a minute without a network it would wait another
+    # one.
     zmq.CONNECT_TIMEOUT: 5000,
     zmq.RECONNECT_IVL: 100,
     zmq.RECONNECT_IVL_MAX: 5000,
@@ -54,7 +55,8 @@ def new_dealer(
 ) -> zmq.Socket[bytes]:
     """Return a DEALER with an identity and a learner's keys, which connects nowhere yet."""
     socket = _socket(context, zmq.DEALER, endpoint, _DEALER_OPTIONS)
-    # New for each process: ROUTER silently ignores a second peer with an existing identity.
+    # The identity is new for each process, because ROUTER silently ignores a second peer with the
+    # same one.
     socket.setsockopt(zmq.ROUTING_ID, identity.encode())
     if keys is not None:
         socket.setsockopt_string(zmq.CURVE_PUBLICKEY, keys.public_key)
@@ -67,11 +69,11 @@ def ask_for_keys(
     context: zmq.Context[zmq.Socket[bytes]], socket: zmq.Socket[bytes], keys: ControllerKeys
 ) -> Authenticator:
     """Have a socket that is not bound yet admit holders of keys only; returns who checks them."""
-    # The authenticator is bound before the socket: until then libzmq admits every connection; and
-    # it counts connections from the first one on.
+    # The authenticator is bound before the socket, because libzmq admits every connection until
+    # then, and because it must count all connections.
     authenticator = Authenticator(context, guarded=socket, learners=keys.learners)
     socket.setsockopt(zmq.CURVE_SERVER, 1)
-    # All options before bind: libzmq applies them to later connections only.
+    # All options are set before bind, because libzmq applies them only to later connections.
     socket.setsockopt_string(zmq.CURVE_PUBLICKEY, keys.pair.public_key)
     socket.setsockopt_string(zmq.CURVE_SECRETKEY, keys.pair.secret_key)
     socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
@@ -111,7 +113,7 @@ def receive_parts(socket: zmq.Socket[bytes], *, limit: int) -> list[zmq.Frame] |
     except zmq.Again:
         return None
     while socket.getsockopt(zmq.RCVMORE):
-        # Frames beyond the limit are read and dropped, to leave the socket at a message's border.
+        # Frames beyond the limit are read and dropped, so that the next read begins at a message.
         part = socket.recv(zmq.NOBLOCK, copy=False)
         if len(parts) <= limit:
             parts.append(part)
@@ -123,7 +125,7 @@ def send_to(socket: zmq.Socket[bytes], identity: bytes, frames: list[bytes]) -> 
     try:
         socket.send_multipart([identity, *frames], flags=zmq.NOBLOCK)
     except zmq.ZMQError as error:
-        # Both are "not delivered" for the caller.
+        # Both errors mean "not delivered" for the caller.
         if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
             return False
         raise
@@ -140,8 +142,7 @@ def key_name(part: zmq.Frame) -> str | None:
 
 def milliseconds(duration_s: float) -> int:
     """Return a time to wait for ZeroMQ."""
-    # Round up, as 0 would poll in a busy loop for the last millisecond; a negative timeout is
-    # endless.
+    # The value is rounded up, because 0 would poll in a busy loop; a negative timeout is endless.
     return max(0, math.ceil(duration_s * 1000))
 
 

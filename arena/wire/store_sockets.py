@@ -123,7 +123,7 @@ class StoreListener:
             poller.register(beside, zmq.POLLIN)
         poller.poll(milliseconds(timeout_s))
         end_s = time.monotonic() + MAX_PORTION_S
-        # One frame more than a message has: the bytes of a piece.
+        # A request has one more frame than a message: the bytes of a piece.
         while parts := receive_parts(self._socket, limit=NUM_FRAMES + 2):
             self._authenticator.unproven.prove(parts[-1])
             opened = self._opened(parts)
@@ -144,11 +144,11 @@ class StoreListener:
             return "version"
         except DecodeError:
             return "malformed"
-        # The id names the key's holder, the connection's User-Id the key that was proved.
+        # The id names the key's holder, and the connection's User-Id names the proved key.
         holder = holder_of(header.learner)
         if header.learner.encode() != identity or key_name(parts[-1]) != holder:
             return "impostor"
-        # Its connection may be older than the withdrawal of its key.
+        # A connection may have been made before its key was withdrawn.
         if not self._authenticator.admits(holder):
             return "replaced"
         if header.run != self._run:
@@ -164,7 +164,8 @@ class StoreListener:
 
     def close(self) -> None:
         """Release everything."""
-        # Stop the authenticator first: destroy closes its socket, too, which its thread polls.
+        # The authenticator stops first, because `destroy` also closes its socket, which its thread
+        # polls.
         self._authenticator.stop()
         self._context.destroy(linger=0)
 

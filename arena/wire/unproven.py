@@ -50,14 +50,14 @@ class UnprovenConnections:
         self._most = max(min(MAX_UNPROVEN, limit // DESCRIPTOR_SHARE), 1)
         self.monitor = guarded.get_monitor_socket(EVENTS)
         self._port = ""
-        # Connections are by descriptor, the oldest first.
+        # Connections are keyed by descriptor, the oldest first.
         self._unproven: dict[int, None] = {}
         self._lock = Lock()
         self.num_closed = 0
 
     def prove(self, part: zmq.Frame) -> None:
         """Take note of the connection that a message came from."""
-        # libzmq delivers messages after the handshake only.
+        # libzmq delivers messages only after the handshake, so the connection is proved.
         with self._lock:
             self._unproven.pop(int(part.get(zmq.SRCFD)), None)
 
@@ -90,12 +90,12 @@ class UnprovenConnections:
 
     def _close(self, descriptor: int) -> None:
         """End a connection; libzmq then closes its descriptor."""
-        # The descriptor may be another file's by now, which is left alone.
+        # If the descriptor belongs to another file by now, that file is left alone.
         with contextlib.suppress(OSError):
             connection = socket.socket(fileno=descriptor)
             try:
                 name = connection.getsockname()
-                # One of this machine's (AF_UNIX) has a path, or none.
+                # A Unix socket's name is a path or empty instead of a tuple.
                 if isinstance(name, tuple) and str(name[1]) == self._port:
                     connection.shutdown(socket.SHUT_RDWR)
                     self.num_closed += 1

@@ -110,8 +110,8 @@ class ZmqControllerTransport:
             )
         if not self._socket.poll(milliseconds(timeout_s)):
             return received
-        # Parts are read one by one: MAXMSGSIZE limits the size of a frame, not their number.
-        # Two limits: many small messages, or few that are slow to refuse.
+        # Two limits apply: many small messages, or few that are slow to refuse. MAXMSGSIZE only
+        # limits the size of a frame.
         end_s = time.monotonic() + MAX_PORTION_S
         for _ in range(MAX_PORTION):
             parts = receive_parts(self._socket, limit=NUM_FRAMES + 1)
@@ -189,7 +189,8 @@ class ZmqControllerTransport:
         remove_socket(self._endpoint)
 
     def _release(self, *, linger_s: float) -> None:
-        # Stop the authenticator first: destroy closes its socket, too, which its thread polls.
+        # The authenticator stops first, because `destroy` also closes its socket, which its thread
+        # polls.
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.destroy(linger=milliseconds(linger_s))
@@ -220,10 +221,11 @@ class ZmqLearnerTransport:
         self._socket = new_dealer(self._context, endpoint, identity=learner, keys=keys)
         self._num_failed_handshakes = 0
         self._was_admitted = False
-        # Watch before connect, so that the first handshake is seen.
+        # The monitor starts before connect, so that the first handshake is seen.
         self._monitor = self._socket.get_monitor_socket(_HANDSHAKES)
         self._socket.connect(endpoint)
-        # The lock is reentrant: a signal handler may interrupt its own thread inside ``wake``.
+        # The lock is reentrant, because a signal handler may interrupt its own thread inside
+        # ``wake``.
         self._wake_lock = threading.RLock()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -238,7 +240,7 @@ class ZmqLearnerTransport:
         end_s = time.monotonic() + timeout_s
         ready = dict(self._poller.poll(milliseconds(timeout_s)))
         while self._monitor in ready:
-            # Handshakes first: they may prove that no message will ever come.
+            # Handshakes are read first, because they may prove that no message will ever come.
             self._note_handshake()
             ready = dict(self._poller.poll(milliseconds(end_s - time.monotonic())))
         # All pending wake-ups are read at once.
@@ -265,13 +267,14 @@ class ZmqLearnerTransport:
                 "the controller does not know this learner's key: it is of another run, or was "
                 "revoked; the keys that `arena launch` made are in the run's directory keys/"
             )
-        # Its key is right, or the peer is slow: libzmq goes on trying.
+        # The key is right or the peer is slow, so libzmq keeps trying.
         if self._was_admitted or event["value"] == _TIMED_OUT:
             return
-        # The controller hangs up on a peer without a key, or with another controller's. So does one
-        # that ends: only several failures without any success before are conclusive.
+        # The controller disconnects a peer without a key or with another controller's. A
+        # controller that ends does so, too, so only several failures without any success are
+        # conclusive.
         self._num_failed_handshakes += 1
-        # When this end notices the mismatch first, libzmq does not reconnect: one failure is
+        # If this end notices the mismatch first, libzmq does not reconnect, so one failure is
         # conclusive.
         is_mismatch = event["event"] == zmq.Event.HANDSHAKE_FAILED_PROTOCOL
         if is_mismatch or self._num_failed_handshakes >= MAX_FAILED_HANDSHAKES:
@@ -292,7 +295,7 @@ class ZmqLearnerTransport:
     def wake(self) -> None:
         """See `LearnerTransport`."""
         with self._wake_lock, contextlib.suppress(BlockingIOError):  # full: the reader wakes anyway
-            # The number of the descriptor may be another file's after close.
+            # After close, the descriptor's number may belong to another file.
             if not self._context.closed:
                 os.write(self._wake_write, b"w")
 

@@ -70,32 +70,32 @@ class GameBatch:
             view_of(game, name=name, agents=agents, device=device)
             for name, agents in populations.items()
         )
-        # Agents of a group have equal spaces: the first one stands for all.
+        # Agents of a group have equal spaces, so the first one stands for all.
         self._num_actions = tuple(
             len(discrete_actions(game.agent_specs[g[0]].action)) for g in game.groups
         )
         num_agents = len(game.agents)
         self._seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self._episodes = torch.zeros(num_envs, dtype=torch.int64, device=device)
-        # float64, as returns are sums of float32 rewards and decide matches.
+        # Returns are float64, because they are sums of float32 rewards and decide matches.
         self._returns = torch.zeros(num_envs, num_agents, dtype=torch.float64, device=device)
         self._alive = torch.zeros(num_envs, num_agents, dtype=torch.bool, device=device)
         self._halted = torch.zeros(num_envs, dtype=torch.bool, device=device)
         self._any_halted = False
         self._resumed: torch.Tensor | None = None
-        # These constants are shared: no turn allocates them again, and none may write into them.
+        # These constants are shared between turns, so no code may write into them.
         self._never = torch.zeros(num_envs, num_agents, dtype=torch.bool, device=device)
-        # The dtype is named, because users' code of this process may have changed the default.
+        # The dtype is explicit, because users' code in this process may have changed the default.
         self._no_score = torch.full(
             (num_envs, num_sides), torch.nan, dtype=torch.float32, device=device
         )
         self._asked: Sequence[Group] = ()
-        # Arena's own games change no settings.
+        # Arena's own games change no process settings.
         self._is_arenas = is_arenas(game)
 
     @property
     def num_envs(self) -> int:
-        """B."""
+        """Number B of games."""
         return self._num_envs
 
     @property
@@ -114,7 +114,7 @@ class GameBatch:
         check_seeds(seeds, num_envs=self._num_envs)
         self._seeds = torch.tensor(list(seeds), dtype=torch.int64, device=self._device)
         self._episodes.zero_()
-        # Returns and liveness belong to the episode, the number of episodes to the seeds.
+        # Returns and liveness belong to an episode; the count of episodes belongs to the seeds.
         self._returns.zero_()
         self._alive.fill_(True)
         self._halted.zero_()
@@ -136,8 +136,8 @@ class GameBatch:
         """
         if not self._asked:
             raise RuntimeError("step needs a reset first")
-        # Actions are checked before the game sees them: an illegal one is the caller's fault, not
-        # the game's.
+        # Actions are checked before the game sees them, because an illegal one is the caller's
+        # fault.
         chosen = self._chosen(actions)
         episode = self._episodes
         result, over, score, still = self._call(lambda: self._advance(chosen), doing="step")
@@ -168,10 +168,11 @@ class GameBatch:
         """Do nothing: there is nothing to release."""
 
     def _call(self, call: Callable[[], T], *, doing: str) -> T:
-        """Call the game, and blame it for what it raises."""
+        """Call the game, and report an exception as the game's fault."""
         try:
             return call() if self._is_arenas else SETTINGS.run(call)
-        # It has its place already: a user's outcome is no fault of the game.
+        # Arena's own errors pass: a faulty outcome function, for instance, is no fault of the
+        # game.
         except ArenaError:
             raise
         except BaseException as error:
@@ -181,7 +182,7 @@ class GameBatch:
 
     def _restart(self) -> None:
         """Begin the first episodes."""
-        # All games: none is halted at this point.
+        # All games begin here, because none is halted at this point.
         self._begin(~self._halted, torch.arange(self._num_envs, device=self._device))
         self._asked = self._game.decisions()
 
@@ -197,19 +198,20 @@ class GameBatch:
         result = self._game.step(chosen)
         ended = self._end(result)
         score = self._no_score
-        # The usual step ends no episode, and nonzero has synchronized already.
+        # Most steps end no episode, and `nonzero` has synchronized already.
         over = ended.nonzero().squeeze(1)
         if len(over):
-            # A copy: the constant stays as it is.
+            # `index_copy` makes a copy, because the constant must not change.
             score = score.index_copy(0, over, self._score(self._returns[over]))
-            # A halted game plays on unheard, and its episode begins again with the same seed.
-            # Not in place: the turn has the numbers before.
+            # A halted game plays on unobserved, and its episode begins again with the same seed.
+            # The tensor is not changed in place, because the turn refers to the old numbers.
             self._episodes = self._episodes + (ended & ~self._halted)
             self._returns[over] = 0.0
             self._alive[over] = True
-            # Games begin after their episodes are counted, as the number is part of their keys.
+            # Episodes are counted before games begin, because the count is part of their keys.
             self._begin(ended, over)
-        # Halts are taken before resumed games begin: their last results are of the halt, too.
+        # The halted games are read before resumed ones begin, because the last results of these
+        # also fall into the halt.
         still = self._halted if self._any_halted else None
         self._begin_resumed()
         self._asked = self._game.decisions()
@@ -218,14 +220,14 @@ class GameBatch:
     def _begin(self, games: torch.Tensor, index: torch.Tensor) -> None:
         """Start new episodes in the ``games`` (bool [B]) at ``index``."""
         keys = episode_seeds(self._seeds[index], episodes=self._episodes[index])
-        # Keys of other games are 0 and not read.
+        # Keys of other games are 0 and unused.
         self._game.reset(games, key=torch.zeros_like(self._seeds).index_copy_(0, index, keys))
 
     def _begin_resumed(self) -> None:
         """Start the episodes of resumed games; their play during the halt is discarded."""
         if self._resumed is None:
             return
-        # Play during the halt has changed the returns and the ends.
+        # Play during the halt has changed returns and ends, so they are reset.
         index = self._resumed.nonzero().squeeze(1)
         self._returns[index] = 0.0
         self._alive[index] = True
@@ -235,11 +237,11 @@ class GameBatch:
         self._resumed = None
 
     def _end(self, result: StepResult) -> torch.Tensor:
-        """Count the results of a step. Returns the games that are over. bool [B]."""
+        """Count the results of a step; return the games that are over. bool [B]."""
         ended = result.terminated
         if result.truncated is not None:
             ended = ended | result.truncated
-        # Rewards of an agent after its end still count for its return, as in PettingZoo.
+        # Rewards of an agent after its end count for its return, as in PettingZoo.
         self._returns += result.reward
         self._alive &= ~ended
         return ~self._alive.any(dim=1)
@@ -254,7 +256,7 @@ class GameBatch:
     ) -> Turn:
         """Assemble the turn; in games that are halted (``still``, bool [B]) nothing happened."""
         reward, terminated = result.reward, result.terminated
-        # Both at once are a termination: there is nothing to bootstrap from.
+        # Both flags together mean a termination: a terminal state has no value to bootstrap from.
         truncated = self._never if result.truncated is None else result.truncated & ~terminated
         if still is not None:
             agents = still[:, None]
@@ -276,7 +278,7 @@ class GameBatch:
         index, observation, mask = asked.agent_index, asked.observation, asked.action_mask
         if view.columns is not None:
             if self._turn_based:
-                # A population sees the group's decision, or none, where agents take turns; it has
+                # Where agents take turns, a population sees the group's decision or none; it has
                 # no columns of its own.
                 index = index.masked_fill(~view.members[index], NO_DECISION)
             else:
@@ -293,8 +295,7 @@ class GameBatch:
         group = self._game.groups[view.group]
         num_agents = len(group) if view.columns is None else len(view.columns)
         features = self._asked[view.group].observation.shape[2]
-        # No agent was truncated: the rows are undefined everywhere, so they are a view without
-        # memory of its own.
+        # No agent was truncated, so all rows are undefined, and an expanded view saves the memory.
         return self._no_score.new_zeros(1, 1, 1).expand(self._num_envs, num_agents, features)
 
     def _chosen(self, actions: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
@@ -312,11 +313,11 @@ class GameBatch:
             if view.columns is None:
                 chosen[view.group] = action
             elif self._turn_based:
-                # The index -1 reads the last entry, which is False.
+                # Index -1 reads the last entry, which is False.
                 mine = view.members[index]
                 chosen[view.group] = torch.where(mine, action, chosen[view.group])
             else:
-                # Several populations may share a group: each one fills its columns.
+                # Several populations may share a group, so each one fills its own columns.
                 chosen[view.group][:, view.columns] = action
         return [
             self._legal(group, action, number=number)
@@ -328,12 +329,14 @@ class GameBatch:
         asked = group.agent_index >= 0
         if self._any_halted:
             unasked = ~asked | self._halted[:, None]
-            # A halted game is stepped with the others; its results are ignored.
+            # A halted game is stepped with the others, so it gets a legal action; its results are
+            # ignored.
             first = torch.zeros_like(action) if mask is None else mask.int().argmax(dim=2)
             action = torch.where(unasked, first, action)
         legal = (action >= 0) & (action < number)
         if mask is not None:
-            # Choices out of range would not index the mask; they stay illegal by the &=.
+            # Nonexistent choices cannot index the mask, so they are clamped; the &= keeps them
+            # illegal.
             legal &= mask.gather(2, action.clamp(0, number - 1).unsqueeze(2)).squeeze(2)
         illegal = asked & ~legal
         if bool(illegal.any()):
@@ -342,7 +345,7 @@ class GameBatch:
                 f"actions of {self.agents[int(group.agent_index[b, s])]} must be legal and in "
                 f"[0, {number}), got {int(action[b, s])} in environment {b}"
             )
-        # Zeros where no decision is pending, as `BatchedGame.step` promises the game.
+        # `BatchedGame.step` promises the game zeros where no decision is pending.
         return action.masked_fill(~asked, 0)
 
     def _check_shapes(self) -> None:
@@ -350,7 +353,7 @@ class GameBatch:
         groups = zip(self._game.groups, self._asked, self._num_actions, strict=True)
         for agents, group, number in groups:
             index, observation, mask = group.agent_index, group.observation, group.action_mask
-            # A group has one slot for all its agents where they take turns.
+            # Where agents take turns, all agents of a group share one slot.
             expected = (self._num_envs, 1 if self._turn_based else len(agents))
             if tuple(index.shape) != expected or index.dtype != torch.int64:
                 self._fault(f"agent_index must be int64 {expected}", index)
@@ -370,8 +373,8 @@ class GameBatch:
 
     def _check_sanity(self, result: StepResult) -> None:
         """Check for finite numbers, and for a legal action at each decision."""
-        # NaN and infinities survive a norm, and a number that is too large shows in it.
-        # Whole numbers have no norm.
+        # NaN, infinities and too large numbers all show in a norm. Integers have no norm, hence
+        # `float`.
         total = result.reward.float().norm()
         empty = self._never[0, 0]
         for group in self._asked:
@@ -380,8 +383,8 @@ class GameBatch:
                 empty = empty | ((group.agent_index >= 0) & ~group.action_mask.any(dim=2)).any()
         if float(total) <= LARGEST_SEEN and not bool(empty):
             return
-        # One norm finds a fault cheaply. Only then the cause is searched for; a norm of many
-        # numbers may be larger than each of them.
+        # A single norm is a cheap test. Only if it fails, each number is checked, because a norm
+        # of many numbers may exceed the limit although no number does.
         if not bool((result.reward.abs() <= LARGEST_REWARD).all()):
             raise EnvironmentFault(f"environment {self._id}: a reward must be {BOUNDED_REWARD}")
         for group in self._asked:
@@ -431,7 +434,7 @@ def view_of(game: BatchedGame, *, name: str, agents: tuple[str, ...], device: to
     return View(
         name=name,
         group=groups[0],
-        # A population that is the group has no columns: its tensors pass without a copy.
+        # A population that equals the group needs no columns: its tensors pass without a copy.
         columns=None if agents == group else columns,
         members=members,
     )

@@ -40,13 +40,13 @@ class CardRules(Hashable, Protocol):
     """Number of cards in the deck; cards are numbered from 0."""
 
     num_dealt: int
-    """c, cards dealt from the top of a shuffled deck."""
+    """Number c of cards dealt from the top of a shuffled deck."""
 
     num_actions: int
-    """n."""
+    """Number n of actions."""
 
     observation_size: int
-    """F."""
+    """Number F of features."""
 
     def legal_actions(self, bets: Bets) -> Sequence[int]:
         """Return the legal actions; none at the end."""
@@ -55,12 +55,10 @@ class CardRules(Hashable, Protocol):
         """Return the agent on turn, 0 or 1. Not called at the end."""
 
     def payoff(self, bets: Bets, *, cards: Sequence[int]) -> float:
-        """Return agent 0's winnings from agent 1. Called at the end only."""
+        """Return agent 0's winnings from agent 1; called only at the end."""
 
     def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:
-        """Return the indices of the F features of the agent on turn that are 1; the
-        others are 0.
-        """
+        """Return the indices of the acting agent's features that are 1; all others are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +92,12 @@ def unroll(rules: CardRules) -> CardTables:
     points = _points(rules)
     numbers = {bets: number for number, bets in enumerate(points)}
     end, n = len(points), rules.num_actions
-    # permutations are in lexicographic order, which is that of chance's outcomes read as digits.
+    # `permutations` is in lexicographic order, which equals chance's outcomes read as digits.
     deals = list(itertools.permutations(range(rules.num_cards), rules.num_dealt))
     agent = [rules.agent_on_turn(bets) for bets in points]
     legal = torch.zeros(end + 1, n, dtype=torch.bool)
     next_point = torch.full((end + 1, n), end)
-    # The dtype is named, because users' code of this process may have changed the default.
+    # The dtype is explicit, because users' code in this process may have changed the default.
     reward = torch.zeros(len(deals), end + 1, n, 2, dtype=torch.float32)
     observation = torch.zeros(len(deals), end + 1, rules.observation_size, dtype=torch.float32)
     for point, bets in enumerate(points):
@@ -109,11 +107,12 @@ def unroll(rules: CardRules) -> CardTables:
             legal[point, action] = True
             after = (*bets, action)
             next_point[point, action] = numbers.get(after, end)
-            # Zero-sum: agent 1 loses what agent 0 wins.
+            # The game is zero-sum: agent 1 loses what agent 0 wins.
             if after not in numbers:
                 won = torch.tensor([rules.payoff(after, cards=cards) for cards in deals])
                 reward[:, point, action] = torch.stack((won, -won), dim=1)
-    # Mixed radix: event k has num_cards - k outcomes, and its digit weighs the product of the rest.
+    # In mixed radix, event k has num_cards - k outcomes, and its digit weighs the product of the
+    # rest.
     num_outcomes = [rules.num_cards - dealt for dealt in range(rules.num_dealt)]
     return CardTables(
         deals=torch.tensor(deals),
@@ -175,14 +174,14 @@ class CardGame:
         self._end = self._num_points - 1
         self._deals = tables.deals.to(device)
         self._num_outcomes = tables.num_outcomes.to(device)
-        # A deal has one row per point, so deal d begins at row d (P + 1).
+        # Each deal has one row per point, so deal d begins at row d (P + 1).
         self._first_rows = (tables.stride * self._num_points).to(device)
         self._agent = tables.agent.to(device)
         self._legal = tables.legal.to(device)
         self._next_point = tables.next_point.to(device)
         self._reward = tables.reward.to(device)
         self._observation = tables.observation.to(device)
-        # Position of each game: its point, and the first row of its deal's positions. [B]
+        # A game's position is its point and the first row of its deal. [B]
         self._point = torch.zeros(num_games, dtype=torch.int64, device=device)
         self._first_row = torch.zeros_like(self._point)
 
@@ -214,18 +213,18 @@ class CardGame:
         self._first_row = same.int().argmax(dim=1) * self._num_points
 
     def dealt(self) -> torch.Tensor:
-        """Return the cards of each game, hidden ones too. int64 [B, c]."""
+        """Return the cards of each game, including hidden ones. int64 [B, c]."""
         return self._deals[self._first_row // self._num_points]
 
     def reset(self, games: torch.Tensor, *, key: torch.Tensor) -> None:
         """Deal in some games."""
         chance = first_uniforms(key, num_draws=len(self._num_outcomes))
-        # The index among the remaining outcomes; exact, since float64 holds these integers.
-        # floor(u m) is uniform over m outcomes.
+        # floor(u m) is uniform over the m remaining outcomes; float64 holds these integers
+        # exactly.
         outcome = (chance * self._num_outcomes).floor_()
-        # The deal's number in mixed radix, times the rows of a deal.
+        # This is the deal's number in mixed radix, times the rows of a deal.
         first_row = (outcome @ self._first_rows).long()
-        # All games draw, and those that go on keep their deal: no indexing by games.
+        # All games draw, and `where` keeps the deals of those that go on, which avoids indexing.
         self._first_row = torch.where(games, first_row, self._first_row)
         self._point = self._point.masked_fill(games, 0)
 
@@ -245,7 +244,7 @@ class CardGame:
     def step(self, actions: Sequence[torch.Tensor]) -> StepResult:
         """Bet in each game."""
         action, n = actions[0][:, 0], self._num_actions
-        # Tables are flat [deal, point, action]: one look-up per table and game.
+        # Tables are flat [deal, point, action], so each game needs one look-up per table.
         row = (self._first_row + self._point) * n + action
         self._point = self._next_point.index_select(0, self._point * n + action)
         over = self._point == self._end

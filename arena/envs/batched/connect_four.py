@@ -52,7 +52,7 @@ class ConnectFour:
         Args:
             num_games: B.
             device: Device of all tensors.
-            kwargs: None: the original's choose how it is drawn.
+            kwargs: None; the original's options concern only rendering.
 
         Raises:
             ConfigError: If there are any.
@@ -64,7 +64,7 @@ class ConnectFour:
 
         self._bottom = constant([1 << 7 * column for column in range(NUM_COLUMNS)])
         self._top = constant([7 * column + NUM_ROWS - 1 for column in range(NUM_COLUMNS)])
-        # PettingZoo's rows run from the top down.
+        # PettingZoo numbers rows from the top down.
         cells = [
             7 * column + NUM_ROWS - 1 - row
             for row in range(NUM_ROWS)
@@ -72,13 +72,13 @@ class ConnectFour:
         ]
         self._cells = constant(cells)[:, None]
         self._lines = constant(LINES)[:, None]
-        # Stones of the agent on turn, and of the other. [B, 2]
+        # The stones of the agent on turn, and those of the other. [B, 2]
         self._stones = torch.zeros(num_games, 2, dtype=torch.int64, device=device)
         self._mover = torch.zeros(num_games, 1, dtype=torch.int64, device=device)
         self._bits = torch.zeros(
             num_games, NUM_ROWS * NUM_COLUMNS, 2, dtype=torch.int64, device=device
         )
-        # float32 by name here and below: users' code of this process may have changed the default.
+        # The dtype is explicit here and below, because users' code may have changed the default.
         self._observation = torch.zeros(
             num_games, 1, 2 * NUM_ROWS * NUM_COLUMNS, dtype=torch.float32, device=device
         )
@@ -91,7 +91,7 @@ class ConnectFour:
 
     def decisions(self) -> tuple[Group]:
         """Return the decision of the agent on turn, which sees its own stones first."""
-        # Bit of each cell, for both players at once.
+        # The shift reads the bit of each cell, for both players at once.
         torch.bitwise_right_shift(self._stones[:, None, :], self._cells, out=self._bits)
         self._bits &= 1
         self._observation.view(self._bits.shape).copy_(self._bits)
@@ -106,7 +106,7 @@ class ConnectFour:
         occupied = mine | theirs
         # Adding a column's lowest bit carries through its stones to the lowest empty cell.
         mine = mine | ((occupied + self._bottom[actions[0][:, 0]]) & ~occupied)
-        # Four in a line: pairs of neighbours, then pairs of pairs two cells apart.
+        # Four in a line are pairs of neighbours, combined with equal pairs two cells apart.
         pairs = mine & (mine >> self._lines)
         won = ((pairs & (pairs >> 2 * self._lines)) != 0).any(dim=0)
         over = won | ((mine | theirs) == FULL)

@@ -35,7 +35,7 @@ def find_game(environment_id: str, *, launch_directory: str) -> BatchedGameClass
     if twin is None and not names_code(environment_id):
         return None
     named = resolve(twin or environment_id, launch_directory=launch_directory)
-    # Methods only: a game's properties may depend on its kwargs, and exist only on an instance.
+    # Only methods are checked: a game's properties may need an instance.
     is_game = isinstance(named, type) and all(hasattr(named, name) for name in GAME_METHODS)
     return cast("BatchedGameClass", named) if is_game else None
 
@@ -53,10 +53,10 @@ def game_facts(
     Raises:
         ConfigError: If the game does not take these kwargs.
     """
-    # torch is imported here, so that looking for a game does without it.
+    # torch is imported only here, so that looking for a game needs none.
     import torch
 
-    # One game: the facts do not depend on their number.
+    # One game suffices, because the facts do not depend on the number of games.
     game = game_class(1, device=torch.device("cpu"), **kwargs)
     return EnvironmentSpec(
         id=environment_id,

@@ -1,4 +1,4 @@
-"""Protocol of a batched game, the rules of B games at once: implement it for full speed.
+"""Protocol of a batched game, the rules of B games at once; the fastest kind of environment.
 
 `arena.envs.batched.batch.GameBatch` makes a `BatchedEnv` of it and is responsible for seeds,
 episodes, populations, scores, halting and checks, so that a game is rules and nothing else. Written
@@ -75,7 +75,7 @@ class BatchedGame(Protocol):
     def decisions(self) -> Sequence[Group]:
         """Return the pending decisions, one `Group` per entry of ``groups``.
 
-        Tensors may be views of the game's state: they are read before the next ``step``.
+        Tensors may be views of the game's state, which are read before the next ``step``.
         """
 
     def step(self, actions: Sequence[torch.Tensor]) -> StepResult:

@@ -19,14 +19,14 @@ PAYOFFS = {
     (BET, PASS): ANTE,
     (PASS, BET, PASS): -ANTE,
 }
-"""Winnings of agent 0 where an agent gave up."""
+"""Winnings of agent 0 where an agent folded."""
 
 STAKES = {
     (PASS, PASS): ANTE,
     (BET, BET): ANTE + 1,
     (PASS, BET, BET): ANTE + 1,
 }
-"""Winnings of the higher card where no agent gave up."""
+"""Winnings of the higher card where no agent folded."""
 
 
 class KuhnRules:
@@ -46,7 +46,7 @@ class KuhnRules:
         return len(bets) % 2
 
     def payoff(self, bets: Bets, *, cards: Sequence[int]) -> float:
-        """Return the stakes; the higher card wins them unless an agent gave up."""
+        """Return the stakes; the higher card wins them unless an agent folded."""
         if bets in PAYOFFS:
             return PAYOFFS[bets]
         # Cards are numbered by strength.
@@ -55,8 +55,8 @@ class KuhnRules:
     def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:
         """Return the features: the agent (2), its card (3), and the bets (3 times 2)."""
         agent = self.agent_on_turn(bets)
-        # One-hots side by side: agent at 0, card at 2, bets at 5, as in OpenSpiel's information
-        # state.
+        # One-hots lie side by side: agent at 0, card at 2, bets at 5, as in OpenSpiel's
+        # information state.
         return [agent, 2 + cards[agent], *(5 + 2 * at + bet for at, bet in enumerate(bets))]
 
 

@@ -1,4 +1,4 @@
-"""Betting of Leduc poker, in plain Python: for the rules and for whoever draws a game. Torch-free.
+"""Betting of Leduc poker in plain Python, for the rules and for drawings. Torch-free.
 
 Tests: `tests/arena/envs/batched/test_games.py`.
 """
@@ -22,7 +22,7 @@ class Betting:
         rounds: Actions of each round so far.
         paid: Amount paid by each agent.
         agent: Agent on turn; at the end, the agent that would be.
-        folded: Agent that gave up.
+        folded: Agent that folded.
     """
 
     rounds: tuple[tuple[int, ...], ...]
@@ -32,7 +32,7 @@ class Betting:
 
     @property
     def over(self) -> bool:
-        """Return whether an agent gave up, or both rounds have ended."""
+        """Return whether an agent folded, or both rounds have ended."""
         return self.folded is not None or len(self.rounds) > len(RAISE_BY)
 
 
@@ -50,7 +50,7 @@ def betting_of(bets: tuple[int, ...]) -> Betting:
         paid[agent] = max(paid) + (RAISE_BY[number] if action == RAISE else 0)
         rounds[-1] = (*rounds[-1], action)
         agent = 1 - agent
-        # A call ends a round unless it opens it.
+        # A call ends a round unless it is the round's first action.
         if action == CALL and len(rounds[-1]) > 1:
             rounds.append(())
             agent = 0

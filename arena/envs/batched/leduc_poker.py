@@ -50,10 +50,10 @@ class LeducRules:
         """Return the winnings: the winner gets the loser's payments; equal hands get nothing."""
         betting = betting_of(bets)
         if betting.folded is not None:
-            # The pot beyond the winner's own payments is the loser's.
+            # The winner gains the loser's payments.
             return betting.paid[1] if betting.folded == 1 else -betting.paid[0]
         mine, theirs = (_hand(cards[agent], public=cards[PUBLIC]) for agent in range(2))
-        # Both have paid the same at a showdown.
+        # At a showdown both have paid the same.
         return betting.paid[0] * ((mine > theirs) - (mine < theirs))
 
     def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:
@@ -65,7 +65,7 @@ class LeducRules:
         if len(betting.rounds) > 1:
             seen.append(2 + self.num_cards + cards[PUBLIC])
         first = 2 + 2 * self.num_cards
-        # Two bits per bet: call or raise.
+        # A bet has two bits: call or raise.
         return seen + [
             first + 2 * (MAX_BETS * number + at) + (action == RAISE)
             for number, actions in enumerate(betting.rounds)

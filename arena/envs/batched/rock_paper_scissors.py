@@ -20,7 +20,7 @@ DEFAULTS = {"num_actions": 3, "max_cycles": 15}
 
 
 class RockPaperScissors:
-    """A `BatchedGame`: both agents act at once, see the other's last action, and are cut off.
+    """A `BatchedGame` that truncates: both agents act at once and see the other's last action.
 
     Of two different actions the higher one wins if their sum is odd, else the lower one.
     """
@@ -51,13 +51,13 @@ class RockPaperScissors:
             ),
         )
         self._num_actions = num_actions
-        # The dtype is named, because users' code of this process may have changed the default.
+        # The dtype is explicit, because users' code in this process may have changed the default.
         self._one_hot = torch.eye(num_actions + 1, dtype=torch.float32, device=device)
         self._reward = _rewards(num_actions).to(device)
         self._slots = torch.arange(2, device=device).expand(num_games, 2)
         self._nobody = torch.zeros(num_games, 2, dtype=torch.bool, device=device)
-        # `_seen` has the last action of the other agent, as each agent sees it; n before the first
-        # one. [B, 2]
+        # `_seen` has the other agent's last action, as each agent sees it; n before the first one.
+        # [B, 2]
         self._seen = torch.full((num_games, 2), num_actions, device=device)
         self._num_cycles = torch.zeros(num_games, dtype=torch.int64, device=device)
 
@@ -78,11 +78,11 @@ class RockPaperScissors:
         self._seen = actions[0].flip(1)
         cut_off = self._num_cycles >= self._max_cycles
         return StepResult(
-            # Table of [n, n] flattened: row first * n + second
+            # The table [n, n] is flattened: row first * n + second.
             reward=self._reward.index_select(0, first * self._num_actions + second),
             terminated=self._nobody,
             truncated=cut_off[:, None].expand(-1, 2),
-            # The observation is taken before the reset that follows an end.
+            # The observation is taken before the reset that follows the end.
             final_observation=(self._observation(),),
         )
 
@@ -95,11 +95,11 @@ def _rewards(num_actions: int) -> torch.Tensor:
     """Return the rewards of both agents, by first and second action. float32 [n * n, 2]."""
     action = torch.arange(num_actions)
     first, second = action[:, None], action[None, :]
-    # Each action beats half of the others if their number is odd.
+    # With an odd number of actions, each action beats half of the others.
     higher_wins = (first + second) % 2 == 1
     first_wins = torch.where(higher_wins, first > second, first < second)
     reward = torch.where(first == second, 0.0, torch.where(first_wins, 1.0, -1.0))
-    # Zero-sum. [n, n, 2] -> [n * n, 2]
+    # The game is zero-sum. [n, n, 2] -> [n * n, 2]
     return torch.stack((reward, -reward), dim=2).flatten(0, 1).float()
 
 

@@ -38,7 +38,8 @@ def make_batched_score(
         ConfigError: If the outcome or a side names an unknown agent, or the outcome reads infos,
             which batched games do not have.
     """
-    # This comes first, as it checks sides and outcome; only a user's function is called below.
+    # `make_outcome` comes first, because it checks sides and outcome; its result is used only for
+    # a user's function.
     score = make_outcome(outcome, sides=sides, agents=agents, launch_directory=launch_directory)
     if len(sides) == 1 and outcome == "return":
         return lambda returns: torch.full(
@@ -58,13 +59,13 @@ def make_batched_score(
     if isinstance(outcome, ThresholdOutcome):
         column = list(sides).index(outcome.side)
         threshold = outcome.threshold
-        # The dtype is named, because users' code of this process may have changed the default.
+        # The dtype is explicit, because users' code in this process may have changed the default.
         wins_there = torch.tensor(
             [float(side == outcome.side) for side in sides], dtype=torch.float32, device=device
         )
 
         def by_threshold(returns: torch.Tensor) -> torch.Tensor:
-            # [N, 1] against [sides]: one winner of two sides
+            # [N, 1] against [sides] gives one winner of two sides.
             reached = (returns @ mean_of_agents)[:, column, None] >= threshold
             return torch.where(reached, wins_there, 1.0 - wins_there)
 
@@ -76,7 +77,7 @@ def make_batched_score(
         )
 
     def by_function(returns: torch.Tensor) -> torch.Tensor:
-        # One by one: a user's function scores a single episode.
+        # A user's function scores a single episode, so episodes are scored one by one.
         rows = [score(dict(zip(agents, row, strict=True)), {}) for row in returns.tolist()]
         scores = torch.tensor(rows, dtype=torch.float32, device=device)
         return scores.reshape(len(returns), len(sides))
@@ -85,7 +86,7 @@ def make_batched_score(
 
 
 def equal(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Return where two returns or scores are equal but for rounding. bool, of both broadcast."""
+    """Return where two returns or scores are equal up to rounding. bool, of both broadcast."""
     mine, others = mine.double(), others.double()
     # |u - v| <= TOLERANCE max(|u|, |v|, 1), as in `arena.envs.outcome`
     scale = torch.maximum(mine.abs(), others.abs()).clamp_(min=1.0)
@@ -97,10 +98,10 @@ def score_against(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 
     Args:
         mine: Points of a side in each match, as in ``Turn.score``. [N].
-        others: Those of another side. [N].
+        others: Points of another side in each match. [N].
 
     Returns:
-        Exactly 1/2 where both are the same but for rounding. float64 [N].
+        Scores, exactly 1/2 where both are equal up to rounding. float64 [N].
     """
     ahead = 0.5 + 0.5 * (mine.double() - others.double())
     return torch.where(equal(mine, others), 0.5, ahead.clamp_(0.0, 1.0))
@@ -111,12 +112,13 @@ def sides_beaten(values: torch.Tensor) -> torch.Tensor:
     num_sides = values.shape[1]
     most = max(MAX_COMPARED // num_sides**2, 1)
     if len(values) > most:
-        # Hundreds of sides in hundreds of matches would take gigabytes at once.
+        # The batch is split, because hundreds of sides in hundreds of matches would take
+        # gigabytes.
         return torch.cat([sides_beaten(part) for part in torch.split(values, most)])
     # [N, sides, 1] against [N, 1, sides]
     mine, others = values[:, :, None], values[:, None, :]
     beats = torch.where(equal(mine, others), 0.5, (mine > others).double())
-    # A side scores one half against itself, which must not count.
+    # A side scores one half against itself, which is subtracted.
     return beats.sum(dim=2) - 0.5
 
 

@@ -1,7 +1,7 @@
 """Tic-tac-toe on bitboards: the twin of PettingZoo's ``classic/tictactoe-v3``.
 
 A player's marks are 9 bits, one per cell in the order of actions. There are so few sets of marks
-that everything that follows from one is looked up. Shapes: B games.
+that everything computed from one is looked up in tables. Shapes: B games.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TicTacToe:
         Args:
             num_games: B.
             device: Device of all tensors.
-            kwargs: None: the original's choose how it is drawn.
+            kwargs: None; the original's options concern only rendering.
 
         Raises:
             ConfigError: If there are any.
@@ -70,9 +70,10 @@ class TicTacToe:
         nothing = torch.zeros_like(marked)
         self._own = torch.stack((marked, nothing), dim=2).flatten(1).float()
         self._others = torch.stack((nothing, marked), dim=2).flatten(1).float()
-        # The dtype is named, because users' code of this process may have changed the default.
+        # The dtype is explicit, because users' code in this process may have changed the default.
         self._sign = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float32, device=device)
-        # Marks of the agent on turn and of the other; the agent on turn. [B]
+        # State of each game: the marks of the agent on turn, those of the other, the agent on
+        # turn. [B]
         self._mine = torch.zeros(num_games, dtype=torch.int64, device=device)
         self._theirs = torch.zeros_like(self._mine)
         self._mover = torch.zeros_like(self._mine)
@@ -86,7 +87,7 @@ class TicTacToe:
     def decisions(self) -> tuple[Group]:
         """Return the decision of the agent on turn, which sees its own marks first."""
         observation = self._own.index_select(0, self._mine)
-        # The two planes are disjoint, so the sum is both.
+        # The two planes are disjoint, so their sum is the observation.
         observation += self._others.index_select(0, self._theirs)
         free = self._free.index_select(0, self._mine | self._theirs)
         return (Group(self._mover[:, None], observation[:, None], free[:, None]),)

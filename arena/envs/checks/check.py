@@ -32,11 +32,10 @@ NUM_ENVS = 16
 
 MIN_ENVS = 2
 MAX_OUTSIDE = 4
-"""Most agents with observations outside their spaces that are noted."""
+"""Most agents whose observations outside their spaces are listed."""
 
 MAX_STEPS = 200
-"""Most steps of each run that is compared with another, and of PettingZoo's tests; fewer
-if slow.
+"""Most steps of each compared run, and of PettingZoo's tests; fewer if steps are slow.
 """
 
 MIN_STEPS = 20
@@ -44,13 +43,13 @@ INSPECTING_S = 60.0
 """Time limit for making an environment and looking at its spaces."""
 
 LOOKING = 5.0
-"""Time limit for looking at one environment, as a multiple of the time for measuring speed."""
+"""Time limit for examining one environment, as a multiple of the time for measuring speed."""
 
 LARGE_REWARD = 10.0
 """Absolute reward above which rewards are noted as large."""
 
 SLOW_STEP_S = 1e-3
-"""Seconds of a step from which processes that step environments are noted."""
+"""Seconds per step above which worker processes are recommended."""
 
 PATIENCE = 10.0
 """Time limit of random play where no episode ends, as a multiple of the usual time."""
@@ -62,9 +61,9 @@ class EnvironmentReport:
 
     Attributes:
         spec: Environment's spec.
-        measured: Figures of random play; all zeros where it could not be played.
+        measured: Measurements of random play; all zeros where it could not be played.
         turn_order: Order of turns in words, as observed in one episode.
-        same_views: Groups of agents with equal spaces that always saw the same.
+        same_views: Groups of agents with equal spaces and always equal observations.
         never_asked: Agents without a decision in the observed episodes.
         aliased: First agent with an observation that changed after it was returned.
         deterministic: Whether two runs with one seed were equal.
@@ -115,10 +114,10 @@ def check_environment(
     if not subject.is_pettingzoo():
         _play_batch(subject, report, seconds=seconds, limit=limit)
         return report
-    # The object is made here, so that the findings so far survive a stage that is cut off.
+    # The object is made here, so that its findings survive a stage that runs out of time.
     seen = Look()
     with limit.stage("playing one environment by itself", share=0.25):
-        # All agents decide in one call of step, or one of them.
+        # In a parallel environment all agents decide in one call of step, otherwise one agent.
         num_decisions = MAX_STEPS * (len(spec.agents) if spec.api == "parallel" else 1)
         SETTINGS.run(
             look,
@@ -133,12 +132,12 @@ def check_environment(
         report.problems.append(_stuck(report))
         return report
     if report.problems:
-        # A batch would only end at the first fault of the single play.
+        # A batch would stop at the first fault, so it is played only without earlier problems.
         with limit.stage("comparing two runs with one seed", share=0.5):
             compare = partial(first_difference, num_calls=MAX_STEPS, seconds=LOOKING * seconds)
             _note_difference(SETTINGS.run(compare, subject.single, spec=spec), report)
         return report
-    # The size is known only now, as the single play has shown what a step costs.
+    # The number is chosen only now, because the single play has measured the cost of a step.
     subject.num_envs = _affordable_envs(seen, seconds=seconds)
     _play_batch(subject, report, seconds=seconds, limit=limit)
     if not report.problems:
@@ -148,7 +147,7 @@ def check_environment(
 
 
 def _stuck(report: EnvironmentReport) -> Finding:
-    """Return the finding that not a single call returned in time."""
+    """Return the finding that no call returned in time."""
     (when,) = list(report.cut_off.values())[-1:]
     return Finding(
         problem=f"no call of step had returned when the time for it was up, {when}",
@@ -158,7 +157,7 @@ def _stuck(report: EnvironmentReport) -> Finding:
 
 
 def _inspected(request: EnvironmentRequest, *, limit: TimeLimit) -> EnvironmentSpec:
-    # Half of the time at most: play needs the rest.
+    # At most half of the time is used, because play needs the rest.
     left_s = INSPECTING_S if limit.left_s is None else max(1.0, limit.left_s / 2)
     try:
         with limit.stage("making it and looking at its spaces"):
@@ -166,15 +165,16 @@ def _inspected(request: EnvironmentRequest, *, limit: TimeLimit) -> EnvironmentS
                 replace(request, lenient=True), timeout_s=min(INSPECTING_S, left_s)
             )
     except EnvironmentFault as fault:
-        # The way to fix it goes before the lines of the user's code.
+        # The advice goes before the lines of the user's code.
         told, lines = split_lines(str(fault))
         raise EnvironmentFault(f"{told}. To mend it: {finding_of(fault).mend}{lines}") from fault
-    # This is reached where the stage was left: `TimeLimit.stage` swallows its own interruption.
+    # This line is reached if the stage ran out of time, because `TimeLimit.stage` swallows its own
+    # interruption.
     raise EnvironmentFault(f"environment {request.environment_id} was not made and reset in time")
 
 
 class _Subject:
-    """Maker of the environments to check."""
+    """Factory of the environments to check."""
 
     def __init__(self, spec: EnvironmentSpec, request: EnvironmentRequest) -> None:
         self.spec = spec
@@ -191,7 +191,7 @@ class _Subject:
         """Fault of the last batch that could not be closed."""
 
     def is_pettingzoo(self) -> bool:
-        """Return whether there is a PettingZoo environment to look at, besides the batch."""
+        """Return whether there is a PettingZoo environment to examine besides the batch."""
         environment_id = self.spec.id
         if is_openspiel(environment_id):
             return False
@@ -210,7 +210,7 @@ class _Subject:
             try:
                 env.close()
             except EnvironmentFault as fault:
-                # Findings of before stand.
+                # The fault is stored instead of raised, so that earlier findings are kept.
                 self.unclosed = fault
 
     def single(self) -> Any:  # noqa: ANN401
@@ -226,7 +226,7 @@ def _note_look(seen: Look, report: EnvironmentReport) -> None:
     if spec.api == "aec":
         report.turn_order = seen.turn_order
     report.notes += _nameless_masks(spec)
-    # Agents may have missed their decisions because of a fault.
+    # After a fault, agents may have missed their decisions.
     if not seen.problems and seen.calls:
         report.never_asked = tuple(agent for agent in spec.agents if agent not in seen.agents)
     if seen.aliased is not None:
@@ -250,7 +250,7 @@ def _note_look(seen: Look, report: EnvironmentReport) -> None:
         for agent, what in list(seen.out_of_bounds.items())[:MAX_OUTSIDE]
     ]
     if report.problems:
-        # The batch, which is played if there are no problems, sees more rewards.
+        # Without problems a batch is played as well, which sees more rewards.
         _note_scale(seen.reward_low, seen.reward_high, report)
 
 
@@ -333,7 +333,7 @@ def _of_unchanging(unchanging: Mapping[str, str], spec: EnvironmentSpec) -> str:
         f"agent {agent!r}{others} saw the same at each of its decisions, {values}: there is "
         "nothing to learn from, unless the game is so"
     )
-    # Bytes are most likely a picture.
+    # Bytes are most likely a picture, so advice on rendering helps.
     if values.startswith("uint8(") and "render_mode" not in spec.kwargs:
         note += (
             "; some environments draw their pictures only with "
@@ -363,7 +363,7 @@ def _note_slowness(report: EnvironmentReport) -> None:
 
 
 def _note_emptiness(report: EnvironmentReport) -> None:
-    """Note ends or rewards that random play has not met; without both there is no game."""
+    """Note if random play saw no end or no reward; without both there is no game."""
     measured = report.measured
     ends, pays = measured.episodes > 0, measured.rewarded_share > 0.0
     endless = f"no episode ended within {measured.calls:,} calls of step at random"
@@ -382,9 +382,9 @@ def _note_emptiness(report: EnvironmentReport) -> None:
 
 
 def _note_stakes(report: EnvironmentReport) -> None:
-    """Note where opponents' returns tell more than the winner."""
+    """Note if returns contain more than the winner."""
     measured = report.measured
-    # Agents with always equal rewards are on one side.
+    # Agents with always equal rewards count as one side.
     if measured.has_stakes and len(measured.same_rewards) > 1:
         report.notes.append(
             f"returns are not only -1, 0 and 1 (from {measured.return_low:.4g} to "

@@ -1,6 +1,6 @@
 """Comparison of two environments: same seeds, same actions, every number equal.
 
-A native twin that plays a different game is worthless. Both environments are stepped side by side
+A native twin that plays a different game is useless. Both environments are stepped side by side
 with random legal actions, and every `Turn` is compared wherever it is defined. The first difference
 is reported with everything needed to replay it by hand.
 
@@ -34,7 +34,7 @@ from arena.spaces import ActionLayout
 SEED = 7
 
 Progress = Callable[[int], None]
-"""Callback with the number of games that have ended, after each call."""
+"""Callback that gets the number of ended games after each call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class ConformanceReport:
     Attributes:
         games: Episodes that both played to their ends.
         decisions: Decisions in these and in unfinished episodes.
-        difference: The first one; None if both are the same game.
+        difference: First difference; None if both are the same game.
         env_steps_per_s: Environments stepped per second, of the first and the second.
     """
 
@@ -65,7 +65,7 @@ def check_against(
 ) -> ConformanceReport:
     """Compare two environments by their ids, each agent a side, the higher return winning.
 
-    An id that has a native twin stands for the original itself; its twin has an id of its own.
+    An id with a native twin stands for the original itself; the twin has an id of its own.
 
     Args:
         first: The first environment.
@@ -81,7 +81,7 @@ def check_against(
         ValueError: If ``num_games`` or ``num_envs`` is less than 1.
     """
     specs = environment_facts(first), environment_facts(second)
-    # Specs are compared first: batches with different spaces cannot get the same actions.
+    # Specs are compared first, because batches with different spaces cannot take the same actions.
     difference = spec_difference(*specs)
     if difference is not None:
         return _without_playing(difference)
@@ -162,7 +162,7 @@ def compare_environments(
     generator = torch.Generator().manual_seed(seed)
     difference = comparison.difference()
     while difference is None and comparison.games < num_games:
-        # Actions are drawn by the first batch's masks; those of the second are equal so far.
+        # The masks of both are equal so far, so actions are drawn with those of the first.
         comparison.step(random_legal_actions(comparison.turn, actions=actions, generator=generator))
         difference = comparison.difference()
         if progress is not None:
@@ -189,11 +189,11 @@ class _Comparison:
         self._stepping_s = [0.0, 0.0]
         self._turns = (one.reset(self._seeds), other.reset(self._seeds))
         self._num_calls = 0
-        # Calls before an environment's current episode, and episodes before it. [B]
+        # The numbers of calls and of episodes before each environment's current episode. [B]
         self._began = torch.zeros(one.num_envs, dtype=torch.int64)
         self._episodes = torch.zeros(one.num_envs, dtype=torch.int64)
-        # Calls since the oldest unfinished episode began: deciding agents and actions by
-        # population.
+        # Deciding agents and actions by population, for each call since the oldest unfinished
+        # episode began.
         self._past: deque[dict[str, tuple[torch.Tensor, torch.Tensor]]] = deque()
         self._decisions = 0
         self.games = 0
@@ -204,10 +204,11 @@ class _Comparison:
         return self._turns[0]
 
     def step(self, actions: Mapping[str, torch.Tensor]) -> None:
-        """Step both, after `difference` has found none."""
+        """Step both batches; call this only after `difference` returned None."""
         self._begin_episodes()
         calls = {
-            # A copy: on the CPU the index is the buffer, which the next step overwrites.
+            # On the CPU the index is the buffer itself, which the next step overwrites, so it is
+            # cloned.
             name: (group.agent_index.cpu().clone(), actions[name])
             for name, group in self.turn.groups.items()
         }
@@ -242,7 +243,7 @@ class _Comparison:
         before = time.perf_counter()
         turn = self._envs[side].step(moved)
         if device.type == "cuda":
-            # Kernels run on after the call; the time is that of the work.
+            # CUDA kernels run on after the call, so they are awaited for a correct time.
             torch.cuda.synchronize(device)
         self._stepping_s[side] += time.perf_counter() - before
         return turn
@@ -257,10 +258,11 @@ class _Comparison:
             self._past.popleft()
 
     def _located(self, found: Difference, b: int) -> Difference:
-        # A decision belongs to the next episode where one is over, a reward to the last one.
+        # After an episode's end, a decision belongs to the next episode and a reward to the last
+        # one.
         is_new = found.what in ABOUT_THE_NEXT_DECISION and bool(self.turn.episode_over[b])
         episode = int(self._episodes[b]) + int(is_new)
-        # The reset of a new episode is its call 0, without actions.
+        # The reset of a new episode counts as call 0, without actions.
         call = 0 if is_new else self._num_calls - int(self._began[b])
         return replace(
             found,

@@ -1,4 +1,4 @@
-"""Random play of a batch: its speed, its rewards, and whether a seed determines everything.
+"""Random play of a batch: its speed, its rewards, and whether a seed determines all results.
 
 Tests: `tests/arena/envs/checks/test_check.py`.
 """
@@ -27,7 +27,7 @@ MakeBatch = Callable[[], AbstractContextManager[BatchedEnv]]
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
-    """Figures of random play.
+    """Measurements of random play.
 
     Attributes:
         calls: Calls of ``step``.
@@ -73,8 +73,8 @@ class _Totals:
         self._began = torch.zeros(num_envs, dtype=torch.int64)
         self._returns = torch.zeros(num_envs, len(agents))
         self._rewards = np.zeros((num_envs, len(agents)))
-        # Each agent's rewards so far, hashed to one number: equal for equal rewards, else almost
-        # surely not.
+        # Each agent's rewards so far are hashed to one number; different rewards almost surely
+        # give different numbers.
         self._marks = np.zeros(len(agents))
         self._rng = np.random.default_rng(SEED)
         self._legal: dict[str, list[float]] = {}
@@ -82,7 +82,7 @@ class _Totals:
         self.found = Measured()
 
     def ask(self, turn: Turn) -> None:
-        """Count pending decisions."""
+        """Count the pending decisions of a turn."""
         for name, group in turn.groups.items():
             asked = group.agent_index >= 0
             number = int(asked.sum())
@@ -121,7 +121,7 @@ class _Totals:
         self._returns[over] = 0.0
 
     def result(self, *, stepping_s: float) -> Measured:
-        """Return the figures."""
+        """Return the measurements."""
         found = self.found
         if stepping_s:
             found.env_steps_per_s = found.calls * len(self._began) / stepping_s
@@ -133,7 +133,7 @@ class _Totals:
         found.legal_mean = {name: legal / number for name, (legal, number) in self._legal.items()}
         found.roles = roles_of(self._agents, self._rewards)
         groups: dict[float, list[str]] = {}
-        # Marks are rounded, because sums in another order differ in their last bits.
+        # Marks are rounded, because another order of summation changes their last bits.
         for agent, mark in zip(self._agents, self._marks.round(9).tolist(), strict=True):
             groups.setdefault(mark, []).append(agent)
         found.same_rewards = tuple(tuple(agents) for agents in groups.values())
@@ -188,13 +188,14 @@ def first_difference_by_seed(
             )
             for env in (one, other)
         )
-        # Both runs step in turns, so that what they share (a global generator) shows.
+        # Both runs step alternately, so that shared state (a global generator) shows as a
+        # difference.
         for call, ((first, _), (second, _)) in enumerate(
             islice(zip(*runs, strict=True), num_steps + 1)
         ):
             where = f"after call {call} of step" if call else "after reset"
             for (what, values), (_, others) in zip(_shown(first), _shown(second), strict=True):
-                # Bytes are equal also where both are NaN.
+                # Bytes are compared, because NaN does not equal itself.
                 if values.numpy().tobytes() != others.numpy().tobytes():
                     return f"{what} {where}"
     return None
@@ -209,7 +210,7 @@ def _shown(turn: Turn) -> Iterator[tuple[str, torch.Tensor]]:
     for name, group in turn.groups.items():
         yield f"who decides of {name!r}", group.agent_index
         asked = group.agent_index >= 0
-        # Rows without a decision are undefined.
+        # Rows without a decision are undefined, so they are left out.
         yield f"observations of {name!r}", group.observation[asked]
         if group.action_mask is not None:
             yield f"action masks of {name!r}", group.action_mask[asked]

@@ -1,8 +1,8 @@
 """Single play of one environment through PettingZoo's own interface.
 
-The batched view checks the needs of training and ends at the first fault. Here play goes on as far
-as it makes sense: all problems are reported at once, each rule once, and consequences of a fault
-are not reported as further ones. `native_watch` adds checks that are only possible from outside.
+The batched view checks the needs of training and stops at the first fault. Here play continues as
+long as possible: all problems are reported at once, each rule once, and consequences of a fault are
+not reported. `native_watch` adds checks that are only possible from outside.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from arena.errors import EnvironmentFault
 
 MAX_EPISODES = 32
 MAX_BROKEN = 6
-"""Number of broken episodes after which the look ends."""
+"""Number of broken episodes after which play stops."""
 
 MAX_DEAD = 2
 """Limit of successive turns of dead agents, as a multiple of the number of agents."""
@@ -39,7 +39,8 @@ Make = Callable[[], Any]
 
 
 Told = Mapping[str, object]
-"""Values that an environment returned in one call, by name, for a comparison; not to be kept, as
+"""Values that an environment returned in one call, by name, for a comparison. They are not kept,
+because
 the environment may overwrite them.
 """
 
@@ -85,7 +86,7 @@ def first_difference(
     """
     until_s = time.monotonic() + seconds
     runs = (told(make, spec=spec, seen=Look()) for _ in range(2))
-    # Parts are compared at once: the environment may overwrite them in its next step.
+    # Values are compared at once, because the environment may overwrite them in its next step.
     for call, (one, other) in enumerate(zip(*runs, strict=False)):
         for what, part in one.items():
             if not are_equal(part, other.get(what)):
@@ -104,7 +105,7 @@ def told(make: Make, *, spec: EnvironmentSpec, seen: Look) -> Iterator[Told]:
     try:
         for _ in range(MAX_EPISODES):
             if env is None:
-                # Anew after a broken episode: nothing is known of the state that it left.
+                # After a broken episode the environment's state is unknown, so a new one is made.
                 env = make()
             watch.begin(env)
             try:
@@ -120,7 +121,7 @@ def told(make: Make, *, spec: EnvironmentSpec, seen: Look) -> Iterator[Told]:
 
 
 def _close(env: Any) -> None:  # noqa: ANN401
-    # A broken environment may fail to close, too; there is another finding about it already.
+    # A broken environment may also fail to close, and its fault is reported already.
     with contextlib.suppress(Exception):
         if env is not None:
             env.close()
@@ -163,7 +164,7 @@ def _no_mask(agent: str, observation: object) -> Broken:
     """Return the rule that an observation without the mask of its space breaks."""
     keys = ", ".join(map(repr, observation)) if isinstance(observation, Mapping) else ""
     text = f"agent {agent!r}: the part 'action_mask' must be there, it is not: there are {keys}"
-    # The next action may be one that it would have forbidden.
+    # Without the mask, the next action may be an illegal one, so later faults are doubtful.
     return Broken(rule="no action mask", text=text, agent=agent, in_doubt=True)
 
 
@@ -198,7 +199,7 @@ def _play_parallel(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
         observations, rewards, terminations, truncations, infos = _step_told(
             result, acted=deciding, watch=watch
         )
-        # Any flag counts here, also one that is no bool: that was noted above.
+        # Any truthy flag counts here; a flag that is no bool was reported above.
         ended = {
             agent: terminations.get(agent) or truncations.get(agent) for agent in watch.spec.agents
         }
@@ -219,15 +220,13 @@ def _deciding(
     ended: Mapping[str, Any],
     watch: Watch,
 ) -> list[str]:
-    """Return the agents that have to decide. An agent without an observation is dead in
-    PettingZoo.
-    """
+    """Return the deciding agents; in PettingZoo, one without an observation is dead."""
     known = watch.spec.agent_specs
     with watch.calling("reading agents"):
         agents = list(env.agents)
     watch.note(stranger_faults(agents, has="a place in agents", known=known))
     watch.note(stranger_faults(list(observations), has="an observation", known=known))
-    # Unknown agents have been noted; they are not played, as they have no spaces.
+    # Unknown agents were reported already; they have no spaces to play with.
     return [a for a in agents if a in known and a in observations and not ended.get(a)]
 
 
@@ -240,7 +239,8 @@ def _step_told(result: object, *, acted: list[str], watch: Watch) -> tuple[Mappi
     observations, rewards, terminations, truncations, _ = parts
     _check_results(rewards, terminations, truncations, watch=watch)
     for agent in acted:
-        # Nothing is bootstrapped for an agent with both flags.
+        # With both flags the agent terminated, so its last observation is not used for
+        # bootstrapping.
         if truncations.get(agent) and not terminations.get(agent):
             _check_last(agent, observations.get(agent), watch=watch)
     return parts
@@ -298,7 +298,7 @@ def _play_in_turns(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
         text = f"after reset an agent must be alive and on turn, got {first!r}"
         raise watch.stop("after reset", text)
     num_dead, patience = 0, MAX_DEAD * len(watch.spec.agents)
-    # Agents whose end has been checked: flags stay until an agent is removed.
+    # Flags stay until an agent is removed, so agents whose end was checked are remembered.
     dead: set[str] = set()
     while True:
         with watch.calling("reading agents and agent_selection"):
@@ -322,7 +322,7 @@ def _play_in_turns(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
             continue
         num_dead = 0
         seen, action = _decide(env, agent, acting=acting, watch=watch)
-        # The observation is kept before the step, which may overwrite it.
+        # The observation is yielded before the step, which may overwrite it.
         yield {"who decides": agent, f"the observation of {agent!r}": seen}
         with watch.stepping(action):
             env.step(action)
@@ -340,12 +340,12 @@ def _decide(env: Any, agent: str, *, acting: _Acting, watch: Watch) -> tuple[obj
     watch.observed(agent, observation)
     views = {agent: observation}
     for other in watch.rivals_in_view(agent):
-        # Nothing asks for it in training, so that nothing follows from what it raises.
+        # Training never makes this call, so an exception in it is ignored.
         with contextlib.suppress(Exception):
             if other in env.agents and not _is_dead(env, other):
                 views[other] = env.observe(other)
     watch.compare(views)
-    # A missing or broken attribute is noted in `_check_turn`.
+    # A missing or broken attribute is reported in `_check_turn`.
     infos = getattr(env, "infos", {})
     info = infos.get(agent) if isinstance(infos, Mapping) else None
     action, broken = acting.act(agent, observation, info)
@@ -384,13 +384,14 @@ def _check_turn(env: Any, *, dead: set[str], watch: Watch) -> None:  # noqa: ANN
         dead.add(agent)
         if not terminations.get(agent):
             with watch.calling(f"observe({agent!r}), which was truncated,"):
-                # Observe now, as Arena's batch does: at the agent's turn it may be gone.
+                # The observation is read now, as in Arena's batch: at the agent's turn it may be
+                # missing.
                 last = env.observe(agent)
             _check_last(agent, last, watch=watch)
 
 
 def _check_all_dead(env: Any, *, last: str, watch: Watch) -> None:  # noqa: ANN401
-    # If all are dead, they just stay: PettingZoo's own test demands it.
+    # If all agents are dead, they simply stay, as PettingZoo's own test demands.
     if not all(_is_dead(env, agent) for agent in env.agents):
         text = f"only dead agents are on turn, the last is {last!r}, but some of {env.agents} live"
         raise watch.stop("only dead", text)

@@ -40,12 +40,12 @@ MAX_SHOWN = 200
 
 
 class EpisodeBroken(Exception):
-    """Error: the episode cannot go on; its cause has been noted."""
+    """Error: the episode cannot continue; its cause has been recorded."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Look:
-    """Findings of a look.
+    """Findings of examining one environment.
 
     Attributes:
         decisions: Decisions made.
@@ -56,8 +56,8 @@ class Look:
         aliased: First agent with an observation that changed after it was returned.
         out_of_bounds: First observation outside its space, by agent.
         unchanging: Observation that was the same at each of at least two decisions, by agent.
-        alike: Groups of agents with equal spaces that have not seen different things at one moment.
-        compared: Agents that have seen something at the same moment as another one of their group.
+        alike: Groups of agents with equal spaces whose observations never differed at the same
+        time. compared: Agents that were observed at the same time as another one of their group.
         reward_low: Smallest reward, at most 0; None: there was none.
         reward_high: Largest reward, at least 0.
         findings: Broken rules.
@@ -79,12 +79,12 @@ class Look:
 
     @property
     def problems(self) -> list[Finding]:
-        """Findings that must be fixed."""
+        """Return the findings that must be fixed."""
         return self.findings.listed()
 
     @property
     def same_views(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of two or more agents that saw the same whenever more than one could be asked."""
+        """Return groups of agents with equal observations whenever several could be observed."""
         groups = (tuple(a for a in group if a in self.compared) for group in self.alike)
         return tuple(sorted(group for group in groups if len(group) > 1))
 
@@ -95,7 +95,7 @@ class Look:
         cycle = list(dict.fromkeys(longest))
         if len(cycle) > NUM_SHOWN:
             return f"one at a time, {len(cycle)} agents"
-        # Each agent is always followed by the same one in a regular order.
+        # In a regular order each agent is always followed by the same one.
         follower = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
         regular = all(
             follower.get(one) == other for order in self.orders for one, other in pairwise(order)
@@ -104,7 +104,7 @@ class Look:
 
 
 _CHANGED = object()
-"""Replaces an agent's first observation once another one has been seen."""
+"""Replaces an agent's first observation once a different one has been observed."""
 
 
 class Watch:
@@ -116,7 +116,7 @@ class Watch:
 
     Attributes:
         in_doubt: Whether this episode has broken a rule that may make the environment raise: later
-            errors may be consequences, and are not reported.
+            errors may be consequences and are not reported.
         seed: Seed of the episode.
     """
 
@@ -124,7 +124,7 @@ class Watch:
         self.spec = spec
         self.seen = seen
         self.in_doubt = False
-        # The first `begin` makes it SEED.
+        # The first `begin` increments it to SEED.
         self.seed = SEED - 1
         self._env: Any = None
         self._layouts = {
@@ -162,7 +162,7 @@ class Watch:
                 self.in_doubt |= fault.in_doubt
 
     def stop(self, rule: str, text: str) -> EpisodeBroken:
-        """Record a broken rule that prevents going on, and return the error to raise."""
+        """Record a broken rule that prevents continuing, and return the error to raise."""
         self.note([Broken(rule=rule, text=text)])
         return EpisodeBroken(text)
 
@@ -172,20 +172,20 @@ class Watch:
 
         Args:
             what: Name of the method, with its arguments.
-            mend: Way to fix it. None: as the message says.
+            mend: Advice; None: the one for the message.
 
         Raises:
             EpisodeBroken: If the environment raised.
         """
         try:
             yield
-        # The fault is noted already; without this it would count as an error of the environment.
+        # The fault is recorded already and must not count as an error of the environment.
         except EpisodeBroken:
             raise
         except BaseException as error:
             pass_interrupt(error)
             if not self.in_doubt:
-                # Lines in the user's files tell different mistakes apart.
+                # The lines in the user's files distinguish different mistakes.
                 lines = own_lines(error)
                 finding = finding_of(EnvironmentFault(raised(what, error)), where=self.where)
                 if mend is not None:
@@ -202,7 +202,7 @@ class Watch:
         began_s = time.perf_counter()
         with self.calling(f"step({shown})", mend=MEND_STEP):
             yield
-        # A step that raised does not come here: its time tells nothing of the speed.
+        # A step that raised is not counted, because its time says nothing about the speed.
         self.seen.stepping_s += time.perf_counter() - began_s
         self.seen.calls += 1
         self._look_again()
@@ -233,14 +233,14 @@ class Watch:
         )
         self.note(faults)
         if seen.aliased is None and len(self._returned) < MAX_KEPT:
-            # The array and a copy, to see whether the environment writes into it later.
+            # The array and a copy are kept, to detect later writes of the environment.
             self._returned += [(agent, array, array.copy()) for array in _arrays(observation)]
         if not faults and agent not in seen.out_of_bounds:
             space = self._env.observation_space(agent)
             if not _contains(space, observation):
                 seen.out_of_bounds[agent] = _outside(observation, space)
         if agent not in self._first:
-            # A copy: an array that is written again would always be equal to itself.
+            # A copy is needed, because an array that is overwritten would always equal itself.
             self._first[agent] = deepcopy(observation)
         elif self._first[agent] is not _CHANGED:
             if are_equal(self._first[agent], observation):
@@ -250,12 +250,12 @@ class Watch:
                 seen.unchanging.pop(agent, None)
 
     def rivals_in_view(self, agent: str) -> list[str]:
-        """Return the others that have not seen anything else than an agent so far."""
+        """Return the agents whose observations have not differed from this agent's so far."""
         group = next((group for group in self.seen.alike if agent in group), [])
         return [other for other in group if other != agent]
 
     def compare(self, views: Mapping[str, object]) -> None:
-        """Record who sees the same at one moment, but for action masks."""
+        """Record which agents have equal observations at the same time, apart from action masks."""
         for group in list(self.seen.alike):
             first, *others = [agent for agent in group if agent in views] or [""]
             if not others:
@@ -265,7 +265,7 @@ class Watch:
             apart = [a for a in others if not are_equal(seen, _without_mask(views[a]))]
             if apart:
                 group[:] = [agent for agent in group if agent not in apart]
-                # They may still be alike among themselves.
+                # The differing agents may still be alike among themselves.
                 self.seen.alike.append(apart)
 
     def _look_again(self) -> None:
@@ -273,7 +273,7 @@ class Watch:
         for owner, array, copy in self._returned:
             if self.seen.aliased is None and not _same(array, copy):
                 self.seen.aliased = owner
-        # The list is emptied when full, so that later calls are looked at, too.
+        # The list is emptied when full, so that arrays of later calls are checked, too.
         if len(self._returned) >= min(MAX_KEPT, KEPT * len(self.spec.agents)):
             self._returned.clear()
 
@@ -289,7 +289,7 @@ def _contains(space: Any, observation: object) -> bool:  # noqa: ANN401
         return bool(space.contains(observation))
     except BaseException as error:
         pass_interrupt(error)
-        # A user's space may raise anything about a user's observation.
+        # A user's space may raise anything for a user's observation.
         return False
 
 
@@ -301,14 +301,15 @@ def _outside(observation: object, space: object) -> str:
 
 
 def _wrong_dtypes(observation: object, space: object, name: str = "") -> Iterator[tuple[str, ...]]:
-    """Yield place, dtype and the space's dtype of each array that its Box does not take."""
+    """Yield path, dtype and expected dtype of each array that its Box does not accept."""
     if isinstance(space, Dict) and isinstance(observation, Mapping):
         for key, part in space.spaces.items():
             yield from _wrong_dtypes(observation.get(key), part, f"{key!r} ")
     elif (
         isinstance(space, Box)
         and isinstance(observation, np.ndarray)
-        # An array that might lose digits is outside, as in `Box.contains`.
+        # As in `Box.contains`, an array is outside if the cast to the space's dtype might lose
+        # digits.
         and not np.can_cast(observation.dtype, space.dtype)
     ):
         yield name, str(observation.dtype), str(space.dtype)
@@ -324,20 +325,21 @@ def _values(observation: object) -> str:
 
 
 def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    # Only numbers may be "not a number"; text raises at the question.
+    # Only floats may be NaN; `equal_nan` raises for text.
     are_floats = one.dtype.kind == other.dtype.kind == "f"
     return np.array_equal(one, other, equal_nan=are_floats)
 
 
 def are_equal(one: object, other: object) -> bool:
-    """Return whether two values of an environment are equal, in all of their parts; NaN is."""
+    """Return whether two values of an environment are equal in all parts; NaN equals NaN."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return _same(one, other)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(are_equal(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(are_equal, one, other))
-    # By their text, in which NaN is itself: a comparison of users' objects may raise.
+    # The text is compared, because comparing users' objects may raise, and NaN's text equals
+    # itself.
     return type(one) is type(other) and repr(one) == repr(other)
 
 

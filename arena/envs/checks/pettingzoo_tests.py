@@ -1,4 +1,4 @@
-"""Runs of PettingZoo's own tests. They print, warn and assert; here they report findings.
+"""Runs of PettingZoo's own tests, whose output, warnings and assertions become findings.
 
 Tests: `tests/arena/envs/checks/test_check.py`.
 """
@@ -20,7 +20,8 @@ from arena.users_code import pass_interrupt
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 REVIVED = "agent cannot be revived once dead"
-"""Words of the parallel test where an agent comes back: by chance, as it draws without a seed."""
+"""Message of the parallel test if an agent comes back: it is random, because the test has no
+seed."""
 
 MAX_SHOWN = 300
 """Length at which messages are cut off."""
@@ -53,12 +54,12 @@ def run_contract(
         if error is None:
             continue
         if name.endswith("seed_test") and not _is_difference(error):
-            # The test samples without masks where agents act at once, and expects masks of int8.
+            # The test samples without masks where agents act at once, and expects int8 masks.
             notes.append(f"PettingZoo's {name} could not be run: {_line(error)}")
             continue
         mend = MEND_CONTRACT.format(test=name)
         problems.append(finding_of(f"PettingZoo's {name}: {_line(error)}", otherwise=mend))
-    # Both tests may give the same warnings; notes of other stages stay as they are.
+    # Both tests may give equal warnings; notes of other stages must stay unchanged.
     notes[num_notes:] = list(dict.fromkeys(notes[num_notes:]))
 
 
@@ -67,13 +68,12 @@ def _run(
 ) -> BaseException | None:
     """Run one test, note its warnings, and return its error."""
     with warnings.catch_warnings():
-        # Importing the tests imports an environment in a way that PettingZoo itself warns of.
+        # Importing the tests imports an environment in a way that PettingZoo itself warns about.
         warnings.simplefilter("ignore")
         test = getattr(importlib.import_module("pettingzoo.test"), name)
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("always")
-        # This warning would end the process if it were raised as an error: it comes from Box2D's
-        # SWIG wrapper.
+        # As an error this warning would end the process; it comes from Box2D's SWIG wrapper.
         warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
         error = _outcome(test, make, name=name, num_cycles=num_cycles)
     notes.extend(f"PettingZoo warns: {_line(warning.message)}" for warning in caught)
@@ -98,7 +98,7 @@ def _outcome(
                 test(env, num_cycles=num_cycles)
     except BaseException as error:
         pass_interrupt(error)
-        # The test asserts, and calls the environment, which may raise anything.
+        # The test asserts, and the environment may raise anything.
         return error
     return None
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 NUMBERED = re.compile(r"[-_]?\d+$")
 
 SURE = 6.0
-"""Standard errors beyond which the rewards of two kinds of agents differ; they must also differ in
+"""Standard errors above which the rewards of two kinds of agents differ; they must also differ in
 each environment.
 """
 
@@ -33,7 +33,7 @@ class Role:
 
     Attributes:
         agents: Agents in the environment's order.
-        why: Difference from the first role; empty for that one.
+        why: Difference from the first role; empty for the first role.
     """
 
     agents: tuple[str, ...]
@@ -44,7 +44,7 @@ def kinds_of(agents: Sequence[str]) -> dict[str, list[str]]:
     """Group agents by their names without numbers."""
     kinds: dict[str, list[str]] = {}
     for agent in agents:
-        # A name that is only a number stays, as nothing would be left of it.
+        # A name that consists of digits only is kept, because nothing would be left of it.
         kinds.setdefault(NUMBERED.sub("", agent) or agent, []).append(agent)
     return kinds
 
@@ -76,7 +76,7 @@ def roles_of(agents: Sequence[str], rewards: npt.NDArray[np.float64]) -> tuple[R
             reasons.append(reason)
         else:
             roles.append([kind])
-            # The first kind of all has no other to differ from.
+            # The first kind has no earlier one to differ from.
             why.append(reasons[0] if reasons else "")
     return tuple(
         Role(agents=tuple(agent for kind in role for agent in kind), why=reason)
@@ -96,7 +96,7 @@ def _difference(
     if len(kind) != len(other_kind):
         return f"{names}: there are {len(kind)} against {len(other_kind)}"
     by_env = paid - other
-    # Alike in number, and too few environments to tell by rewards.
+    # The numbers are equal, and there are too few environments to compare rewards.
     if len(by_env) < ENOUGH_ENVS:
         return ""
     # s / sqrt(B), with s the deviation of the paired differences d_b = paid_b - other_b

@@ -1,7 +1,7 @@
-"""Stages of work that end in time, whatever users' code does in them.
+"""Stages of work that end in time, whatever users' code does.
 
-The interval timer of Linux and macOS interrupts the main thread between two steps of Python: an
-endless loop is left, a call into C that never returns is not.
+The interval timer of Linux and macOS interrupts the main thread between two Python instructions: it
+ends an endless loop, but not a call into C that never returns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import FrameType
 from arena.users_code import Interrupt, place_of
 
 AGAIN_S = 0.5
-"""Seconds after which a stage that has not been left is interrupted again."""
+"""Seconds after which a stage that is still running is interrupted again."""
 
 
 LEAST_S = 0.01
@@ -33,11 +33,11 @@ class TimeLimit:
 
     Args:
         limit_s: Limit of all stages. None: no limit. Outside the main thread there is none either.
-        tell: Callback with the name of the stage that begins.
+        tell: Callback that gets the name of each stage that begins.
         clock: Clock in seconds.
 
     Attributes:
-        cut_off: Stages that were left, with when and where.
+        cut_off: Stages that ran out of time, with time and place.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TimeLimit:
         """
         self._tell(what)
         budget_s = None if self.left_s is None else self.left_s * share
-        # Only the main thread may set handlers of signals.
+        # Python allows signal handlers only in the main thread.
         if budget_s is None or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -79,31 +79,30 @@ class TimeLimit:
         armed = False
 
         def ring(number: int, frame: FrameType | None) -> None:
-            # A late alarm, after the stage, must not raise in the code that follows.
+            # A late alarm must not raise in the code after the stage.
             if armed:
                 place = place_of(frame)
                 self.cut_off[what] = f"after {budget_s:.0f} s{place and f', in {place}'}"
                 raise OutOfTime(what)
 
-        # The handler before the timer, which would else end the process.
+        # The handler is set before the timer, whose signal would otherwise end the process.
         before = signal.signal(signal.SIGALRM, ring)
-        # The signal comes again and again, as users' code may swallow the first one by a bare
-        # except.
+        # The signal is repeated, because users' code may swallow the first one in a bare except.
         others_s, others_again_s = signal.setitimer(signal.ITIMER_REAL, budget_s, AGAIN_S)
         began_s = time.monotonic()
         try:
             armed = True
             yield
         except OutOfTime:
-            # `ring` has noted it in `cut_off`: what the stage has found so far stays.
+            # `ring` has recorded the stage in `cut_off`, and its findings so far are kept.
             return
         finally:
             armed = False
-            # The timer off before the old handler is back.
+            # The timer is disarmed before the old handler is restored.
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
             if others_s:
-                # The previous owner of the timer gets it back.
-                # At least a little, as zero would disarm it.
+                # The previous timer is restored with at least a little time left, because zero
+                # would disarm it.
                 rest_s = max(others_s - (time.monotonic() - began_s), 1e-3)
                 signal.setitimer(signal.ITIMER_REAL, rest_s, others_again_s)

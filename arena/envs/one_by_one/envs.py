@@ -1,4 +1,4 @@
-"""B environments stepped one after the other in this process, and how many faults are tolerated.
+"""B environments stepped one after the other in this process, and the limit of tolerated faults.
 
 Tests: `tests/arena/envs/test_batched.py`, `tests/faults/test_environment_faults.py`.
 """
@@ -29,22 +29,22 @@ EPISODES_PER_FAULT = 10
 SetPhase = Callable[[str, int | None, dict[str, str]], object]
 
 MAX_WRAPPERS = 64
-"""Wrappers that are looked through, so that one which contains itself ends the search."""
+"""Most wrappers to look through, so that the search ends even if one contains itself."""
 
 
 class OneByOne:
     """Environments that step in this process, one after the other.
 
-    Those with a method ``set_phase`` are told their phase before their episodes, and if somebody
-    reads states, they are read after every call.
+    Environments with a method ``set_phase`` get their phase before their episodes. If states are
+    allocated, they are read after every call.
 
     Args:
         environment_id: Environment's id, for messages.
         buffers: Buffers that the steppers fill.
         num_envs: B.
         make: Factory of environment b: its stepper, and the environment with all its wrappers.
-        faults: Faults since a reset. The episode of an environment that broke is void
-            (`Turn.void`), and a new environment replaces it, until one is not tolerated.
+        faults: Faults since a reset. While they are tolerated, the episode of a broken environment
+            is void (`Turn.void`), and a new environment replaces it.
         on_step: Callback before each environment's step, which may take long.
     """
 
@@ -70,7 +70,7 @@ class OneByOne:
         self._episodes = [0] * self._num_envs
         self._halted = [False] * self._num_envs
         self._resumed: list[int] = []
-        # By environment: the phase of its next episodes, the one that it was told, whether its
+        # By environment: the phase of its next episodes, the phase it got last, and whether its
         # episode has had no step yet.
         self._phases: list[Phase | None] = [None] * num_envs
         self._told: list[Phase | None] = [None] * num_envs
@@ -103,7 +103,7 @@ class OneByOne:
         for b in range(self._num_envs):
             self._start(b)
         self._write()
-        # This follows `_write`, which may replace environments and thereby mark them void.
+        # This follows `_write`, which may replace environments and mark them void.
         self.buffers.all_are_new()
 
     def step(self, actions: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -117,12 +117,13 @@ class OneByOne:
             EnvironmentFault: If an environment breaks its contract.
         """
         buffers = self.buffers
-        # All actions are checked before any environment steps: an illegal one changes nothing.
+        # All actions are checked before any environment steps, so that an illegal one changes
+        # nothing.
         chosen = buffers.check(actions)
-        # The turn is cleared after the check, so that a refused call leaves it as it was.
+        # The turn is cleared after the check, so that a refused call leaves it unchanged.
         buffers.clear()
-        # Numbers are set before any episode ends: the results of this call are those of these
-        # episodes.
+        # Episode numbers are set before any episode ends, because this call's results belong to
+        # these episodes.
         buffers.episode[:] = self._episodes
         self._stage = 0
         for b, stepper in self._steppers.items():
@@ -131,7 +132,8 @@ class OneByOne:
             if self._on_step is not None:
                 self._on_step()
             try:
-                # An episode that was reset by an assignment may begin in the next one.
+                # An episode that was reset in one assignment may begin in the next one, with
+                # another phase.
                 if self._is_fresh[b]:
                     self._tell(b)
                     self._is_fresh[b] = False
@@ -145,12 +147,12 @@ class OneByOne:
                 continue
             if over:
                 self._episodes[b] += 1
-                # The next episode starts at once: the turn has the end of the old one and the first
-                # decision of the new one.
+                # The next episode starts at once: the turn has the end of the old one and the
+                # first decision of the new one.
                 self._start(b)
         self._stage = 1
         # Halted environments resume after the loop: their first decision is made in this call,
-        # their first step in the next. The episode number is that of the halt, and so is the seed.
+        # their first step in the next. Episode number and seed are those of before the halt.
         for b in self._resumed:
             self._halted[b] = False
             self._start(b)
@@ -168,7 +170,7 @@ class OneByOne:
         self._resumed += environments
 
     def tell(self, phases: Sequence[Phase | None]) -> None:
-        """Take the phase of each environment's episodes from the next one on. Length B.
+        """Set the phase of each environment's episodes from the next one on. Length B.
 
         Args:
             phases: Phases; None: the same as before.
@@ -187,7 +189,7 @@ class OneByOne:
                 stepper.close()
             except BaseException as error:
                 pass_interrupt(error)
-                # All are closed, even if one of them raises.
+                # All environments are closed, even if one of them raises.
                 faults.append(self._blame(error, stepper, doing="close"))
         if faults:
             raise faults[0]
@@ -201,17 +203,17 @@ class OneByOne:
             self._read_state[b] = state_reader(env)
 
     def _tell(self, b: int) -> None:
-        """Tell an environment its phase if it is another one.
+        """Pass an environment its phase if it has changed.
 
         Raises:
             EnvironmentFault: If ``set_phase`` raises.
         """
         phase, set_phase = self._phases[b], self._set_phase[b]
-        # Phases are compared by identity, as each assignment brings its own.
+        # Phases are compared by identity, because each assignment makes new ones.
         if set_phase is None or phase is None or phase is self._told[b]:
             return
         try:
-            # A dictionary of its own: a user's code may change it.
+            # The dictionary is a copy, because users' code may change it.
             set_phase(phase.name, phase.agent_steps, dict(phase.players))
         except BaseException as error:
             pass_interrupt(error)
@@ -223,17 +225,18 @@ class OneByOne:
         """Read the state of an environment after its step."""
         if not over:
             states.write(states.now, b, self._read_state[b]())
-            # An agent may be cut off while the others play on: its final state is this one.
+            # An agent may be truncated while others play on, and its final state is the present
+            # one.
             states.final[b] = states.now[b]
-        # A value is bootstrapped only where an agent was cut off. Once all have ended for good, no
-        # state is needed, and the next episode's start writes `now`.
+        # A value is bootstrapped only where an agent was truncated. Otherwise no final state is
+        # needed, and the next episode's start writes `now`.
         elif self.buffers.truncated[b].any():
             states.write(states.final, b, self._read_state[b]())
 
     def _write(self) -> None:
         """Write the pending decisions; environments with invalid ones are replaced first."""
         self._stage = 2
-        # A replacement's first decision may be invalid too; `_bear` bounds the loop.
+        # A replacement's first decision may be invalid, too; `bear` limits the repetitions.
         while True:
             try:
                 return self.buffers.write()
@@ -268,20 +271,19 @@ class OneByOne:
         """
         while fault is not None:
             self._bear(fault)
-            # Decisions are dropped first: a new start adds some, which must not be dropped with the
-            # old ones.
+            # Old decisions are dropped before the new start adds some.
             self.buffers.void(b)
             try:
                 self._steppers[b].close()
             except BaseException as error:
                 pass_interrupt(error)
-                # It is broken anyway; the fault that counts is on its way.
+                # The environment is broken anyway, and its original fault is reported.
                 logger.warning("a broken environment does not close either", exc_info=True)
             try:
                 self._put(b)
             except BaseException as error:
                 pass_interrupt(error)
-                # There is nothing to go on with without an environment.
+                # Without an environment, play cannot continue.
                 raise EnvironmentNotMade(
                     f"environment {self._id} cannot be made anew: {message_of(error)}"
                 ) from error
@@ -289,13 +291,14 @@ class OneByOne:
             fault = self._try_to_start(b)
 
     def _bear(self, fault: EnvironmentFault) -> None:
-        # `_replace` advanced the episode number once for each earlier fault: those were not played.
+        # `_replace` advances the episode number once per fault, so those episodes are not counted
+        # as played.
         self._faults.bear(fault, stage=self._stage, num_played=self.num_played)
         self._num_void += 1
 
     def _blame(self, error: BaseException, stepper: Stepper, *, doing: str) -> EnvironmentFault:
-        """Attribute an error: an environment is a user's code and may raise anything."""
-        # Our own errors are not the environment's fault and must not be tolerated as one.
+        """Return an error as the environment's fault: users' environments may raise anything."""
+        # Arena's own errors are no fault of the environment and must not be tolerated as one.
         if isinstance(error, ArenaError) and not isinstance(error, EnvironmentFault):
             raise error
         if isinstance(error, EnvironmentFault):
@@ -303,7 +306,7 @@ class OneByOne:
         else:
             what = f"environment {self._id} in {doing}, {stepper.on_turn},"
             fault = EnvironmentFault(raised(what, error))
-        # The cause is set by hand, as the fault is returned and perhaps never raised.
+        # The cause is set explicitly, because the fault is returned and perhaps never raised.
         fault.__cause__ = error
         return fault
 
@@ -315,7 +318,7 @@ def find_set_phase(env: Any) -> SetPhase | None:  # noqa: ANN401
         if callable(method):
             found: SetPhase = method
             return found
-        # PettingZoo's conversions pass no other attributes on.
+        # PettingZoo's conversions pass no other attributes through.
         inner = getattr(env, "env", None)
         env = getattr(env, "aec_env", None) if inner is None else inner
         if env is None:
@@ -324,10 +327,10 @@ def find_set_phase(env: Any) -> SetPhase | None:  # noqa: ANN401
 
 
 class Faults(Protocol):
-    """Faults since a reset."""
+    """Counter of faults since a reset."""
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset the count."""
 
     def bear(self, fault: EnvironmentFault, *, stage: int, num_played: int) -> None:
         """Count a fault, after which its environment is made anew.
@@ -339,15 +342,15 @@ class Faults(Protocol):
             num_played: Episodes since the reset that these environments have played to their ends.
 
         Raises:
-            EnvironmentFault: If it is not tolerated.
+            EnvironmentFault: If the fault is not tolerated.
         """
 
 
 class ToleratedFaults:
-    """Faults of which some are tolerated.
+    """Counter of faults that tolerates some of them.
 
     Args:
-        on_fault: Callback with each one that is. None: none is.
+        on_fault: Callback for each tolerated fault. None: no fault is tolerated.
 
     Attributes:
         number: Faults since the reset.
@@ -358,14 +361,14 @@ class ToleratedFaults:
         self.number = 0
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset the count."""
         self.number = 0
 
     def bear(self, fault: EnvironmentFault, *, stage: int, num_played: int) -> None:
         """Count a fault.
 
         Raises:
-            EnvironmentFault: If it is one too many.
+            EnvironmentFault: If the limit is exceeded.
         """
         if self._on_fault is None:
             raise fault
@@ -378,10 +381,10 @@ class ToleratedFaults:
         self._on_fault(fault)
 
     def most_more(self, num_played: int) -> int:
-        """Return how many faults more are tolerated if so many episodes have been played."""
+        """Return how many more faults are tolerated after so many played episodes."""
         return 0 if self._on_fault is None else most_faults(num_played) - self.number
 
 
 def most_faults(num_played: int) -> int:
-    """Return how many faults are tolerated beside so many episodes."""
+    """Return how many faults are tolerated in all after so many played episodes."""
     return FREE_FAULTS + num_played // EPISODES_PER_FAULT

@@ -1,4 +1,4 @@
-"""Construction of the environments that are stepped one by one, and of the rows that they fill.
+"""Construction of the environments that are stepped one by one, and of their rows.
 
 Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_backends.py`,
 `tests/arena/envs/test_phase.py`.
@@ -59,7 +59,7 @@ class EnvsRequest:
 
 
 def make_rows(request: EnvsRequest, *, allocate: Allocate = np.zeros, first: int = 0) -> Buffers:
-    """Allocate the rows of B environments, with states if somebody reads them.
+    """Allocate the rows of B environments, with states if a value network reads them.
 
     Args:
         request: The environments.
@@ -112,22 +112,25 @@ def make_one_by_one(
         launch_directory=request.launch_directory,
     )
     keeps_infos = needs_infos(environment.outcome)
-    # One game for all rows: a game is immutable, its states are not.
+    # One game serves all rows: a game is immutable, unlike its states.
     game = checked_game(spec) if is_openspiel(spec.id) else None
-    # One agent without a mask suffices for an illegal move that the game must judge.
+    # The wrapper is needed as soon as one agent has no mask, because then the game judges illegal
+    # moves.
     has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
 
-    # This is called where environment b broke, too: a new row forgets the old returns and infos.
+    # This is also called after environment b broke, so that a new row has no old returns and
+    # infos.
     def make(b: int) -> tuple[Stepper, object]:
         row = EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos)
         if game is not None:
             return OpenSpielStepper(game, row=row), None
         env = make_of_spec(spec, launch_directory=request.launch_directory)
-        # The first environment stands for all: they come from the same factory and kwargs.
+        # The first environment stands for all, which have the same factory and arguments.
         if b == 0:
             check_spec(env, spec=spec, possible_agents=environment.possible_agents)
         bare = strip_checking_wrappers(env, has_masks=has_masks, components=row.components)
-        # With its wrappers, too: `Cycle`, which replaces a conversion, has no state().
+        # The state is read with the wrappers, because `Cycle`, which replaces a conversion, has no
+        # state().
         return make_stepper(bare, row, api=spec.api), env
 
     return OneByOne(
@@ -151,7 +154,7 @@ def checked_game(spec: EnvironmentSpec) -> OpenSpielGame:
     Raises:
         ConfigError: If the game cannot be made or differs from the spec.
     """
-    # The digest covers form, agents and spaces at once; versions may differ.
+    # The digest covers API, agents and spaces at once; versions may differ.
     if openspiel_facts(spec.id, kwargs=spec.kwargs).digest != spec.digest:
         raise ConfigError(f"environment.id {spec.id} is not what it was when it was inspected")
     return load_game(spec.id, spec.kwargs)
@@ -170,8 +173,8 @@ def check_spec(
     """
     agents = agents_of(env, environment_id=spec.id, declared=possible_agents)
     if possible_agents is not None:
-        # An environment that creates agents as it goes knows their spaces only in an episode.
-        # The stepper resets before it plays, so that this episode leaves no trace.
+        # An environment that creates agents has their spaces only during an episode. The stepper
+        # resets before it plays, so this episode leaves no trace.
         env.reset(seed=MASK_SEED)
     if agents != spec.agents:
         raise ConfigError(
@@ -180,7 +183,7 @@ def check_spec(
         )
     for agent, known in spec.agent_specs.items():
         found = agent_spec(env, agent)
-        # Masks are left out: those in info show only after a reset.
+        # Masks are not compared, because those in infos are found only after a reset.
         if (found.observation, found.action) != (known.observation, known.action):
             raise ConfigError(
                 f"environment.id {spec.id} must have the spaces of agent {agent!r} that it had "

@@ -29,8 +29,8 @@ DISTRIBUTION = "open_spiel"
 INSTALL = f"pip install {DISTRIBUTION}"
 
 OBSERVATION = "observation"
-"""The one key of ``environment.kwargs`` that is no parameter of a game: the tensor that players
-see.
+"""The only key of ``environment.kwargs`` that is no parameter of a game: the kind of tensor that
+players see.
 """
 
 PLANES_RANK = 3
@@ -38,7 +38,7 @@ PLANES_RANK = 3
 CHOICES = ("auto", "information_state", "observation")
 
 Seen = Literal["information_state", "observation"]
-"""Tensor of a player: everything that it knows, its own decisions included, or the game's present
+"""Tensor of a player: everything that it knows, including its own decisions, or the game's present
 view.
 """
 
@@ -77,8 +77,8 @@ class OpenSpielGame:
 
     @property
     def api(self) -> Literal["aec", "parallel"]:
-        """``parallel`` where the game has nodes at which players decide at once."""
-        # The name is compared, since pyspiel is not imported here.
+        """API, ``parallel`` if the game has nodes at which players decide at once."""
+        # The name is compared, because pyspiel is not imported here.
         sequential = self.game.get_type().dynamics.name == "SEQUENTIAL"
         return "aec" if sequential else "parallel"
 
@@ -105,7 +105,7 @@ class OpenSpielGame:
 
         Where players decide at once, some or all may have nothing to decide.
         """
-        # A game in which players decide at once may have turns, too.
+        # A game with simultaneous nodes may have sequential ones, too.
         if not state.is_simultaneous_node():
             return [state.current_player()]
         return [player for player in range(self.game.num_players()) if state.legal_actions(player)]
@@ -117,7 +117,7 @@ class OpenSpielGame:
             # decision.
             state.apply_actions([actions.get(p, 0) for p in range(self.game.num_players())])
         else:
-            # Exactly one player decides, see `deciding`.
+            # Exactly one player decides here; see `deciding`.
             (action,) = actions.values()
             state.apply_action(action)
 
@@ -138,7 +138,7 @@ def load_game(environment_id: str, kwargs: Mapping[str, object]) -> OpenSpielGam
     pyspiel = _pyspiel(environment_id)
     name = canonical_game_id(environment_id).removeprefix(PREFIX)
     _check_name(name.partition("(")[0], environment_id=environment_id, pyspiel=pyspiel)
-    # The observation is ours, not a parameter of the game.
+    # This key is Arena's own, not a parameter of the game.
     parameters = {key: value for key, value in kwargs.items() if key != OBSERVATION}
     if parameters and "(" in name:
         raise ConfigError(
@@ -184,7 +184,7 @@ def known_games() -> list[KnownEnvironment]:
         KnownEnvironment(
             id=environment_id,
             package=DISTRIBUTION,
-            # All twins are games with turns.
+            # All twins are turn-based games.
             apis=("aec",),
             installed=installed,
             install=INSTALL,
@@ -205,7 +205,7 @@ def _pyspiel(environment_id: str) -> Any:  # noqa: ANN401  (a module without typ
 
 
 def _check_name(name: str, *, environment_id: str, pyspiel: Any) -> None:  # noqa: ANN401
-    # OpenSpiel itself would print a list of all games on standard error for an unknown name.
+    # For an unknown name OpenSpiel would print a list of all games on standard error.
     known = pyspiel.registered_names()
     if name in known:
         return
@@ -252,7 +252,7 @@ def _seen(game: Any, *, asked: object, environment_id: str) -> Seen:  # noqa: AN
             f"environment.kwargs.{OBSERVATION} of {environment_id} must be auto or what "
             f"{kind.short_name} gives as a tensor, {given}; got {asked!r}"
         )
-    # `auto` prefers it: a poker player that sees only the present forgets the bets.
+    # `auto` prefers it, because a poker player that sees only the present forgets the bets.
     if asked == "information_state" or (asked == "auto" and has["information_state"]):
         return "information_state"
     return "observation"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arena.envs.pettingzoo.episode import EpisodeRow
 
 UNIFORM_TOLERANCE = 1e-12
-"""Difference below which probabilities are equal: they are quotients, and rounding must move no
+"""Tolerance of equal probabilities: they are quotients, and rounding must not change the dealt
 card.
 """
 
@@ -69,8 +69,8 @@ class OpenSpielStepper:
             EnvironmentFault: If chance alone ends the game.
         """
         self._seed, self._num_draws, self._length = seed, 0, 0
-        # Rewards of chance are paid with the first decision: this call's rewards may still be those
-        # of the last episode.
+        # Rewards of chance are credited with the first decision, because this call's rewards may
+        # still be those of the last episode.
         self._returns = [0.0] * len(self._agents)
         self.state = self._game.game.new_initial_state()
         self._row.begin()
@@ -92,13 +92,13 @@ class OpenSpielStepper:
             player: self._row.action(self._agents[player], actions) for player in self._deciding
         }
         self._game.apply(self.state, chosen)
-        # Decisions only: with chance counted, a card game would be cut off.
+        # Only decisions are counted: with chance, a card game would be truncated.
         self._length += 1
         self._go_on()
-        # Rewards are credited after chance, which may pay as well.
+        # Rewards are credited after chance, which may change the returns as well.
         self._credit()
         is_over = self.state.is_terminal()
-        # Some games outlast their declared length (backgammon may): they are truncated.
+        # Some games (backgammon) may outlast their declared length, so they are truncated.
         if not is_over and self._length < self._max_length:
             self._ask()
             return False
@@ -115,7 +115,7 @@ class OpenSpielStepper:
         self.state = None
 
     def _credit(self) -> None:
-        """Pay the increase of the returns."""
+        """Credit the increase of the returns."""
         # r = G_after - G_before. OpenSpiel's own rewards are undefined at chance nodes: 2048
         # repeats a reward there.
         before, self._returns = self._returns, self.state.returns()
@@ -134,7 +134,7 @@ class OpenSpielStepper:
             self._deciding = self._game.deciding(self.state)
             if self._deciding:
                 return
-            # A simultaneous node at which no player has a choice
+            # At this simultaneous node no player has a choice.
             self._game.apply(self.state, {})
 
     def _ask(self) -> None:
@@ -160,12 +160,13 @@ def chance_outcome(outcomes: Sequence[tuple[int, float]], *, uniform: float) -> 
     """
     first = outcomes[0][1]
     if all(abs(probability - first) < UNIFORM_TOLERANCE for _, probability in outcomes):
-        # floor(u m), as in `CardGame.reset`
+        # The index is floor(u m), as in `CardGame.reset`.
         return outcomes[int(uniform * len(outcomes))][0]
     cumulative = 0.0
     for outcome, probability in outcomes:
         cumulative += probability
         if uniform < cumulative:
             return outcome
-    # The sum of the probabilities may round to less than one.
+    # The sum of the probabilities may round to less than one, so the last possible outcome is
+    # taken.
     return next(outcome for outcome, probability in reversed(outcomes) if probability > 0.0)

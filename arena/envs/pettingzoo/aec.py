@@ -28,7 +28,7 @@ class AecStepper:
         row: Row of the batch.
     """
 
-    # A thousand steppers are in no cache when a step reads them: each touches little memory.
+    # Slots keep each stepper small: a thousand steppers do not fit into the cache.
     __slots__ = (
         "_b",
         "_components",
@@ -50,8 +50,8 @@ class AecStepper:
         self._first_cell = row.first_cell
         self._places = row.places
         self._on_turn = ""
-        # Dead agents leave after one step each. One that stays, or is replaced by another dead one
-        # for ever, must not hang the loop.
+        # Each dead agent takes one step to leave. One that stays, or is replaced by another dead
+        # one for ever, must not hang the loop.
         self._max_dead_steps = 2 * len(row.places) + 1
 
     @property
@@ -85,17 +85,17 @@ class AecStepper:
         Returns:
             Whether the episode is over; then there is no pending decision.
         """
-        # A population has one slot in turns, so [B, 1] -> [B] and b is the place.
+        # Where agents take turns, a population has one slot: [B, 1] -> [B], indexed by b.
         self._env.step(actions[self._places[self._on_turn].population.name][self._b])
         state = self._state
         if self._components is not None:
             self._components.credit_turn(state.infos)
-        # Most steps of a turn-based game give no reward; `any` is cheaper than a call that adds
-        # zeros.
+        # Most steps of a turn-based game give no reward, and `any` is cheaper than a call that
+        # adds zeros.
         if any(state.rewards.values()):
             self._row.credit(state.rewards)
         agent: str | None
-        # Deaths are rare: the hot path must not loop over the agents.
+        # Deaths are rare, so the usual step does not loop over the agents.
         if True in state.terminations.values() or True in state.truncations.values():
             agent = self._bury()
         else:
@@ -115,13 +115,11 @@ class AecStepper:
         place = self._places[agent]
         population = place.population
         info = self._state.infos.get(agent) if population.reads_infos else None
-        # Straight to the lists of the whole batch, for the reason of the slots above.
+        # The decision goes directly to the lists of the whole batch, which is faster.
         population.ask(self._first_cell + place.column, self._env.observe(agent), info)
 
     def _bury(self) -> str | None:
-        """Record deaths, and step dead agents and credit what these steps pay, until a live one is
-        on turn.
-        """
+        """Record deaths; step dead agents and credit their rewards until a live one is on turn."""
         state = self._state
         for _ in range(self._max_dead_steps):
             self._note_deaths()
@@ -130,9 +128,10 @@ class AecStepper:
             agent: str = state.agent_selection
             if not (state.terminations[agent] or state.truncations[agent]):
                 return agent
-            # AEC wants one step with the action None for each dead agent before it is removed.
+            # AEC requires one step with the action None for each dead agent before it is removed.
             self._env.step(None)
-            # Before the step these were the rewards of the step before, which are counted already.
+            # Before this step, `rewards` were those of the previous step, which are credited
+            # already.
             self._row.credit(state.rewards)
             if self._components is not None:
                 self._components.credit_turn(state.infos)
@@ -145,11 +144,12 @@ class AecStepper:
     def _note_deaths(self) -> None:
         row, state = self._row, self._state
         infos = state.infos
-        # A copy, as `observe` is the environment's code and may change them.
+        # The items are copied, because `observe` is the environment's code and may change them.
         for agent, terminated in tuple(state.terminations.items()):
             if row.has_ended(agent):
                 continue
-            # Both flags may be set; a terminal state has no value to bootstrap from, so it wins.
+            # If both flags are set, termination wins: a terminal state has no value to bootstrap
+            # from.
             if terminated:
                 row.terminate(agent, infos.get(agent))
             elif state.truncations[agent]:

@@ -47,10 +47,10 @@ class Place:
 
 
 class Places(dict[str, Place]):
-    """Places by agent; an unknown agent is the environment's fault."""
+    """Places by agent; an unknown agent raises an `EnvironmentFault`."""
 
     def __missing__(self, agent: str) -> Place:
-        """Raise the fault."""
+        """Raise the fault of an unknown agent."""
         raise EnvironmentFault(
             f"agent {agent!r} acts or ends but is not in possible_agents, which the environment or "
             f"environment.possible_agents must list"
@@ -73,7 +73,7 @@ class States:
     def __init__(self, space: SpaceJson, *, num_envs: int, allocate: Allocate) -> None:
         self._layout = layout = ObservationLayout.from_json(space)
         self.now = allocate((num_envs, layout.size), layout.dtype)
-        # An array of its own: `now` is overwritten by the reset that follows an end.
+        # `final` has its own array, because the reset after an end overwrites `now`.
         self.final = allocate(self.now.shape, layout.dtype)
 
     def write(self, rows: npt.NDArray[Any], b: int, state: object) -> None:
@@ -91,7 +91,7 @@ class States:
 class Buffers:
     """State of B environments, allocated once.
 
-    ``places`` maps an agent to its place. ``has_decided`` and ``has_ended`` (bool [B, A]) tell
+    ``places`` maps an agent to its place. ``has_decided`` and ``has_ended`` (bool [B, A]) say
     whether an agent has had a decision in this episode before this call, and whether its end is
     recorded.
 
@@ -102,13 +102,13 @@ class Buffers:
         num_sides: Number of columns of the score.
         continuous_actions: Way of bringing numbers of actions within their bounds.
         components: Names of the R components of rewards.
-        state: Space of the environments' states. None: nobody reads them.
+        state: Space of the environments' states. None: states are not read.
         allocate: Function that allocates what a turn shows, always in the same order.
         first: Index of the first of these environments in the batch that they are a share of.
 
     Attributes:
         has_void: Whether an episode of this call is void (``is_void``, bool [B]).
-        states: States of the environments; None: nobody reads them.
+        states: States of the environments; None: states are not read.
 
     Raises:
         ConfigError: If an agent is in no population or in two, or is not in the spec.
@@ -182,7 +182,7 @@ class Buffers:
     def forget(self, environments: Sequence[int]) -> None:
         """Drop the pending decisions of some environments."""
         for population in self.populations.values():
-            # They are written already; they only stop to count.
+            # The decisions are written already; clearing the index makes them invalid.
             population.agent_index[list(environments)] = NO_DECISION
 
     def clear(self) -> None:
@@ -193,7 +193,7 @@ class Buffers:
         self.terminated.fill(False)
         self.truncated.fill(False)
         self.episode_over.fill(False)
-        # An episode that goes on has no score.
+        # An unfinished episode has no score.
         self.score.fill(np.nan)
         self.figures.clear()
         self.is_void.fill(False)
@@ -208,7 +208,7 @@ class Buffers:
         """
         for population in self.populations.values():
             population.forget(b)
-        # The fault came with the next episode's reset.
+        # The fault came with the next episode's reset, so the ended episode keeps its results.
         if self.episode_over[b]:
             return
         self.reward[b] = 0.0
@@ -217,11 +217,11 @@ class Buffers:
         self.terminated[b] = self.truncated[b] = False
         self.score[b] = np.nan
         self.figures.void(b)
-        # Void is over, too: the next episode begins in this call.
+        # A void episode is over, too, because the next one begins in this call.
         self.episode_over[b] = self.is_void[b] = self.has_void = True
 
     def all_are_new(self) -> None:
-        """Mark no episode as over: this was a reset, and faults in it void nothing."""
+        """Mark no episode as over or void, after a reset of all environments."""
         self.episode_over.fill(False)
         self.has_void = False
 
@@ -234,13 +234,14 @@ class Buffers:
         """
         for population in self.populations.values():
             try:
-                # Populations written before a fault have empty lists when this is called again.
+                # If this is called again after a fault, populations that are written already have
+                # empty lists.
                 cells = population.write()
             except DecisionFault as fault:
                 text = f"environment {self._environment_id} {fault}"
                 raise DecisionFault(text, environment=fault.environment) from fault
-            # reshape gives views, as the arrays are contiguous. An agent that decides again after
-            # its end, having come back, has not ended.
+            # `reshape` returns views, because the arrays are contiguous. An agent that decides
+            # again after its end is alive again, so its end is cleared.
             self.has_decided.reshape(-1)[cells] = True
             self.has_ended.reshape(-1)[cells] = False
 
@@ -252,6 +253,6 @@ def check_partition(agents: tuple[str, ...], *, populations: Mapping[str, tuple[
         ConfigError: If the check fails.
     """
     members = [agent for population in populations.values() for agent in population]
-    # Lists are compared sorted and not as sets: an agent in two populations must differ, too.
+    # Sorted lists are compared instead of sets, to detect an agent in two populations.
     if sorted(members) != sorted(agents):
         raise ConfigError(f"populations must have every agent of {agents} once, got {members}")

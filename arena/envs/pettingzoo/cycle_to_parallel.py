@@ -5,11 +5,11 @@ Agents that act in a cycle are converted to acting at once:
 unused observation, and reads everything through the wrappers of the environment that it drives. All
 of mpe2's parallel environments, for instance, are made by it.
 
-Wrappers are removed that check what Arena guarantees anyway. PettingZoo wraps its turn-based
-environments three times, to catch a step before the first reset, an action outside its space, and
-an illegal move. The batched view resets first, and its actors (policies under their masks, bots
-whose answers are checked) give legal actions only. Without wrappers random play is two to three
-times as fast.
+PettingZoo's checking wrappers are removed, because Arena guarantees these rules itself. PettingZoo
+wraps its turn-based environments three times, to detect a step before the first reset, an action
+outside its space, and an illegal move. The batched view resets first, and its actors (policies with
+masks, bots with checked answers) give only legal actions. Without wrappers random play is two to
+three times as fast.
 
 Tests: `tests/arena/envs/pettingzoo/test_cycle_to_parallel.py`.
 """
@@ -52,8 +52,8 @@ class Cycle:
     Args:
         env: A ``pettingzoo.AECEnv`` whose agents act in a cycle and die at its end only.
         state: Object to read ``agents``, ``rewards`` and so on from.
-        components: Row that is credited after each turn: the infos of the last one do not contain
-            all. None: there are no components.
+        components: Row that is credited after each turn, because the infos of the last turn do not
+            contain all components. None: there are no components.
 
     Attributes:
         agents: Agents that act in the next step.
@@ -107,12 +107,12 @@ class Cycle:
             if any(received.values()):
                 for receiver in state.agents:
                     rewards[receiver] += received[receiver]
-        # Observe before the burial: a truncated agent is in `agents` until then, and its last
-        # observation counts.
+        # Observations are read before burying, because a truncated agent is in `agents` until
+        # then, and its last observation counts.
         observations = {agent: env.observe(agent) for agent in state.agents}
         terminations, truncations, infos = state.terminations, state.truncations, state.infos
         if True in terminations.values() or True in truncations.values():
-            # Agents are removed from these when they are buried.
+            # Burying removes agents from these dictionaries, so copies are kept.
             terminations, truncations, infos = dict(terminations), dict(truncations), dict(infos)
             self._bury()
         self.agents = state.agents
@@ -123,7 +123,7 @@ class Cycle:
         self._env.close()
 
     def _bury(self) -> None:
-        """Step dead agents, as PettingZoo requires, while they are on turn."""
+        """Step dead agents while they are on turn, as PettingZoo requires."""
         state = self._state
         while state.agents and (
             state.terminations[state.agent_selection] or state.truncations[state.agent_selection]
@@ -151,13 +151,13 @@ def strip_checking_wrappers(
     Returns:
         The remaining environment: AEC if it was one; a Parallel one, or a `Cycle`.
     """
-    # Exact types here and below: a subclass may do more than check.
+    # Exact types are compared here and below, because a subclass may do more than check.
     if type(env) is aec_to_parallel_wrapper:
         turns = strip_checking_wrappers(env.aec_env, has_masks=has_masks)
         return Cycle(turns, state=holder_of_state(turns), components=components)
     checks = (*CHECKS, TerminateIllegalWrapper) if has_masks else CHECKS
-    # Checks come off from the outside in: one below any other wrapper belongs to what that wrapper
-    # does.
+    # Wrappers are removed from the outside in, because a check below another wrapper belongs to
+    # that wrapper.
     while type(env) in checks:
         env = env.env
     return env
@@ -167,7 +167,7 @@ def holder_of_state(env: Any) -> Any:  # noqa: ANN401
     """Return the object to read ``rewards``, ``agents`` and so on of an AEC environment from.
 
     PettingZoo's own wrappers pass these on unchanged, but each read costs a microsecond per layer.
-    Any other wrapper may change them, and is read itself.
+    Any other wrapper may change them, so it is read itself.
     """
     while type(env) in PASSING:
         env = env.env

@@ -1,4 +1,4 @@
-"""Record of one environment's episode in the batch: values are checked and written down.
+"""Record of one environment's episode in the batch: checks values and writes them down.
 
 Shapes: A agents (in the spec's order).
 
@@ -21,7 +21,7 @@ from arena.errors import EnvironmentFault
 class EpisodeRow:
     """One environment's part of the buffers, and the results of its episode so far.
 
-    Steppers pass on the values of their environment; this class checks and writes them.
+    Steppers pass the values of their environment; this class checks and writes them.
 
     Args:
         buffers: Buffers of the batch.
@@ -52,7 +52,7 @@ class EpisodeRow:
         """Begin a new episode."""
         self._returns = [0.0] * len(self._returns)
         self._infos = {}
-        # The row of the buffers outlives the episode, and the environment if that broke.
+        # The row of the buffers outlives the episode, and even the environment if it broke.
         self._buffers.has_decided[self.b] = False
         self._buffers.has_ended[self.b] = False
 
@@ -74,7 +74,7 @@ class EpisodeRow:
             EnvironmentFault: If a reward is not a finite number, or of an unknown agent.
         """
         for agent, reward in rewards.items():
-            # The usual case, and first because it is cheap: NaN and text are not equal to 0.
+            # Zero is the usual case and cheap to test; NaN and text do not equal 0.
             if reward == 0:
                 continue
             place = self.places.get(agent)
@@ -84,8 +84,8 @@ class EpisodeRow:
                 raise EnvironmentFault(
                     f"agent {agent!r}: a reward must be {reward_rule(reward)}, got {reward!r}"
                 )
-            # Rewards are added: an agent may be paid several times in one call, by dead agents'
-            # steps too. The return is summed in float64.
+            # Rewards are added, because an agent may get several in one call, also in steps of
+            # dead agents. The return is summed in float64.
             self._buffers.reward[self.b, place.column] += reward
             self._returns[place.column] += float(reward)
 
@@ -121,19 +121,19 @@ class EpisodeRow:
         decided = [a for a, place in self.places.items() if buffers.has_decided[b, place.column]]
         for agent in decided:
             if not self.has_ended(agent):
-                # The environment emptied `agents` without flags: there is nothing to bootstrap
+                # The environment emptied `agents` without flags, so there is nothing to bootstrap
                 # from.
                 self.terminate(agent, infos.get(agent))
         if self.components is not None:
             self.components.check(decided)
         if self._keeps_infos:
-            # These replace infos that were kept at deaths: the last info of an agent counts.
+            # These infos replace those kept at deaths, because the last info of an agent counts.
             for agent, info in infos.items():
                 if agent in self.places:
                     self._infos[agent] = info
         returns = dict(zip(buffers.agents, self._returns, strict=True))
         buffers.episode_over[b] = True
-        # The score follows after all ends above, whose infos it may read.
+        # The score is computed after all ends above, because it may read their infos.
         buffers.score[b] = self._score(returns, self._infos)
 
     def _keep_final(self, agent: str, place: Place, observation: Any) -> None:  # noqa: ANN401
@@ -143,8 +143,8 @@ class EpisodeRow:
             )
         population = place.population
         if population.mask == "observation":
-            # The mask is no part of the row; a Dict with a mask beside it needs no such step, as
-            # the layout selects its parts.
+            # The mask is no part of the row. A Dict with a mask beside other keys needs no such
+            # step, because the layout selects its parts.
             observation = observation["observation"]
         row = population.final_observation[self.b, place.position]
         try:
@@ -156,7 +156,7 @@ class EpisodeRow:
         self._buffers.has_ended[self.b, place.column] = True
         if info and (reported := reported_figures(info)) is not None:
             self._buffers.figures.take(self.b, place.column, reported)
-        # Infos are kept now, since PettingZoo removes those of dead agents.
+        # Infos are kept now, because PettingZoo removes those of dead agents.
         if self._keeps_infos and info is not None:
             self._infos[agent] = info
 

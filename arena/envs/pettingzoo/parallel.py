@@ -28,9 +28,9 @@ class ParallelStepper:
         self._env = env
         self._row = row
         self._deciding: list[str] = []
-        # A cycle of turns leaves out rewards of zero.
+        # A `Cycle` omits rewards of zero.
         self._rewards_all = not isinstance(env, Cycle)
-        # A cycle credits the components of each turn itself.
+        # A `Cycle` credits the components of each turn itself.
         self._components = row.components if self._rewards_all else None
 
     @property
@@ -67,11 +67,11 @@ class ParallelStepper:
         observations, rewards, terminations, truncations, infos = self._env.step(chosen)
         if self._components is not None:
             self._components.credit_all(infos)
-        # Rewards are counted first: names are compared only where one is missing.
+        # Counts are compared first, because comparing names takes longer.
         if self._rewards_all and len(rewards) < len(chosen):
             self._check_rewards(rewards)
         self._row.credit(rewards)
-        # Ends before the next decisions, which leave dead agents out.
+        # Ends are recorded before the next decisions, which leave dead agents out.
         if True in terminations.values() or True in truncations.values():
             self._note_deaths(observations, terminations, truncations, infos)
         self._ask(observations, infos, terminations=terminations, truncations=truncations)
@@ -86,7 +86,7 @@ class ParallelStepper:
 
     def _check_rewards(self, rewards: Mapping[str, float]) -> None:
         missing = [agent for agent in self._deciding if agent not in rewards]
-        # An agent that vanished in this step may go without a reward.
+        # An agent that vanished in this step may lack a reward.
         alive = [agent for agent in missing if agent in self._env.agents]
         if alive:
             raise EnvironmentFault(f"agents {alive} decided and must have a reward, got none")
@@ -99,9 +99,7 @@ class ParallelStepper:
         terminations: Mapping[str, bool],
         truncations: Mapping[str, bool],
     ) -> None:
-        """Set the decisions of the live agents. An agent without an observation is dead in
-        PettingZoo.
-        """
+        """Set the decisions of live agents; in PettingZoo, one without an observation is dead."""
         deciding = []
         for agent in self._env.agents:
             if terminations.get(agent) or truncations.get(agent) or agent not in observations:
@@ -118,12 +116,12 @@ class ParallelStepper:
         infos: Mapping[str, Any],
     ) -> None:
         row = self._row
-        # All agents, not only the deciding ones: a flag may come for an agent that was hidden.
+        # All agents are checked, because a flag may come for an agent that did not decide.
         for agent in row.places:
             if row.has_ended(agent):
                 continue
-            # An agent with both flags set has terminated: a terminal state has no value to
-            # bootstrap from.
+            # If both flags are set, termination wins: a terminal state has no value to bootstrap
+            # from.
             if terminations.get(agent):
                 row.terminate(agent, infos.get(agent))
             elif truncations.get(agent):

@@ -1,10 +1,10 @@
 """Decisions pending in one call: gathered while environments step, then written all at once.
 
 Appending a decision to lists is cheap, and numpy stacks the arrays of the whole batch. Decisions
-are looked at one by one only if they do not fit together or something is wrong. Shapes: B
-environments, A agents (in the spec's order), R = B * S rows for the S agents of a population that
-decide at once, P agents of a population, N decisions of one call, F features of a flattened
-observation, n actions, K numbers of an action.
+are checked one by one only if they cannot be stacked or are invalid. Shapes: B environments, A
+agents (in the spec's order), R = B * S rows for the S agents of a population that decide at once, P
+agents of a population, N decisions of one call, F features of a flattened observation, n actions, K
+numbers of an action.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from arena.spaces import ActionLayout, Leaf, ObservationLayout
 from arena.users_code import named, pass_interrupt
 
 NO_DECISION = -1
-"""Stands for an agent's index."""
+"""Agent index of a slot without a decision."""
 
 Allocate = Callable[[tuple[int, ...], npt.DTypeLike], npt.NDArray[Any]]
 """Function that returns zeros of a shape and a dtype; the first dimension is that of environments.
@@ -68,7 +68,7 @@ class PendingDecisions:
         allocate: Allocate = np.zeros,
         first: int = 0,
     ) -> None:
-        # All agents of a population have equal spaces: `check_equal_spaces` of the configuration.
+        # The configuration's `check_equal_spaces` ensures equal spaces within a population.
         facts = spec.agent_specs[agents[0]]
         self.name = name
         self.num_slots = 1 if spec.api == "aec" else len(agents)
@@ -85,13 +85,14 @@ class PendingDecisions:
         self.action_mask.fill(True)
         self._agents = spec.agents
         self._first = first
-        # -1 at the agents of other populations: they never ask here. [B, A]
+        # Agents of other populations have -1, because they never ask here. [B, A]
         row_of_cell = np.full((num_envs, len(spec.agents)), -1, dtype=np.int64)
         for position, agent in enumerate(agents):
             slot = position % self.num_slots
             row_of_cell[:, spec.agents.index(agent)] = np.arange(num_envs) * shape[1] + slot
         self._row_of_cell = row_of_cell.reshape(-1)
-        # Views of the contiguous arrays: [B, S, ...] -> [R, ...]. R is given, as n may be 0.
+        # These are views of the contiguous arrays: [B, S, ...] -> [R, ...]. R is given, because n
+        # may be 0.
         num_rows = num_envs * self.num_slots
         self._index_rows = self.agent_index.reshape(num_rows)
         self._observation_rows = self.observation.reshape(num_rows, size)
@@ -125,11 +126,11 @@ class PendingDecisions:
         legal = (chosen >= 0) & (chosen < number)
         if self.mask is not None:
             masks = self._mask_rows
-            # Choices out of range would not index the mask; they stay illegal by the &=. [B, S] ->
-            # [B * S]
+            # Nonexistent choices cannot index the mask, so index 0 is read; the &= keeps them
+            # illegal. [B, S] -> [B * S]
             index = np.where(legal, chosen, 0).reshape(-1)
             legal &= masks[np.arange(len(masks)), index].reshape(legal.shape)
-        # Slots without a decision are ignored, as `BatchedEnv.step` says.
+        # Slots without a decision are ignored, as `BatchedEnv.step` promises.
         illegal = (self.agent_index >= 0) & ~legal
         if illegal.any():
             b, s = (int(index) for index in np.argwhere(illegal)[0])
@@ -146,7 +147,7 @@ class PendingDecisions:
                 f"actions of {self.name} must be float32 {shape}, got {chosen.dtype} {chosen.shape}"
             )
         asked = self._index_rows >= 0
-        # [B, S, K] -> [B * S, K]; zeros where nothing was asked, as rows may be NaN there
+        # [B, S, K] -> [B * S, K]. Rows without a decision may be NaN, so they become zeros.
         rows = np.where(asked[:, None], chosen.reshape(len(asked), -1), np.float32(0.0))
         masks = None
         if self.mask is not None:
@@ -170,16 +171,16 @@ class PendingDecisions:
             info: Info of the agent.
         """
         if self.mask == "observation":
-            # Both are read before either is kept: one of them may be missing.
+            # Both are read before either is kept, because one of them may be missing.
             seen, mask = observation["observation"], observation["action_mask"]
             self._masks.append(mask)
             observation = seen
         elif self.mask == "info":
             mask = None if info is None else info.get("action_mask")
-            # PettingZoo's masks in info are optional: without one, everything is legal.
+            # In PettingZoo masks in infos are optional: without one, everything is legal.
             self._masks.append(self._everything_legal if mask is None else mask)
         elif self.mask == "beside":
-            # The mask stays in the observation: the layout selects the other keys.
+            # The mask stays in the observation, because the layout selects the other keys.
             self._masks.append(observation["action_mask"])
         self._cells.append(cell)
         self._observations.append(observation)
@@ -191,7 +192,7 @@ class PendingDecisions:
 
     def forget(self, b: int) -> None:
         """Drop the decisions of environment b, written or not."""
-        # The cells of environment b: [b * A, (b + 1) * A)
+        # The cells of environment b are [b * A, (b + 1) * A).
         first, end = (number * len(self._agents) for number in (b, b + 1))
         kept = [at for at, cell in enumerate(self._cells) if not first <= cell < end]
         if self._masks:
@@ -199,7 +200,7 @@ class PendingDecisions:
         self._observations = [self._observations[at] for at in kept]
         self._cells = [self._cells[at] for at in kept]
         rows = self._row_of_cell[first:end]
-        # Rows of -1 are agents of other populations.
+        # Rows of -1 belong to agents of other populations.
         self._index_rows[rows[rows >= 0]] = NO_DECISION
 
     def _forget(self) -> None:
@@ -232,7 +233,8 @@ class PendingDecisions:
                 f"at {self._first + b} in the batch: agent {self._agents[column]!r}: {misfit}",
                 environment=b,
             ) from misfit.__cause__
-        # Agents are written last: until everything is valid, no row looks like a decision.
+        # Agent indices are written last, so that no row looks like a decision before all are
+        # valid.
         self._index_rows[rows] = cells % len(self._agents)
         self._forget()
         return cells
@@ -241,15 +243,15 @@ class PendingDecisions:
         """Write one part of all observations."""
         written = self._observation_rows
         if leaf.size != self.layout.size:
-            # A view of the columns of this part
+            # The view covers the columns of this leaf.
             written = written[:, leaf.place]
         if leaf.kind == "Box" or leaf.kind == "MultiBinary":
             flat = _flat_numbers(self._observations, leaf=leaf, dtype=self.layout.dtype)
             if flat is not None:
                 written[rows] = flat
                 return
-        # One by one: choices become one-hots, and numbers that did not stack are converted or
-        # blamed.
+        # Decisions are written one by one here: choices become one-hots, and numbers that did not
+        # stack are converted or rejected.
         for index, (row, observation) in enumerate(zip(rows, self._observations, strict=True)):
             try:
                 flatten_leaf(leaf, written[row], part_of(leaf, observation))
@@ -261,7 +263,7 @@ class PendingDecisions:
         shape = self._mask_rows.shape[1:]
         legal = _stacked(self._masks, shape=shape, kinds=MASK_KINDS)
         if legal is None:
-            # Some mask has another form: each is checked alone, which names the faulty one.
+            # Some mask has another shape, so each is checked alone to find the faulty one.
             legal = np.stack(
                 [
                     _checked_mask(index, mask, actions=self.actions)
@@ -296,7 +298,7 @@ class _Misfit(Exception):
 
 
 def _misfit(index: int, error: BaseException) -> _Misfit:
-    """Describe an error: a user's observation may raise anything when it is read."""
+    """Return the error as a misfit: users' observations may raise anything when read."""
     if isinstance(error, EnvironmentFault):
         return _Misfit(str(error), at=index)
     return _Misfit(f"an observation raised {named(error)}", at=index)
@@ -305,14 +307,14 @@ def _misfit(index: int, error: BaseException) -> _Misfit:
 def _stacked(
     values: Sequence[object], *, shape: tuple[int, ...], kinds: str
 ) -> npt.NDArray[Any] | None:
-    """Stack values to one array [N, ...], or return None where one has another shape or kind."""
+    """Stack values to one array [N, ...]; return None if one has another shape or kind."""
     try:
         stacked = np.array(values)
     except BaseException as error:
         pass_interrupt(error)
-        # They have no common shape or dtype, or one cannot be read.
+        # The values have no common shape or dtype, or one of them cannot be read.
         return None
-    # The common dtype of all is of the widest kind among them: if it is accepted, each one's is.
+    # The common dtype is of the widest kind among all values: if it is accepted, each one's is.
     if stacked.shape != (len(values), *shape) or stacked.dtype.kind not in kinds:
         return None
     return stacked
@@ -326,7 +328,7 @@ def _flat_numbers(
         values = [leaf.select(value) for value in observations] if leaf.keys else observations
     except BaseException as error:
         pass_interrupt(error)
-        # Each is then looked at alone, which finds the fault.
+        # Each observation is then checked alone, which finds the faulty one.
         return None
     stacked = _stacked(values, shape=leaf.shape, kinds=ACCEPTED_KINDS[leaf.dtype.kind])
     if stacked is None:

@@ -42,18 +42,18 @@ class ComponentRow:
         self._names = names
         self._columns = {agent: column for column, agent in enumerate(agents)}
         self._received = received
-        # Names are kept over episodes, until an agent has reported every one once.
+        # The sets persist over episodes until an agent has reported every name once.
         self._missing = {agent: set(names) for agent in agents}
         self._others: dict[str, set[str]] = {agent: set() for agent in agents}
         self._counted: dict[str, tuple[object, object, dict[object, object]]] = {}
 
     def begin_turns(self, infos: Mapping[str, Any]) -> None:
-        """Begin an episode of turns; infos that are present now belong to no step."""
+        """Begin a turn-based episode; infos that are present now belong to no step."""
         self._counted = {}
         self._new(infos)
 
     def credit_turn(self, infos: Mapping[str, Any]) -> None:
-        """Add what agents report after a step in turns.
+        """Add the components that agents report after a step of a turn-based environment.
 
         A mapping counts once: the same object after a further step belongs to the earlier one.
         """
@@ -61,7 +61,7 @@ class ComponentRow:
             self.credit(agent, reported)
 
     def credit_all(self, infos: Mapping[str, Any]) -> None:
-        """Add what agents report after a step of all, which returns new infos."""
+        """Add the components that agents report after a parallel step, which returns new infos."""
         for agent, info in infos.items():
             reported = info.get(KEY) if info else None
             if reported is not None:
@@ -82,7 +82,8 @@ class ComponentRow:
             )
         missing = self._missing[agent]
         if missing:
-            # Names are compared only until all were seen: this runs at every step of every agent.
+            # Names are compared only until all were seen, because this runs at every step of every
+            # agent.
             missing.difference_update(reported)
             self._others[agent].update(str(name) for name in reported)
         for index, name in enumerate(self._names):
@@ -115,7 +116,7 @@ class ComponentRow:
                     )
 
     def _new(self, infos: Mapping[str, Any]) -> list[tuple[str, object]]:
-        """Return the agents with components that are not counted yet, and these."""
+        """Return the agents with uncounted components, and these components."""
         new: list[tuple[str, object]] = []
         for agent, info in infos.items():
             reported = info.get(KEY) if info else None
@@ -123,10 +124,11 @@ class ComponentRow:
                 continue
             counted = self._counted.get(agent)
             values = dict(reported) if isinstance(reported, Mapping) else {}
-            # PettingZoo clears an agent's rewards but never its info. Identity is safe: the old
-            # objects are held here, so no new one can have their address.
+            # PettingZoo clears an agent's rewards but never its info. Comparing identity is safe:
+            # the old objects are kept here, so no new object can have their address.
             if counted is not None and counted[0] is info and counted[1] is reported:
-                # Values are compared with a copy, as the object itself would have changed, too.
+                # Values are compared with a copy, because the kept object would have changed as
+                # well.
                 if counted[2] != values:
                     raise EnvironmentFault(
                         f"agent {agent!r}: {KEY} must be a new mapping at each step, got one that "

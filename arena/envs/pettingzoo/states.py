@@ -39,14 +39,14 @@ def describe_state(env: Any, *, environment_id: str) -> dict[str, object]:  # no
     """
     try:
         state = state_reader(env)()
-    # PettingZoo's own classes raise the latter where an environment has no state of its own.
+    # PettingZoo's own classes raise NotImplementedError if an environment has no state.
     except (AttributeError, NotImplementedError) as error:
         raise no_state(environment_id, why=f"it raised {type(error).__name__}") from error
     except BaseException as error:
         pass_interrupt(error)
         # A user's environment may raise anything.
         raise no_state(environment_id, why=raised("it", error)) from error
-    # Optional in PettingZoo, and not always what state() returns.
+    # The space is optional in PettingZoo, and state() does not always match it.
     declared = getattr(env, "state_space", None)
     if isinstance(declared, spaces.Space) and _holds(declared, state):
         space: spaces.Space[Any] = declared
@@ -59,7 +59,7 @@ def _holds(space: spaces.Space[Any], state: object) -> bool:
     """Return whether rows of the declared space can hold a state; bounds are ignored."""
     try:
         layout = ObservationLayout.from_json(describe(space))
-        # Scratch: whether the write succeeds is all that counts.
+        # The array is temporary, because only the success of the write matters.
         flatten_into(layout, np.zeros(layout.size, dtype=layout.dtype), state)
     except (ConfigError, EnvironmentFault, LookupError, TypeError, ValueError):
         return False
@@ -77,16 +77,14 @@ def _space_around(state: object, *, environment_id: str) -> spaces.Space[Any]:
             why=f"it must be an array of numbers, got {values.dtype} {values.shape}",
         )
     if values.dtype == UINT8:
-        # Bytes keep the row four times smaller than float32.
+        # A row of bytes is four times smaller than one of float32.
         return spaces.Box(0, 255, values.shape, np.uint8)
     return spaces.Box(-np.inf, np.inf, values.shape, np.float32)
 
 
 def state_reader(env: Any) -> Callable[[], Any]:  # noqa: ANN401
-    """Return the environment's ``state``, past wrappers that would count our resets or
-    check them.
-    """
-    # Its own state() is that of the environment inside.
+    """Return the environment's ``state``, below wrappers that count or check resets."""
+    # The conversion's state() is that of the inner environment.
     if type(env) is aec_to_parallel_wrapper:
         env = env.aec_env
     read: Callable[[], Any] = holder_of_state(env).state

@@ -1,4 +1,4 @@
-"""Environments whose agents are not named by text: outside of them, their names are.
+"""Wrappers for environments whose agents are not named by text, which give them text names.
 
 PettingZoo leaves the type of names open, and says that they are typically integers. Wrapped where
 they are made, such environments have the agents ``0`` and ``1`` everywhere: in the configuration,
@@ -25,7 +25,7 @@ def with_text_names(env: Any, *, environment_id: str) -> Any:  # noqa: ANN401
     Raises:
         ConfigError: If two agents have the same text.
     """
-    # An environment may leave the attribute out.
+    # An environment may omit the attribute.
     agents = getattr(env, "possible_agents", None) or ()
     if all(isinstance(agent, str) for agent in agents):
         return env
@@ -42,7 +42,7 @@ def _named(values: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 class _TextNames:
-    """Part of both wrappers: agents as text, and the spaces of each."""
+    """Base of both wrappers: agents as text, and their spaces."""
 
     env: Any
 

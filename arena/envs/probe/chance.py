@@ -1,6 +1,6 @@
 """Chance of an environment: whether equal decisions lead to different games, seed by seed.
 
-Imported only where chance is asked for: a batch needs torch.
+This module is imported only if chance is to be tested, because a batch needs torch.
 
 Tests: `tests/arena/envs/probe/test_users_modules.py`, `tests/arena/matches/test_distinct.py`.
 """
@@ -23,19 +23,19 @@ from arena.spaces import ActionLayout
 SEED = 7
 
 NUM_SEEDS, FEW_SEEDS = 16, 4
-"""Environments with a seed each: so many are unlikely to draw alike, episode after episode. Few
-where a launch waits for environments that may step slowly."""
+"""Number of environments, each with its own seed: so many are unlikely to draw alike, episode after
+episode. The lower one is for launches, which wait for environments that may step slowly."""
 
 
 def find_chance(spec: EnvironmentSpec, request: EnvironmentRequest) -> bool:
     """Return whether the environment of a request has chance.
 
-    Args:
-        spec: Facts about it.
+    spec: Facts about the environment.
+        request: Request that the facts answer.
         request: Request that they answer.
 
     Raises:
-        EnvironmentFault: If it breaks in random play.
+        EnvironmentFault: If the environment breaks in random play.
     """
     plain = PlainEnvs(
         spec=spec,
@@ -59,7 +59,7 @@ def has_chance(
         env: Two environments or more; reset here.
         populations: Agents by population.
         actions: Action layouts by population.
-        num_steps: Random calls of ``step``; chance that comes later is not seen.
+        num_steps: Random calls of ``step``; later chance is not detected.
     """
     generator = torch.Generator().manual_seed(SEED)
     turns = random_turns(env, seeds=range(env.num_envs), actions=actions, generator=generator)
@@ -67,8 +67,8 @@ def has_chance(
         first = turn.mapped(lambda tensor: tensor[:1].expand_as(tensor))
         if first_difference(turn, first, agents=env.agents, populations=populations) is not None:
             return True
-        # The first environment's actions for all: as long as they are alike, the same ones are
-        # legal.
+        # The first environment's actions are used for all; while the games are alike, these are
+        # legal in each.
         for name, rows in answers.items():
             answers[name] = rows[:1].expand_as(rows).contiguous()
     return False

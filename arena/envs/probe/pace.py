@@ -1,4 +1,4 @@
-"""Length, speed, size and stakes of an environment, from which the sizes of a run follow.
+"""Length, speed, memory and stakes of an environment, which determine the sizes of a run.
 
 Tests: `tests/arena/envs/probe/test_play.py`.
 """
@@ -14,7 +14,7 @@ ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """Figures of random play of one environment.
+    """Measurements of random play of one environment.
 
     A step is what a batch steps: one decision where agents take turns, one of each agent where they
     decide at once.
@@ -28,9 +28,9 @@ class Pace:
         machine_bytes: Memory of the machine, or a process's limit of it.
         largest_margin: Half of the game's range of utilities where declared, else half of the
             largest difference between the returns of two agents in an episode; 0: none was seen.
-        is_margin_known: Whether the game declares it.
+        is_margin_known: Whether the game declares its range of utilities.
         has_stakes: Whether an agent's return was anything but -1, 0 or 1.
-        reason: Reason for the sizes of a run that follow from it, in words; empty: none did yet.
+        reason: Reason for the run sizes chosen from this pace, in words; empty: none is chosen yet.
     """
 
     episode_length: float
@@ -46,7 +46,7 @@ class Pace:
 
 
 class Stakes:
-    """Rewards of one environment. Torch-free; owned by the player.
+    """Rewards of one environment. Torch-free; owned by the loop that plays.
 
     Attributes:
         largest_margin: Half of the largest difference between the returns of two agents in an
@@ -62,16 +62,16 @@ class Stakes:
     def credit(self, rewards: Mapping[str, float]) -> None:
         """Add rewards of agents."""
         for agent, reward in rewards.items():
-            # A fault such as an unknown agent is not the matter of this measurement.
+            # Faults such as an unknown agent are not checked in this measurement.
             self._returns[agent] = self._returns.get(agent, 0.0) + float(reward)
 
     def end_episode(self) -> None:
         """Count the returns of the episode, and begin the next one."""
         returns = list(self._returns.values())
-        # m = (max_i G_i - min_i G_i) / 2, the largest of all episodes
+        # m = (max_i G_i - min_i G_i) / 2, and the largest m of all episodes is kept.
         self.largest_margin = max(self.largest_margin, (max(returns) - min(returns)) / 2.0)
         self.is_plain = self.is_plain and all(
-            # |G| is 0 or 1 but for rounding.
+            # The size |G| is 0 or 1 up to rounding.
             min(abs(abs(value) - size) for size in (0.0, 1.0)) <= ROUNDING
             for value in returns
         )

@@ -1,8 +1,8 @@
 """Random play of one environment to measure its pace. Runs in the child of `arena.envs.inspect`.
 
-Play uses PettingZoo's or OpenSpiel's own interface, not the learners' steppers: breaches of
-contract are the matter of `arena envs check` and of learners, and a launch must not be refused for
-one. Torch-free except for a user's own batched game: importing torch takes longer than most plays.
+Play uses PettingZoo's or OpenSpiel's own interface, not the learners' steppers: `arena envs check`
+and learners detect broken contracts, and a launch must not be refused for one. Torch-free except
+for a user's own batched game: importing torch takes longer than most plays.
 
 Tests: `tests/arena/envs/probe/test_play.py`, `tests/arena/envs/checks/test_time_limit.py`.
 """
@@ -42,12 +42,13 @@ FEW_S, MANY_EPISODES = 0.3, 8
 """Seconds of play.
 
 Play ends after `MAX_S`, or with the episode that ends after `ENOUGH_S`, or after `FEW_S` if it is
-at least the 8th. Short episodes thus cost a launch nothing, and of long ones whole ones count.
+at least the 8th. Short episodes thus cost a launch almost no time, and long ones are measured
+whole.
 """
 
 MAX_STEPS = 2000
 ENOUGH_STEPS = 1000
-"""Steps of play in a deterministic run, where no clock may decide.
+"""Steps of play in a deterministic run, which must not depend on a clock.
 
 Everything but the seconds of a step is then equal on every machine. 2,000 steps of 5 ms are 10 s;
 episodes longer than that lead to the same number of environments.
@@ -73,7 +74,7 @@ class RandomActing:
     def __init__(self, spec: EnvironmentSpec, *, seed: int) -> None:
         self._specs = spec.agent_specs
         self.layouts = {
-            # "clipped", as draws are bounded already and squashing would move them
+            # Draws are within bounds already, and squashing would move them, so "clipped" is used.
             agent: ActionLayout.from_json(facts.action, continuous="clipped")
             for agent, facts in spec.agent_specs.items()
         }
@@ -93,7 +94,7 @@ class RandomActing:
         """
         layout = self.layouts[agent]
         mask = _mask(self._specs[agent], observation, info)
-        # A mask missing in info allows everything, which is PettingZoo's rule.
+        # By PettingZoo's rule, a missing mask in infos allows everything.
         legal = None if mask is None else flatten_mask(layout, mask)
         if legal is not None and not layout.allows(legal[None])[0]:
             raise EnvironmentFault(f"agent {agent!r}: an action mask must allow an action")
@@ -115,7 +116,7 @@ class RandomActing:
             if legal is None:
                 chosen.append(int(self._rng.integers(number)))
             else:
-                # Indices within the branch, as a row's choices are.
+                # A row holds indices within the branch.
                 chosen.append(int(self._rng.choice(np.flatnonzero(legal[first : first + number]))))
             first += number
         return chosen
@@ -127,12 +128,12 @@ class RandomActing:
         low, high = np.array(layout.low), np.array(layout.high)
         share, normal = self._rng.random(len(low)), self._rng.standard_normal(len(low))
         bounded_low, bounded_high = np.isfinite(low), np.isfinite(high)
-        # One bound: l + |z| or h - |z|; none: z.
+        # One bound: l + |z| or h - |z|; no bound: z.
         numbers = np.where(bounded_low, np.where(bounded_low, low, 0.0) + np.abs(normal), normal)
         only_high = bounded_high & ~bounded_low
         numbers[only_high] = high[only_high] - np.abs(normal[only_high])
         both = bounded_low & bounded_high
-        # Numbers are interpolated, because the difference of the bounds may exceed a float.
+        # Numbers are interpolated, because the difference of the bounds may overflow.
         numbers[both] = (1.0 - share[both]) * low[both] + share[both] * high[both]
         return numbers
 
@@ -140,7 +141,7 @@ class RandomActing:
 def _mask(spec: AgentSpec, observation: Any, info: Mapping[str, Any] | None) -> object:  # noqa: ANN401
     if spec.mask is None:
         return None
-    # "observation" and "beside" both have the mask in the observation.
+    # Both "observation" and "beside" have the mask in the observation.
     holder = (info or {}) if spec.mask == "info" else observation
     mask: object = holder.get("action_mask")
     return mask
@@ -164,14 +165,14 @@ def find_pace(
         deterministic: Whether the number of steps limits the play, not the clock.
 
     Raises:
-        EnvironmentFault: If it breaks before an episode has ended.
+        EnvironmentFault: If the environment breaks before an episode has ended.
     """
     is_own_game = names_code(spec.id) and (
         find_game(spec.id, launch_directory=launch_directory) is not None
     )
     has_game = is_own_game or spec.id in TWINS
     stakes, known_margin = Stakes(spec.agents), 0.0
-    # A generator: the game is not made unless its first step is asked for.
+    # The steps come from a generator, so the game is only made if its first step is requested.
     env_bytes, steps = 0, _steps_of_game(spec, stakes, launch_directory=launch_directory)
     if is_openspiel(spec.id):
         steps = _steps_of_openspiel(spec, stakes)
@@ -184,14 +185,14 @@ def find_pace(
         )
         steps = _steps_of_pettingzoo(spec, stakes, launch_directory=launch_directory)
     length, is_lower_bound, step_s = _played(steps, stakes, deterministic=deterministic)
-    # A game may declare no bounds: utilities are infinite then.
+    # Without declared bounds, utilities are infinite.
     is_margin_known = 0.0 < known_margin < math.inf
     return Pace(
         episode_length=length,
         is_lower_bound=is_lower_bound,
         step_s=step_s,
         env_bytes=env_bytes,
-        # `arena.envs.make` decides alike, unless the game refuses an option.
+        # `arena.envs.make` decides in the same way, unless the game refuses an option.
         is_batched=has_game and backend != "pettingzoo" and not reads_state,
         machine_bytes=machine_bytes(),
         largest_margin=known_margin if is_margin_known else stakes.largest_margin,
@@ -233,7 +234,7 @@ def _played(
 def _steps_of_pettingzoo(
     spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
 ) -> Iterator[bool]:
-    """Play for ever; after each step, yield whether its episode is over."""
+    """Play without end; after each step, yield whether its episode is over."""
     env = make_of_spec(spec, launch_directory=launch_directory)
     episode_of = _parallel_episode if spec.api == "parallel" else _episode_in_turns
     acting = RandomActing(spec, seed=SEED)
@@ -246,7 +247,7 @@ def _at_least_a_step(episode: Iterator[bool]) -> Iterator[bool]:
     num_steps = 0
     for num_steps, is_over in enumerate(episode, start=1):  # noqa: B007
         yield is_over
-    # An environment that is over after each reset would be reset for ever.
+    # An environment that is over after each reset would loop for ever.
     if not num_steps:
         raise EnvironmentFault("after reset an agent must be alive")
 
@@ -282,7 +283,7 @@ def _episode_in_turns(
     seed: int,
 ) -> Iterator[bool]:
     env.reset(seed=seed)
-    # Dead agents leave after one step each; those that stay must not hang the play.
+    # Each dead agent takes one step to leave; agents that stay must not hang the play.
     patience, num_dead = 2 * len(acting.agents) + 1, 0
     while any(not _is_dead(env, agent) for agent in env.agents):
         agent = env.agent_selection
@@ -305,7 +306,7 @@ def _is_dead(env: Any, agent: str) -> bool:  # noqa: ANN401
 
 
 def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]:
-    """Play for ever; after each step, yield whether its game is over."""
+    """Play without end; after each step, yield whether its game is over."""
     loaded = load_game(spec.id, spec.kwargs)
     rng = np.random.default_rng(SEED)
     while True:
@@ -313,7 +314,7 @@ def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]
         while not state.is_terminal():
             if state.is_chance_node():
                 outcomes = state.chance_outcomes()
-                # Any chance will do: these games are never replayed.
+                # Any random outcome will do, because these games are never replayed.
                 state.apply_action(chance_outcome(outcomes, uniform=float(rng.random())))
                 continue
             deciding = loaded.deciding(state)
@@ -322,7 +323,8 @@ def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]
             if deciding:
                 num_steps += 1
                 if state.is_terminal():
-                    # Returns are credited once, at the end: the game's are sums already.
+                    # Returns are credited once, at the end, because the game's returns are sums
+                    # already.
                     stakes.credit(dict(zip(spec.agents, state.returns(), strict=True)))
                 yield state.is_terminal()
 
@@ -330,8 +332,10 @@ def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]
 def _steps_of_game(
     spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
 ) -> Iterator[bool]:
-    """Play a user's batched game for ever; after each step, yield whether its episode is over."""
-    # Its facts have imported torch already.
+    """Play a user's batched game without end; after each step, yield whether its episode is
+    over.
+    """
+    # Reading the game's facts has imported torch already.
     import torch
 
     from arena.envs.make import PlainEnvs
@@ -341,7 +345,7 @@ def _steps_of_game(
     env = plain.make(num_envs=1)
     generator = torch.Generator().manual_seed(SEED)
     turns = random_turns(env, seeds=[SEED], actions=plain.actions, generator=generator)
-    # The first turn is that of the reset.
+    # The first turn comes from the reset and has no rewards.
     for turn, _ in islice(turns, 1, None):
         stakes.credit(dict(zip(env.agents, turn.reward[0].tolist(), strict=True)))
         yield bool(turn.episode_over[0])
@@ -351,25 +355,25 @@ def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic
     """Return the growth of the process per further environment; 0: too little to be measured."""
     process = psutil.Process()
     kept: list[Any] = []
-    # Garbage that is freed later would hide the growth.
+    # Garbage is collected first, because freeing it later would hide the growth.
     gc.collect()
     before = process.memory_info().rss
     grown, began = [0], time.perf_counter()
     for seed in range(1 + MAX_OBJECTS):
         env = make_of_spec(spec, launch_directory=launch_directory)
         env.reset(seed=seed)
-        # The environment is kept, so that the next one cannot use its memory again.
+        # The environment is kept, so that the next one cannot reuse its memory.
         kept.append(env)
         grown.append(process.memory_info().rss - before)
-        # No clock may decide in a deterministic run; the bytes still limit it.
+        # A deterministic run must not depend on a clock; the limit of bytes still applies.
         is_late = not deterministic and time.perf_counter() - began > MAX_OBJECTS_S
         if is_late or grown[-1] > MAX_OBJECTS_BYTES:
             break
     for env in kept:
-        # Closing is not measured.
+        # Errors of closing are ignored, because this is only a measurement.
         with contextlib.suppress(Exception):
             env.close()
-    # The first environment brings what all share, if there are more.
+    # The first environment includes one-time costs, so it is left out if there are more.
     first = min(1, len(kept) - 1)
     # bytes = (rss_n - rss_1) / (n - 1)
     return max(0, (grown[-1] - grown[first]) // (len(kept) - first))

@@ -1,4 +1,4 @@
-"""One-hot agent ids beside observations: they tell a network which agent of a population decides.
+"""One-hot agent ids beside observations, which tell a network the deciding agent.
 
 Policies shared by agents with different tasks need them where observations look alike: Gupta,
 Egorov and Kochenderfer, "Cooperative multi-agent control using deep reinforcement learning" (2017).
@@ -76,19 +76,19 @@ class AgentIdWrapper(TurnWrapper):
         groups, finals = dict(turn.groups), dict(turn.final_observation)
         for name, ids in self._ids.items():
             group, final = groups[name], finals[name]
-            # -1, no decision, gets some id: its row is undefined anyway. [B, S] -> [B, S, P]
+            # Index -1, no decision, gets any id, because its row is undefined. [B, S] -> [B, S, P]
             who = ids[group.agent_index.clamp(min=0)].to(group.observation.dtype)
             groups[name] = replace(group, observation=torch.cat([group.observation, who], dim=-1))
-            # Last observations stand in the population's order: row p gets one-hot p. [P, P] -> [B,
-            # P, P]
+            # Final observations are in the population's order, so row p gets one-hot p. [P, P] ->
+            # [B, P, P]
             own = self._own[name].to(final.dtype).expand(len(final), -1, -1)
             finals[name] = torch.cat([final, own], dim=-1)
         return replace(turn, groups=groups, final_observation=finals)
 
 
 def one_hots(agents: Sequence[str], population: Sequence[str]) -> torch.Tensor:
-    """Return each agent's place in a population, zeros for agents of others. float32 [A, P]."""
-    # By column of the agent, as `agent_index` counts all A agents.
+    """Return each agent's one-hot in a population, zeros for other agents. float32 [A, P]."""
+    # Rows are by agent column, because `agent_index` counts all A agents.
     ids = torch.zeros(len(agents), len(population))
     for place, agent in enumerate(population):
         ids[agents.index(agent), place] = 1.0

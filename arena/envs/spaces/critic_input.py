@@ -23,9 +23,9 @@ class CriticInput:
     Attributes:
         layout: Layout of one row. With several agents in the population it ends with an agent id.
         agents: The population's P agents.
-        teams: Agents whose observations are side by side in the rows of an agent; empty: a row is
-            the environment's state.
-        seen: Population, and size of the observation, of each agent in a team.
+        teams: Agents whose observations are side by side in an agent's rows; empty: a row is the
+            environment's state.
+        seen: Population and observation size of each agent in a team.
         in_turn: Whether one agent decides at a time; the rows then have the others' last
             observations.
     """
@@ -62,8 +62,8 @@ def critic_input(
     agents = populations[population]
     teams: dict[str, tuple[str, ...]] = {}
     if network.critic == "joint":
-        # The own side only: a value that knows what opponents see is biased for a policy that does
-        # not.
+        # Only the own side's observations are used: a value that depends on opponents'
+        # observations is biased for a policy that does not see them.
         teams = _teams(agents, sides=sides, agents_in_order=spec.agents)
         layout = _joint_layout(population, teams=teams, spec=spec)
     elif spec.state is None:
@@ -73,10 +73,11 @@ def critic_input(
         )
     else:
         layout = ObservationLayout.from_json(spec.state)
-    # Members of a side may play in other populations than this one.
+    # Members of a side may belong to other populations.
     of = {agent: name for name, members in populations.items() for agent in members}
     return CriticInput(
-        # One network for all P agents: a team or a state looks the same to each of them.
+        # One network serves all P agents, and a team or a state looks the same to each of them, so
+        # an agent id is added.
         layout=with_agent_id(layout, num_agents=len(agents)) if len(agents) > 1 else layout,
         agents=agents,
         teams=teams,
@@ -97,7 +98,7 @@ def _teams(
 ) -> dict[str, tuple[str, ...]]:
     """Return the agents of each agent's side, in the environment's order."""
     return {
-        # One order for the whole side, so that all its agents have the same row.
+        # One order for the whole side gives all its agents the same row.
         agent: tuple(other for other in agents_in_order if other in side)
         for agent in agents
         for side in sides.values()
@@ -120,7 +121,7 @@ def _joint_layout(
     }
     first, *others = teams
     for agent in others:
-        # One network reads the rows of all agents of the population.
+        # One network reads the rows of all agents of the population, so sizes must agree.
         if seen[agent] != seen[first]:
             raise ConfigError(
                 f"{key} needs sides whose agents see the same, one after the other: the side of "

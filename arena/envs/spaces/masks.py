@@ -1,4 +1,4 @@
-"""Action masks as environments give them, as flat rows. Torch-free.
+"""Action masks of environments, as flat rows. Torch-free.
 
 Shapes: n numbers of an action mask.
 
@@ -55,13 +55,13 @@ def flatten_mask(layout: ActionLayout, mask: object) -> npt.NDArray[np.bool_]:
         Legal choices. bool [n].
 
     Raises:
-        ValueError: If it is neither.
+        ValueError: If the mask has neither form.
     """
     flat = _as_array(mask)
-    # First, as a flat mask is what most environments have.
+    # Flat masks are tested first, because most environments have them.
     if flat is not None and flat.shape == (layout.num_logits,):
         return flat.astype(np.bool_)
-    # In the order of the branches, which is that of the leaves.
+    # The parts are in the order of the branches, which is that of the leaves.
     parts = [_leaf_mask(leaf, _found(mask, leaf)) for leaf in layout.leaves if not leaf.is_box]
     return np.concatenate(parts) if parts else np.ones(0, dtype=np.bool_)
 
@@ -99,7 +99,7 @@ def _flat_masks(mask: Any) -> Iterator[npt.NDArray[np.bool_]]:  # noqa: ANN401
     if array is not None:
         yield array.astype(np.bool_).reshape(-1)
         return
-    # The parts of a text are texts again, for ever.
+    # The parts of a text are texts again, which would never end.
     if isinstance(mask, Mapping) or not hasattr(mask, "__iter__") or isinstance(mask, str):
         raise ValueError(f"an action mask must be integers or bool, got {mask!r}")
     for part in mask:
@@ -107,7 +107,7 @@ def _flat_masks(mask: Any) -> Iterator[npt.NDArray[np.bool_]]:  # noqa: ANN401
 
 
 def _as_array(mask: object) -> npt.NDArray[Any] | None:
-    """Return a mask as an array; None where it is none, or nests arrays of different lengths."""
+    """Return a mask as an array; None if it is none, or nests arrays of different lengths."""
     if mask is None or isinstance(mask, Mapping):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Spaces of environments as plain data, and their observations as flat rows.
+"""Spaces of environments as plain data, and observations as flat rows.
 
-The layout of a row is `arena.spaces.ObservationLayout`; what an environment gives is checked here,
-and the environment is blamed. Torch-free. Shapes: F numbers of a flattened observation.
+The layout of a row is `arena.spaces.ObservationLayout`. Observations are checked here, and errors
+are faults of the environment. Torch-free. Shapes: F numbers of a flattened observation.
 
 Tests: `tests/arena/envs/spaces/test_observations.py`.
 """
@@ -22,15 +22,15 @@ from arena.spaces import SUPPORTED, UINT8, Leaf, ObservationLayout
 NUMERIC_KINDS = "biuf"
 
 ACCEPTED_KINDS: Mapping[str, str] = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
-"""Accepted kinds of dtype by the kind that a space declares: none that lose a fraction."""
+"""Accepted kinds of dtype, by the kind that a space declares; none that loses fractions."""
 
 _REWARD, _SEEN = "1e12", "1e9"
 LARGEST_REWARD, LARGEST_SEEN = float(_REWARD), float(_SEEN)
 """Largest absolute values of a reward, and of a number of an observation or state.
 
-Training squares and multiplies them in float32, which ends at 3.4e38. At these bounds PPO learns
-on, without normalizers as well; observations of 1e12 break it. Larger numbers say
-something of an environment and nothing of a policy, so they are refused where they come in.
+Training squares and multiplies them in float32, which ends at 3.4e38. At these bounds PPO still
+learns, even without normalizers; observations of 1e12 break it. Larger numbers point to a mistake
+in the environment, so they are refused where they come in.
 """
 
 BOUNDED_REWARD = f"finite and at most {_REWARD} in size"
@@ -47,7 +47,7 @@ def describe(space: object) -> dict[str, object]:
     Raises:
         ConfigError: If Arena cannot train on the space.
     """
-    # Imported here: layouts are made from plain data where gymnasium is not needed.
+    # gymnasium is imported here, because layouts are also made where it is not installed.
     from gymnasium import spaces
 
     match space:
@@ -99,7 +99,7 @@ def _shown(space: object) -> str:
 
 
 def _bound(values: npt.NDArray[Any]) -> object:
-    # One number for all: the bounds of a picture would fill pages.
+    # Equal bounds are one number, because the bounds of a picture would fill pages.
     if values.size and (values == values.flat[0]).all():
         return _plain(values.flat[0].item())
     return _plain(values.tolist())
@@ -141,9 +141,9 @@ def flatten_into(layout: ObservationLayout, row: npt.NDArray[Any], observation: 
 
 
 def is_bounded(number: object) -> bool:
-    """Return whether an object is a finite number that may be a reward; an array is none."""
+    """Return whether an object is a finite number that may be a reward; arrays are not."""
     try:
-        # A comparison with NaN is False.
+        # Any comparison with NaN is false.
         in_bounds = bool(-LARGEST_REWARD <= cast(float, number) <= LARGEST_REWARD)
     except (TypeError, ValueError):
         return False
@@ -151,7 +151,7 @@ def is_bounded(number: object) -> bool:
 
 
 def reward_rule(number: object) -> str:
-    """Return the rule that a reward breaks which `is_bounded` refuses."""
+    """Return the rule that a refused reward breaks (`is_bounded`)."""
     shape = getattr(number, "shape", ())
     return f"one number, not an array of shape {shape}" if shape else BOUNDED_REWARD
 
@@ -182,7 +182,7 @@ def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
     Raises:
         EnvironmentFault: If its shape, kind of dtype or values are not in the space.
     """
-    # An environment may return a list or a number where a space has an array.
+    # An environment may return a list or a number where the space has an array.
     values = value if isinstance(value, np.ndarray) else np.asarray(value)
     kind = values.dtype.kind
     if values.shape != leaf.shape:
@@ -196,11 +196,11 @@ def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
         _set_one_hots(leaf, row, flat.tolist())
         return
     if not fits(flat, row.dtype):
-        # Only rows of bytes can fail here, see `fits`.
+        # Only rows of bytes can fail here; see `fits`.
         at = int(((flat < 0) | (flat > 255)).argmax())
         raise EnvironmentFault(f"{named(leaf)} must be in [0, 255], got {flat[at]}")
     if not are_bounded(flat):
-        # A comparison with NaN is False.
+        # Any comparison with NaN is false.
         at = int((np.abs(flat) <= LARGEST_SEEN).argmin())
         raise EnvironmentFault(
             f"{named(leaf)} must be {BOUNDED_SEEN}, got {flat[at]} at position {at} of {leaf.size}"
@@ -209,26 +209,24 @@ def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
 
 
 def are_bounded(values: npt.NDArray[Any]) -> bool:
-    """Return whether all numbers are finite and may be seen."""
-    # Smaller integers cannot be larger.
+    """Return whether all numbers are finite and within the limit."""
+    # Smaller integer types cannot exceed the limit.
     if values.size == 0 or (values.dtype.kind != "f" and values.dtype.itemsize < 8):
         return True
-    # NaN is the greatest and the least of all, and no comparison with it holds.
-    # As Python's numbers: float16 cannot hold the bound.
+    # NaN propagates to max and min, and any comparison with it is false. The comparison uses
+    # Python numbers, because float16 cannot hold the bound.
     return bool(values.max().item() <= LARGEST_SEEN and values.min().item() >= -LARGEST_SEEN)
 
 
 def fits(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Return whether values can be written as bytes where rows are bytes; else they
-    become floats.
-    """
+    """Return whether values fit a row of bytes; rows of floats take any values."""
     if dtype != UINT8 or values.dtype == UINT8 or values.size == 0:
         return True
     return bool(values.min() >= 0 and values.max() <= 255)
 
 
 def _set_one_hots(leaf: Leaf, row: npt.NDArray[Any], chosen: list[int]) -> None:
-    # Rows are reused: the one-hots of the last decision are still there.
+    # Rows are reused, so the previous decision's one-hots are cleared.
     row[:] = 0.0
     first = 0
     for value, start, number in zip(chosen, leaf.starts, leaf.choices, strict=True):

@@ -1,4 +1,4 @@
-"""Processes that step environments, seen from the process that they belong to.
+"""Processes that step environments, seen from their owner.
 
 Tests: `tests/arena/envs/workers/test_crew.py`.
 """
@@ -18,7 +18,7 @@ from arena.processes.helper import Helper
 MODULE = "arena.envs.workers.process"
 
 WAIT_S = 1.0
-"""Longest time between two looks at the progress of workers."""
+"""Longest time between two checks of the workers' progress."""
 
 
 class Crew:
@@ -44,7 +44,7 @@ class Crew:
 
     @property
     def is_lost(self) -> bool:
-        """Return whether the processes are gone, and their environments."""
+        """Return whether the processes have ended, and their environments are lost."""
         return bool(self._lost)
 
     @property
@@ -53,10 +53,10 @@ class Crew:
         return [worker.pid for worker in self._workers]
 
     def resident_bytes(self) -> int:
-        """Return the memory that the processes have."""
+        """Return the memory of the processes, in bytes."""
         found = 0
         for pid in self.pids:
-            # It may just have ended.
+            # The process may just have ended.
             with contextlib.suppress(psutil.Error):
                 found += int(psutil.Process(pid).memory_info().rss)
         return found
@@ -72,8 +72,8 @@ class Crew:
 
         Args:
             commands: One for each worker.
-            fd: File descriptor that each of them gets.
-            waiting: Callback after every answer, and now and then before.
+            fd: File descriptor that each worker gets.
+            waiting: Callback after every answer, and at intervals before.
 
         Raises:
             EnvWorkersLost: If a worker has ended, now or before.
@@ -94,13 +94,13 @@ class Crew:
             self.kill(self._reason(at))
             raise EnvWorkersLost(self._lost) from None
         except BaseException:
-            # An answer may be on its way: nobody could tell it from the next one.
+            # An answer may still arrive, and the next call would take it for its own.
             self.kill("the call before was interrupted")
             raise
         return [answers[index] for index in range(len(self._workers))]
 
     def close(self) -> None:
-        """End the processes, which close their environments before."""
+        """End the processes; they close their environments first."""
         for worker in self._workers:
             worker.channel.close()
         for worker in self._workers:
@@ -108,14 +108,14 @@ class Crew:
         self.kill("they were closed")
 
     def kill(self, reason: str) -> None:
-        """End the processes at once."""
+        """Kill the processes."""
         self._lost = self._lost or reason
         self._selector.close()
         for worker in self._workers:
             worker.kill_group()
 
     def _reason(self, index: int) -> str:
-        """Say how a worker ended."""
+        """Return how a worker ended, in words."""
         return (
             f"process {index + 1} of {len(self._workers)} that step environments "
             f"(environment.num_env_workers) {self._workers[index].how_it_ended()}"

@@ -1,7 +1,7 @@
 """Environments that step in worker processes and fill rows in shared memory.
 
-Results are those of `OneByOne`, bit for bit: each worker steps its share as that does, and the
-faults and figures of all are counted here in the order of the batch.
+Results equal those of `OneByOne` bit for bit: each worker steps its share in the same way, and the
+faults and metrics of all shares are counted here in the order of the batch.
 
 Shapes: B environments.
 
@@ -44,7 +44,7 @@ Waiting = Callable[[], object]
 
 
 class EnvWorkers:
-    """The processes of a learner that step its environments, started when they are needed.
+    """The processes of a learner that step its environments, started when first needed.
 
     Args:
         number: Number of processes.
@@ -66,7 +66,7 @@ class EnvWorkers:
 
         Args:
             request: The environments.
-            on_fault: Callback for each fault that is tolerated. None: none is.
+            on_fault: Callback for each tolerated fault. None: no fault is tolerated.
             on_step: Callback for each environment's step.
 
         Raises:
@@ -84,7 +84,7 @@ class EnvWorkers:
         )
 
     def resident_bytes(self) -> int:
-        """Return the memory that the processes have."""
+        """Return the memory of the processes, in bytes."""
         return 0 if self._crew is None or self._crew.is_lost else self._crew.resident_bytes()
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class WorkerEnvs:
     Args:
         crew: Processes that step them.
         request: The environments.
-        batch: Number of the batch, which no other of these processes' has.
+        batch: Number of the batch, unique among these processes.
         faults: Faults since a reset.
         on_step: Callback for each environment's step.
 
@@ -123,7 +123,7 @@ class WorkerEnvs:
         self._faults = faults
         self._on_step = on_step
         self._num_told = 0
-        # What the environments have been told, and what they are to be told.
+        # The phases that the environments have, and those that they are to get.
         self._told: Sequence[Phase | None] = [None] * request.num_envs
         self._phases: Sequence[Phase | None] = self._told
         self._shares = shares_of(request.num_envs, num_workers=len(crew.pids))
@@ -156,8 +156,7 @@ class WorkerEnvs:
             ValueError: If an action is not legal.
             EnvironmentFault: If an environment breaks its contract, or a worker ends.
         """
-        # Actions are checked here and for all shares, so that an illegal one changes nothing
-        # anywhere.
+        # Actions are checked here for all shares, so that an illegal one changes nothing anywhere.
         self.buffers.check(actions)
         for name, chosen in self._actions.items():
             chosen[:] = actions[name]
@@ -165,7 +164,7 @@ class WorkerEnvs:
 
     def halt(self, environments: Sequence[int]) -> None:
         """Halt environments until they are resumed, as `BatchedEnv.halt` does."""
-        # Workers write nothing between two calls.
+        # Workers write nothing between two calls, so the buffers may be changed here.
         self.buffers.forget(environments)
         self._halted += environments
 
@@ -174,7 +173,7 @@ class WorkerEnvs:
         self._resumed += environments
 
     def tell(self, phases: Sequence[Phase]) -> None:
-        """Take the phase of each environment's episodes from the next one on. Length B."""
+        """Set the phase of each environment's episodes from the next one on. Length B."""
         self._phases = tuple(phases)
 
     def close(self) -> None:
@@ -183,7 +182,7 @@ class WorkerEnvs:
         Raises:
             EnvironmentFault: If one of them raises; all are closed before.
         """
-        # Their processes are gone, and they with them.
+        # The environments ended with their processes.
         if self._crew.is_lost:
             return
         answers = self._crew.ask([Close(batch=self._batch)] * len(self._shares))
@@ -215,10 +214,10 @@ class WorkerEnvs:
             raise
 
     def _take_news(self) -> list[Phase | None]:
-        """Return the phases that the environments have not been told; empty: they know all."""
+        """Return the phases that the environments have not got yet; empty: there are none."""
         if self._phases is self._told:
             return []
-        # A phase is told once, by its identity, which a copy does not have.
+        # A phase is sent once; it is recognized by identity, which a copy does not have.
         news = [
             None if new is old else new for new, old in zip(self._phases, self._told, strict=True)
         ]
@@ -269,12 +268,12 @@ class WorkerEnvs:
             self._on_step()
 
     def _bear_faults(self, answers: Sequence[Answer]) -> None:
-        """Count the faults of all shares as if one process had found them, one after the other.
+        """Count the faults of all shares as if one process had found them in order.
 
         Raises:
             EnvironmentFault: If one is not tolerated.
         """
-        # A stable sort: within a stage share by share, and within a share as they were found.
+        # Within a stage, faults are sorted by share, then in the order of their discovery.
         found = sorted(
             (fault.stage, worker, at)
             for worker, answer in enumerate(answers)
@@ -283,7 +282,7 @@ class WorkerEnvs:
         after = [answer.num_played for answer in answers]
         for stage, worker, at in found:
             fault = answers[worker].faults[at]
-            # The shares behind this one have not stepped yet in the first stage.
+            # In stage 0 the shares after this one have not stepped yet.
             behind = self._played if stage == 0 else after
             num_played = sum(after[:worker]) + fault.num_played + sum(behind[worker + 1 :])
             raised = _exception(fault)

@@ -46,8 +46,8 @@ class Play(Part, frozen=True, kw_only=True, tag=True):
         batch: Number of the batch.
         max_faults: Number of faults that may be tolerated in this call.
         halted: Indices in the share of the environments that were halted.
-        resumed: Indices of those that were resumed.
-        phases: Phase of each environment, None: the same as before; empty: nobody was told.
+        resumed: Indices in the share of the environments that were resumed.
+        phases: Phase of each environment, None: the same as before; empty: all are the same.
         seeds: Seeds of the share for a reset. None: it steps.
     """
 
@@ -69,15 +69,15 @@ ErrorKind = Literal["environment", "making", "exhaustion", "config", "other"]
 
 
 class Error(Part, frozen=True, kw_only=True):
-    """Error that ended a command, or a fault of an environment that did not.
+    """Error that ended a command, or a fault of an environment.
 
     Attributes:
-        kind: Class of the error: of an environment, one that cannot be made, of this machine, of
+        kind: Class of the error: of an environment, of one that cannot be made, of the machine, of
             the configuration, or any other.
         text: Text of the error.
         traceback: Its traceback.
         stage: Stage of a fault, as for `arena.envs.one_by_one.envs.Faults.bear`.
-        num_played: Number of steps, as there, of the share.
+        num_played: Completed episodes of the share, as for `bear`.
     """
 
     kind: ErrorKind
@@ -123,10 +123,10 @@ class Channel:
         return self._socket.fileno()
 
     def send(self, message: Command | Answer, *, fd: int | None = None) -> None:
-        """Send a message, and a descriptor that the receiver is to have, too.
+        """Send a message, optionally with a file descriptor.
 
         Raises:
-            OSError: If the other end is gone.
+            OSError: If the other end is closed.
         """
         body = msgpack_bytes(message, is_ours=True)
         length = _LENGTH.pack(len(body))
@@ -140,11 +140,12 @@ class Channel:
         """Wait for a message; return it and the descriptor that came with it, if any.
 
         Raises:
-            EOFError: If the other end is gone.
-            DecodeError: If it is no message.
+            EOFError: If the other end is closed.
+            DecodeError: If the bytes are no message.
             OSError: If the connection fails.
         """
-        # Four bytes are never split: each side sends only once the other has read everything.
+        # Four bytes are never split, because each side sends only after the other has read
+        # everything.
         length, fds, _, _ = socket.recv_fds(self._socket, _LENGTH.size, 1)
         fd = fds[0] if fds else None
         if len(length) < _LENGTH.size:

@@ -1,6 +1,6 @@
 """``python -m arena.envs.workers.process``: a process that steps environments of its parent.
 
-Started by `arena.envs.workers.crew`. It dies with its parent, as a learner does.
+It is started by `arena.envs.workers.crew` and dies with its parent, as a learner does.
 
 Tests: `tests/arena/envs/workers/test_crew.py`.
 """

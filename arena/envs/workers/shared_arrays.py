@@ -19,16 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 ALIGNMENT = 64
-"""Bytes of a cache line: two arrays share none."""
+"""Bytes of a cache line; different arrays lie in different lines."""
 
 
 class SharedArrays:
-    """Arrays one after the other in shared memory, of which a process sees its environments.
+    """Arrays one after the other in shared memory; a process sees its own environments in them.
 
-    Processes that ask for the same arrays in the same order see the same numbers.
+    Processes that allocate the same arrays in the same order see the same numbers.
 
     Args:
-        memory: The memory, zero at first. None: arrays are only measured, and not shared.
+        memory: The memory, zero at first. None: arrays are only measured, not shared.
         num_envs: B of the whole batch.
         first: Index of the first environment that this process sees.
 
@@ -46,7 +46,7 @@ class SharedArrays:
         """Return this process's environments of the next array.
 
         Args:
-            shape: Shape of what it sees; the first dimension is that of environments.
+            shape: Shape of this process's part; the first dimension is that of environments.
             dtype: Dtype.
         """
         whole, kind = (self._num_envs, *shape[1:]), np.dtype(dtype)
@@ -60,12 +60,12 @@ class SharedArrays:
 
 @contextmanager
 def anonymous_memory(num_bytes: int) -> Iterator[int]:
-    """Open zeroed memory without a name, for as long as a process has it mapped or open.
+    """Open zeroed memory without a name; it lives as long as a process has it mapped or open.
 
     Yields:
         Its file descriptor, which is closed at the end.
     """
-    # A file elsewhere than on Linux: unnamed as well, so that no kill can leave it.
+    # Other systems use a deleted file, so that nothing is left after a kill.
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("arena-environments", os.MFD_CLOEXEC)
     else:

@@ -22,13 +22,13 @@ from arena.envs.workers.shared_arrays import SharedArrays
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedRows:
-    """All that processes share of a batch.
+    """All data of a batch that processes share.
 
     Attributes:
         buffers: Buffers that the environments fill.
         actions: Actions by population. int64 [B, S] or float32 [B, S, K].
-        num_steps: Steps that environments have begun, counted at the first of each share. int64
-            [B].
+        num_steps: Steps that environments have begun, counted at the first environment of each
+            share. int64 [B].
     """
 
     buffers: Buffers
@@ -37,11 +37,11 @@ class SharedRows:
 
 
 def shared_rows(request: EnvsRequest, arrays: SharedArrays, *, first: int = 0) -> SharedRows:
-    """Find the rows of some environments in shared memory, or measure them.
+    """Map the rows of some environments in shared memory, or measure their size.
 
     Args:
         request: The environments.
-        arrays: Arrays of which nothing is allocated yet.
+        arrays: Arrays, none of them allocated yet.
         first: Index of the first environment in the batch.
     """
     buffers = make_rows(request, allocate=arrays.allocate, first=first)

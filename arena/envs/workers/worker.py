@@ -1,4 +1,4 @@
-"""Commands to a process that steps environments, carried out in that process. Torch-free.
+"""Commands to a process that steps environments, carried out there. Torch-free.
 
 Tests: `tests/arena/envs/workers/test_worker_envs.py`.
 """
@@ -32,14 +32,14 @@ from arena.errors import ConfigError, EnvironmentFault, EnvironmentNotMade
 from arena.users_code import encodable, is_exhaustion, message_of, pass_interrupt
 
 MAX_TRACEBACK = 16_384
-"""Characters of a traceback that are sent, the last ones."""
+"""Number of characters of a traceback that are sent, from its end."""
 
 
 class RecordedFaults:
-    """Faults of a share in one call, for the process that counts those of the whole batch.
+    """Recorder of a share's faults in one call; the parent counts those of the whole batch.
 
     Attributes:
-        most: Number from which on no more can be tolerated, whatever other shares do.
+        most: Number of faults at which the call ends, because no more can be tolerated.
         found: Faults of this call.
     """
 
@@ -48,7 +48,7 @@ class RecordedFaults:
         self.found: list[Error] = []
 
     def clear(self) -> None:
-        """Do nothing: each call has its own."""
+        """Do nothing, because each call begins with its own record."""
 
     def begin(self, most: int) -> None:
         """Begin a call."""
@@ -59,7 +59,7 @@ class RecordedFaults:
         """Record a fault.
 
         Raises:
-            EnvironmentFault: If it is one too many.
+            EnvironmentFault: If the limit is exceeded.
         """
         self.found.append(_error(fault, stage=stage, num_played=num_played))
         if len(self.found) > self.most:
@@ -68,12 +68,12 @@ class RecordedFaults:
 
 @dataclass(slots=True, kw_only=True)
 class Share:
-    """A share of a batch.
+    """A share of a batch, as a worker holds it.
 
     Attributes:
-        shared: Its rows and actions.
-        envs: Its environments.
-        faults: Their faults.
+        shared: Rows and actions of the share.
+        envs: Environments of the share.
+        faults: Faults of these environments.
     """
 
     shared: SharedRows
@@ -104,12 +104,12 @@ def _carry_out(command: Command, fd: int | None, shares: dict[int, Share]) -> An
             shares[command.batch] = _make(command, fd)
             return Answer()
         if isinstance(command, Close):
-            # The share is popped first, so that environments that do not close are not closed
+            # The share is removed first, so that environments that fail to close are not closed
             # again.
             if (closed := shares.pop(command.batch, None)) is not None:
                 closed.envs.close()
             return Answer()
-    # SystemExit, too: environments are users' code.
+    # Environments are users' code and may also raise SystemExit.
     except BaseException as error:
         pass_interrupt(error)
         return Answer(error=_error(error))

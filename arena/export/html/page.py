@@ -139,7 +139,7 @@ def champion_page(card: Card, networks: Mapping[str, ActorCritic]) -> bytes:
             graph: network_document(network, config=card.network, layout=card.observation_layout)
             for graph, network in networks.items()
         },
-        # The weakest first: the last one is the champion.
+        # The weakest player comes first, so the last one is the champion.
         "players": [
             _player(one.player, one, temperature=one.temperature, network=one.graph)
             for one in card.levels
@@ -156,12 +156,12 @@ def champion_page(card: Card, networks: Mapping[str, ActorCritic]) -> bytes:
     script = "\n".join(map(_file, ("network.js", *game.scripts, "page.js")))
     page = Template(_file("page.html")).substitute(
         title=escape(game.title),
-        # These very texts and no others, and nothing from anywhere.
+        # The policy allows exactly these texts, and nothing from any origin.
         policy="default-src 'none'; base-uri 'none'; form-action 'none'; "
         f"style-src {_hash(style)}; script-src {_hash(script)}",
         style=style,
         script=script,
-        # A name that ends the element would be read as HTML.
+        # An unescaped "<" in a name could end the element and be read as HTML.
         champion=json.dumps(document).replace("<", "\\u003c"),
     )
     return page.encode()
@@ -231,7 +231,7 @@ def _inside(module: nn.Module, planes: Planes | None) -> Iterator[Layer]:
         for inner in module:
             yield from _inside(inner, planes)
     elif isinstance(module, nn.Linear):
-        # Weight and bias, as they were registered.
+        # Weight and bias are in the order of their registration.
         yield ["dense", module.out_features], list(module.parameters())
     elif isinstance(module, nn.ReLU):
         yield ["relu"], []
@@ -245,7 +245,7 @@ def _inside(module: nn.Module, planes: Planes | None) -> Iterator[Layer]:
         numbers = [one for _, given in layers for one in given]
         yield ["residual", [layer for layer, _ in layers]], numbers
     elif not isinstance(module, nn.Flatten):
-        # A row is flat already.
+        # A row is flat already, so a flattening layer is left out.
         raise ExportError(f"a page has no layer for {module}")
 
 

@@ -1,6 +1,6 @@
-"""The ranks of a learner, seen from rank 0, which speaks to the controller, and from the others.
+"""The ranks of a learner: rank 0, which talks to the controller, and the others.
 
-A rank's part of an assignment's result is added up with those of the others.
+The ranks' parts of an assignment's result are added up.
 
 Tests: `tests/arena/learners/ranks/test_crew.py`, `tests/arena/learners/ranks/test_link.py`.
 """
@@ -34,18 +34,18 @@ from arena.wire.messages import InFlight, Train
 MODULE = "arena.learners.rank"
 
 LOAD_S = 90.0
-"""Longest time that others may take to load what they need, without progress: as long as a learner
-has until its Hello (`populations.controller.state.leases.Patience`)."""
+"""Longest time in which other ranks may load without progress: as long as a learner has until its
+Hello (`populations.controller.state.leases.Patience`)."""
 
 
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 class Ranks(Protocol):
-    """The ranks of a learner, as one of them sees them. Owned by its working thread.
+    """The ranks of a learner, seen by one of them. Owned by its working thread.
 
     Attributes:
-        rank: Number of this one; 0 speaks to the controller.
+        rank: Number of this rank; rank 0 talks to the controller.
         number: Number of ranks.
     """
 
@@ -56,14 +56,16 @@ class Ranks(Protocol):
         """Begin an assignment, in all ranks."""
 
     def exchange(self, values: torch.Tensor) -> torch.Tensor:
-        """Give the others numbers and get theirs; see `arena.normalization.Exchange`."""
+        """Send numbers to the other ranks and return theirs; see `arena.normalization.Exchange`."""
 
     def results(self, own: RankResult) -> list[RankResult]:
-        """End an assignment: return the results of all ranks in rank 0, the own one elsewhere."""
+        """End an assignment; return the results of all ranks in rank 0, only the own one
+        elsewhere.
+        """
 
 
 class Crew:
-    """Rank 0's side: it starts the others when they are needed, and they end with it.
+    """Rank 0's side: it starts the other ranks, which end with it.
 
     Args:
         setup: Setup of the learner.
@@ -88,7 +90,7 @@ class Crew:
         self._link: Link | None = None
         self._counted = 0, 0
         self._started_s = 0.0
-        # The others start at once, because they take seconds to load what they need.
+        # The other ranks take seconds to load, so they start before the first assignment.
         self._start()
 
     @property
@@ -113,13 +115,13 @@ class Crew:
                 link.send(rank, message)
 
     def exchange(self, values: torch.Tensor) -> torch.Tensor:
-        """Give the others numbers and get theirs; see `arena.normalization.Exchange`.
+        """Send numbers to the other ranks and return theirs; see `arena.normalization.Exchange`.
 
         Raises:
             RankLost: If one has ended.
             RankFailed: If one has failed.
         """
-        # An optimizer's step is progress, too: an update may take minutes.
+        # An optimizer step counts as progress, too, because an update may take minutes.
         self._progress.advance()
         with self._blamed():
             return self._started().exchange(values)
@@ -134,20 +136,20 @@ class Crew:
         link = self._started()
         with self._blamed():
             found = [own, *(link.receive(rank, RankResult) for rank in range(1, self.number))]
-        # The rest of what they have done.
+        # This counts the steps that the ranks have taken since the last wait.
         self._wait()
         self.is_busy = False
         return found
 
     def should_stop(self) -> bool:
-        """Return whether the learner is to stop, and tell the others."""
+        """Return whether the learner is to stop, and pass it on to the other ranks."""
         is_asked = self._should_stop()
         if is_asked and self._link is not None:
             self._link.is_told_to_stop = True
         return is_asked
 
     def kill(self) -> None:
-        """End the others at once: what they hold of an assignment that failed fits nothing."""
+        """Kill the other ranks: their state of a failed assignment is useless."""
         self.is_busy = False
         for helper in self._helpers:
             helper.kill_group()
@@ -157,7 +159,7 @@ class Crew:
             self._link = None
 
     def close(self) -> None:
-        """End the others, which close their environments before."""
+        """End the other ranks; they close their environments first."""
         if self._link is not None:
             self._link.close()
         for helper in self._helpers:
@@ -191,20 +193,20 @@ class Crew:
             raise
 
     def _wait(self) -> None:
-        """Count what the others do, and tell them to stop."""
+        """Count the progress of the other ranks, and pass on a stop."""
         link = self._started()
         turns, agent_steps = link.counts()
         if turns != self._counted[0]:
             self._progress.advance(agent_steps - self._counted[1])
             self._counted = turns, agent_steps
-        # A busy machine may take longer for it than a learner may stand still.
+        # On a busy machine loading may take longer than a learner may be without progress.
         elif not link.has_begun and time.monotonic() - self._started_s < LOAD_S:
             self._progress.advance()
         self.should_stop()
 
     @contextmanager
     def _blamed(self) -> Iterator[None]:
-        """Name the rank that has ended or failed."""
+        """Put the rank that has ended or failed into the error."""
         try:
             yield
         except RankFailed as error:
@@ -232,15 +234,15 @@ class Member:
         self._link = link
 
     def begin(self, message: Train) -> None:
-        """Do nothing: rank 0 has begun it."""
+        """Do nothing: rank 0 has begun the assignment."""
 
     def exchange(self, values: torch.Tensor) -> torch.Tensor:
-        """Give the others numbers and get theirs; see `arena.normalization.Exchange`."""
+        """Send numbers to the other ranks and return theirs; see `arena.normalization.Exchange`."""
         self.advance()
         return self._link.exchange(values)
 
     def results(self, own: RankResult) -> list[RankResult]:
-        """Give rank 0 this rank's part of the result; return that alone."""
+        """Send this rank's part of the result to rank 0; return that part alone."""
         self._link.send(0, own)
         return [own]
 
@@ -250,11 +252,11 @@ class Member:
 
 
 def share_state(algorithm: Algorithm, ranks: Ranks) -> None:
-    """Give all ranks the state of rank 0's algorithm, as if they had loaded its checkpoint; from
-    now on they learn together.
+    """Copy the state of rank 0's algorithm to all ranks, as if each had loaded its checkpoint; they
+    learn together from now on.
 
     Raises:
-        ConfigError: If the algorithm cannot.
+        ConfigError: If the algorithm does not support ranks.
     """
     if not isinstance(algorithm, LearnsInRanks):
         raise ConfigError(
@@ -267,7 +269,7 @@ def share_state(algorithm: Algorithm, ranks: Ranks) -> None:
     if ranks.rank:
         sizes = [tensor.numel() for tensor in (*weights.values(), *optimizer.values())]
         parts = iter(torch.split(state, sizes))
-        # Tensors are in the order of `_flat`.
+        # The tensors follow the order of `_flat`.
         weights, optimizer = (
             {name: next(parts).view(tensor.shape) for name, tensor in tensors.items()}
             for tensors in (weights, optimizer)
@@ -277,7 +279,7 @@ def share_state(algorithm: Algorithm, ranks: Ranks) -> None:
 
 
 def is_same_state(algorithm: Algorithm, ranks: Ranks) -> bool:
-    """Return whether all ranks have the same state; the answer is the same in each of them."""
+    """Return whether all ranks have the same state; each rank returns the same answer."""
     state = _flat(algorithm.weights(), algorithm.optimizer_state())
     digest = hashlib.sha256(state.numpy().tobytes()).digest()
     digests = ranks.exchange(torch.frombuffer(bytearray(digest), dtype=torch.uint8))
@@ -285,7 +287,7 @@ def is_same_state(algorithm: Algorithm, ranks: Ranks) -> bool:
 
 
 def share_digests(own: Sequence[Digest], ranks: Ranks, *, number: int) -> tuple[Digest, ...]:
-    """Return some digests of rank 0 in all ranks.
+    """Return rank 0's digests in all ranks.
 
     Args:
         own: The digests in rank 0; not read in the others.
@@ -308,13 +310,13 @@ class RankResult(Part, frozen=True, kw_only=True):
     """A rank's part of the result of a training assignment.
 
     Attributes:
-        tallies: Matches.
+        tallies: Tallies of the matches.
         episodes: All episodes, matches or not.
         measures: Measurements of each trainee, in the order of the assignment.
-        in_flight: Episodes that are held to continue.
-        dropped: Policies whose episodes in flight are gone.
-        lost: Metrics of episodes that came to nothing: numbers of those that were dropped for lack
-            of memory, and of those whose environment broke.
+        in_flight: Episodes that the next assignment may continue.
+        dropped: Policies whose episodes in flight were dropped.
+        lost: Numbers of lost episodes, as metrics: those dropped for lack of memory, and those
+            whose environment broke.
     """
 
     tallies: tuple[Tally, ...]

@@ -1,8 +1,8 @@
 """Connections between the ranks of a learner: numbers in shared memory, and messages.
 
-Rank 0 has a socket to each other rank. Numbers are written to memory that all ranks have mapped; a
-byte to rank 0 and one back then say that those of all are there. Who waits sleeps, so ranks may be
-more than cores. A rank whose socket ends is lost.
+Rank 0 has a socket to each other rank. Numbers are written to memory that all ranks map; a byte to
+rank 0 and one back signal that all have written. A waiting rank sleeps, so there may be more ranks
+than cores. A rank whose socket is closed is lost.
 
 Shapes: N ranks, K numbers of an exchange.
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ARRIVED, MESSAGE, FAILED = b".", b"m", b"f"
-"""First bytes of what is sent: numbers are there; a message; a `Failed` in place of either."""
+"""First byte of a message: numbers are ready; a Struct follows; a `Failed` follows."""
 
 WAIT_S = 1.0
-"""Longest time between two looks at the progress of other ranks."""
+"""Longest time between two checks of the other ranks' progress."""
 
 LINE = 64
-"""Bytes of a cache line: counters of two ranks share none."""
+"""Bytes of a cache line; counters of different ranks lie in different lines."""
 
 MIN_BYTES = 4096
 MAX_MESSAGE_BYTES = 1 << 28
@@ -77,11 +77,11 @@ class Link:
     """One rank's connection to the others. Owned by one thread.
 
     Args:
-        sockets: Sockets to the others, by rank: of rank 0 to all, of any other one to rank 0.
-        memory_fd: Descriptor of memory of all ranks, which belongs to the link.
+        sockets: Sockets by rank: from rank 0 to all others, from any other rank to rank 0.
+        memory_fd: Descriptor of the shared memory, closed with the link.
         rank: Number of this rank.
         number: N.
-        waiting: Callback now and then, every `WAIT_S` at most, also while this rank waits.
+        waiting: Callback that runs at least every `WAIT_S`, also while this rank waits.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Link:
         self._map(MIN_BYTES)
 
     def exchange(self, values: torch.Tensor) -> torch.Tensor:
-        """Give the other ranks numbers, get theirs; see `arena.normalization.Exchange`.
+        """Send numbers to the other ranks, return theirs; see `arena.normalization.Exchange`.
 
         Raises:
             RankLost: If a rank has ended.
@@ -114,10 +114,10 @@ class Link:
         """
         size = values.numel() * values.element_size()
         if size > self._capacity:
-            # Others may still read what the larger slots will lie over.
+            # The larger slots overlap the old ones, which other ranks may still read.
             self._meet()
             self._map(1 << (size - 1).bit_length())
-        # Two slots in turn: a rank writes the next numbers while another one reads these.
+        # Two slots alternate: a rank writes the next numbers while another one reads these.
         self._turn = 1 - self._turn
         rows = self._slots[self._turn, :, :size].view(values.dtype)
         rows[self.rank].copy_(values)
@@ -157,7 +157,7 @@ class Link:
 
     @property
     def is_told_to_stop(self) -> bool:
-        """Return whether rank 0 was told to stop; every rank reads it."""
+        """Return whether rank 0 received a stop; every rank reads the same flag."""
         return bool(self._header[0, 0])
 
     @is_told_to_stop.setter
@@ -175,7 +175,7 @@ class Link:
 
     @property
     def has_begun(self) -> bool:
-        """Return whether each other rank has counted a turn: before, it loads what it needs."""
+        """Return whether each other rank has counted a turn; until then it is loading."""
         return bool((self._header[2:, 0] > 0).all())
 
     def close(self) -> None:
@@ -187,14 +187,14 @@ class Link:
             self._fd = -1
 
     def _map(self, capacity: int) -> None:
-        """Have slots of so many bytes. All ranks do at the same exchange, so all see the same."""
-        # torch is imported here: a process that only hears of ranks that failed does without, and
-        # it takes seconds to load.
+        """Map slots of so many bytes; all ranks do so at the same exchange."""
+        # torch takes seconds to import, and a process that only handles errors of ranks needs
+        # none.
         import torch
 
         begin = LINE * (1 + self.number)
         num_bytes = begin + 2 * self.number * capacity
-        # Each of them: it only ever grows, and to the same size.
+        # Every rank may do this: the file only grows, and to the same size.
         if os.fstat(self._fd).st_size < num_bytes:
             os.ftruncate(self._fd, num_bytes)
         memory = mmap.mmap(self._fd, num_bytes)
@@ -204,7 +204,7 @@ class Link:
         self._slots = whole[begin:].view(2, self.number, capacity)
 
     def _meet(self) -> None:
-        """Wait until all ranks are here."""
+        """Wait until all ranks have arrived."""
         if self.rank:
             self._send(0, ARRIVED)
             self._expect(0, ARRIVED)
@@ -213,7 +213,7 @@ class Link:
             self._expect(rank, ARRIVED)
         for rank in self._sockets:
             self._send(rank, ARRIVED)
-        # Look for lost ranks even if none has to be waited for.
+        # Lost ranks are detected even when all others have arrived already.
         if time.monotonic() - self._looked_s > WAIT_S:
             self._look()
 
@@ -260,5 +260,5 @@ def _decoded(rank: int, body: bytes, kind: type[T]) -> T:
     try:
         return from_msgpack(body, kind, limit=MAX_MESSAGE_BYTES, is_ours=True)
     except DecodeError:
-        # Whatever it is, it is no rank of this learner any more.
+        # Any socket error means that the rank is lost.
         raise RankLost(rank) from None

@@ -1,7 +1,7 @@
 """The environments of a learner: a batch for matches, and one for each team whose episodes go on.
 
-Episodes in flight are a cache: dropped ones begin anew. Of all that is committed, only the choice
-of the matches that are counted depends on it.
+Episodes in flight are a cache: dropped ones begin anew. Only the choice of the counted matches
+depends on the cache; nothing else that is committed does.
 
 Tests: `tests/arena/learners/work/test_episodes.py`.
 """
@@ -39,7 +39,7 @@ class HeldEpisodes:
     Attributes:
         env: Environments that they are played in.
         collector: Collector with their state.
-        seatings: Seating of each of the collector's blocks.
+        seatings: Seating of each block of the collector.
         actors: Frozen players of these seatings, by population and entrant.
         checkpoints: Digests of the team's checkpoints after which they go on.
     """
@@ -51,28 +51,30 @@ class HeldEpisodes:
     checkpoints: tuple[Digest, ...]
 
     def fits(self, message: Train, *, is_share: bool = False) -> bool:
-        """Return whether an assignment goes on with these episodes.
+        """Return whether an assignment continues these episodes.
 
-        It does if it starts from the very weights of these episodes, and names their seatings and
-        no others. One that names none begins anew.
+        It does if it starts from the very weights of these episodes, and names exactly their
+        seatings. An assignment that names none begins anew.
 
         Args:
             message: The assignment.
-            is_share: Whether others hold episodes of the same assignment, and other seatings.
+            is_share: Whether other ranks hold the assignment's other episodes and seatings.
         """
         starts = (trainee.checkpoint for trainee in message.trainees)
         here, named = self.in_flight.keys(), set(map(weights_of, message.carried))
         return (
-            # A controller that names none does not know them, or wants a fresh start.
+            # A controller that names no episodes does not know them, or requests a fresh start.
             bool(named)
             and self.checkpoints == tuple(ref.digest for ref in starts if ref is not None)
-            # Its tallies may name no other seatings than the message does.
+            # The tallies may name only seatings that the message has.
             and (here <= named if is_share else here == named)
         )
 
     @property
     def in_flight(self) -> dict[tuple[str, ...], int]:
-        """Environments whose episode has not ended, by the weights that play (`weights_of`)."""
+        """Count environments with an unfinished episode, by the weights that play
+        (`weights_of`).
+        """
         counts: dict[tuple[str, ...], int] = {}
         for block, num_envs in self.collector.in_flight().items():
             weights = weights_of(self.seatings[block])
@@ -87,22 +89,22 @@ class HeldEpisodes:
 def weights_of(seating: Seating) -> tuple[str, ...]:
     """Return the weights in each seat: a digest, a bot, or a policy that learns.
 
-    Players of equal weights are the same opponents, whatever they are called.
+    Players with equal weights are the same opponents, whatever their names.
     """
     return tuple(player.entrant for player in seating.players)
 
 
 class Environments:
-    """Batches of environments, kept as long as they may be needed again.
+    """Batches of environments, kept while they may be needed again.
 
-    At most one batch is in use at a time: what `matches`, `take` or `begin` gave until `hold`,
-    `release` or `discard`. Batches are made until the process has as much memory as it may; then
-    the episodes that were not gone on with for longest are dropped. Owned by one thread.
+    At most one batch is in use at a time: the one that `matches`, `take` or `begin` returned, until
+    `hold`, `release` or `discard`. Batches are made until the process reaches its memory limit;
+    then the least recently continued episodes are dropped. Owned by one thread.
 
     Args:
         make: Function that makes a batch for a lesson's training, or with None for matches.
-        max_bytes: Memory of the process from which on no more batches are made.
-        resident_bytes: Memory that the process has now. None: this one's, without others.
+        max_bytes: Memory of the process above which no more batches are made.
+        resident_bytes: Function that returns the memory in use. None: this process's alone.
     """
 
     def __init__(
@@ -132,22 +134,25 @@ class Environments:
         return self._matches
 
     def enter(self, lesson: int) -> None:
-        """Train in a lesson from now on: batches of another one are closed, episodes in it end."""
+        """Train in a lesson from now on; close batches of other lessons, which ends their
+        episodes.
+        """
         if lesson == self._lesson:
             return
         self._lesson = lesson
         for env in self._spare:
             _close(env)
         self._spare = []
-        # A lesson's end is no loss: these episodes are not counted as dropped.
+        # Episodes that end with a lesson are not counted as dropped.
         for held in self._held.values():
             _close(held.env)
         self._held = {}
 
     def take(self, team: Team) -> HeldEpisodes | None:
-        """Return a team's held episodes, if any; they are held no longer.
+        """Return a team's held episodes, if any, and hold them no longer.
 
-        Those of its policies beside others are over: they go on with the same weights only.
+        Episodes of its policies with other teammates are dropped, because their weights will
+        change.
         """
         held = self._held.pop(team, None)
         for other in [other for other in self._held if not set(team).isdisjoint(other)]:
@@ -157,12 +162,12 @@ class Environments:
         return held
 
     def begin(self) -> BatchedEnv:
-        """Return a batch to reset: a spare one, a new one, or the one that is held longest."""
-        # A batch is taken over before one is made: memory that Python frees seldom returns to the
-        # system.
+        """Return a batch to reset: a spare one, a new one, or the least recently held one."""
+        # A spare batch is preferred to a new one, because memory that Python frees seldom returns
+        # to the system.
         if self._spare:
             env = self._spare.pop()
-        # The first batch is made in any case: no work is possible without one.
+        # The first batch is made even above the limit, because no work is possible without one.
         elif self._held and self._is_full():
             env = self._drop(why=self._memory())
         else:
@@ -173,45 +178,46 @@ class Environments:
     def hold(self, team: Team, held: HeldEpisodes) -> None:
         """Keep a team's episodes for its next assignment."""
         self._in_use = None
-        # A new key, as `take` popped it: the first key is the team unused for longest.
+        # `take` removed the key, so it is now the last one; the first key is the least recently
+        # used team.
         self._held[team] = held
-        # The process has loaded all that it needs once by the time of the first batch.
+        # By the first batch the process has loaded all that it loads only once.
         if not self._first_bytes:
             self._first_bytes = self._resident_bytes()
             return
         most = max(self._max_bytes, self._kept_bytes)
         if len(self._held) > 1 and self._resident_bytes() > most:
-            # Environments may grow while they are played.
+            # Environments may grow while they are played, so the limit is checked here, too.
             _close(self._drop(why=self._memory()))
-            # Memory that is free again may stay the process's: dropping more would not help.
+            # Freed memory may stay with the process, so dropping more episodes would not help.
             self._kept_bytes = self._resident_bytes()
 
     def release(self) -> None:
-        """Give back the batch in use: its episodes are not gone on with."""
-        # The batch for matches is never spare: `begin` must not hand it out.
+        """Give back the batch in use; its episodes do not continue."""
+        # The batch for matches is never spare, because `begin` must not return it.
         if self._in_use is not None and self._in_use is not self._matches:
             self._spare.append(self._in_use)
         self._in_use = None
 
     def discard(self) -> None:
-        """Close the batch in use, which broke."""
+        """Close the batch in use after it broke."""
         env, self._in_use = self._in_use, None
         if env is None:
             return
-        # The next match makes a new one.
+        # `matches` makes a new batch then.
         if env is self._matches:
             self._matches = None
         _close(env)
 
     def lose(self) -> None:
         """Close all batches but the one in use: the processes that stepped them have ended."""
-        # They are not counted as dropped for lack of memory: the loss has an error of its own.
+        # They are not counted as dropped for lack of memory, because the loss has its own error.
         for team, held in self._held.items():
             self._dropped += team
             _close(held.env)
         self._held = {}
         rest, self._spare = self._spare, []
-        # A batch for matches that is in use stays: it has the environments of all ranks, so
+        # A batch for matches stays if it is in use. It has the environments of all ranks, so
         # training must never take it for a spare one.
         if self._matches is not None and self._matches is not self._in_use:
             rest.append(self._matches)
@@ -221,8 +227,8 @@ class Environments:
                 _close(env)
 
     def take_dropped(self) -> tuple[tuple[PolicyId, ...], int]:
-        """Return the teams whose episodes are gone since the last call, and the number of episodes
-        that were dropped for lack of memory.
+        """Return the teams whose episodes were dropped since the last call, and the number of
+        episodes that were dropped for lack of memory.
         """
         dropped = tuple(self._dropped), self._num_dropped
         self._dropped, self._num_dropped = [], 0
@@ -239,11 +245,12 @@ class Environments:
             _close(env)
 
     def _is_full(self) -> bool:
-        """Return whether one batch more, as large as the others, would be too much."""
+        """Return whether one more batch of average size would exceed the limit."""
         # m + (m - m_1) / (n - 1) > max: memory m with n batches, m_1 with one
         resident = self._resident_bytes()
         num_later = len(self._held) - 1
-        # The first batch came with much else; the later ones tell what one costs.
+        # The first batch's memory includes one-time loads, so the cost per batch is that of later
+        # ones.
         per_batch = (resident - self._first_bytes) / num_later if num_later > 0 else 0.0
         return resident + max(per_batch, 0.0) > self._max_bytes
 
@@ -252,7 +259,7 @@ class Environments:
         return f"the process has {resident} MiB of at most {most}"
 
     def _drop(self, *, why: str) -> BatchedEnv:
-        """Let go of the episodes that were held longest, and return their environments."""
+        """Drop the episodes that were held longest, and return their environments."""
         team = next(iter(self._held))
         held = self._held.pop(team)
         num_episodes = sum(held.in_flight.values())
@@ -277,15 +284,15 @@ def actors_in(
 
 
 def default_max_bytes() -> int:
-    """Return half of the machine's memory divided by its cores: a learner's, one on each core.
+    """Return half of the machine's memory divided by its cores, with one learner on each core.
 
-    In a container, half of what that may have.
+    In a container, the container's limit replaces the machine's memory.
     """
     return machine_bytes() // 2 // (os.cpu_count() or 1)
 
 
 def own_bytes() -> int:
-    """Return the memory that this process has."""
+    """Return the memory that this process uses, in bytes."""
     return int(psutil.Process().memory_info().rss)
 
 
@@ -294,5 +301,5 @@ def _close(env: BatchedEnv) -> None:
         env.close()
     except BaseException as error:
         pass_interrupt(error)
-        # Broken environments may not close either; a new batch is made all the same.
+        # Broken environments may fail to close; a new batch is made all the same.
         logger.exception("closing the environments failed")

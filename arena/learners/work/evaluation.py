@@ -23,7 +23,7 @@ from arena.wire.messages import Evaluate, Finished
 
 
 def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
-    """Carry out an Evaluate assignment: exactly the matches that each pairing asks for.
+    """Carry out an Evaluate assignment: exactly the requested matches of each pairing.
 
     Raises:
         AssignmentFault: If a checkpoint cannot be used, or the learner was told to stop.
@@ -38,11 +38,11 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
     num_matches = [pairing.num_matches for pairing in message.pairings]
     agents = {seat.population: seat.agents for seat in setup.seats}
     actions = action_layouts(setup.spec, populations=agents)
-    # A random decision does not show what a player opens with.
+    # First decisions are not counted with random openings, which do not show a player's choice.
     radices = {} if setup.match_openings.share else _radices(actions)
     tallies: list[Tally] = []
     recorder = GameRecorder(message.games)
-    # More pairings than environments are played in waves.
+    # Where pairings outnumber environments, they are played in waves.
     for wave, shares in enumerate(share_envs(num_matches, num_envs=env.num_envs)):
         blocks = [
             _block(message.pairings[share.pairing].seating, share=share, equipment=equipment)
@@ -56,7 +56,7 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
                 blocks=blocks,
                 seats=setup.seats,
                 sides=setup.sides,
-                # A reset with the seeds of the wave before would begin the same episodes again.
+                # Each wave has its own seeds; equal ones would begin the same episodes again.
                 seeds=environment_seeds(message.seed, num_envs=env.num_envs, wave=wave),
                 generator=generator,
                 progress=equipment.progress,
@@ -69,7 +69,7 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
         except Stopped as stopped:
             raise AssignmentFault("stopped", str(stopped)) from stopped
     left_out = {"episode/games_left_out": float(recorder.num_left_out)}
-    # Pairings of equal seatings may be in several waves, but the wire wants one tally of each.
+    # Pairings with equal seatings may be in several waves, but a message has one tally of each.
     merged = openings.bounded(merge_tallies(tallies))
     duration_s = time.perf_counter() - started
     return Finished(
@@ -87,7 +87,7 @@ def evaluate(message: Evaluate, equipment: Equipment) -> Finished:
 
 
 def _radices(actions: Mapping[str, ActionLayout]) -> dict[str, tuple[int, ...] | None]:
-    """Return what each choice of a population's actions counts in an index."""
+    """Return the place value of each choice in an action's index, by population."""
     return {
         name: openings.radices(layout.branches, has_numbers=bool(layout.num_continuous))
         for name, layout in actions.items()

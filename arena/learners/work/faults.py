@@ -1,4 +1,4 @@
-"""The reason why an assignment could not be done, on its way to a `Failed` message. Torch-free.
+"""The reason why an assignment failed, for its `Failed` message. Torch-free.
 
 Tests: `tests/arena/learners/work/test_worker_faults.py`.
 """
@@ -34,22 +34,22 @@ from arena.users_code import (
 )
 
 TRACEBACK_ENTRIES = 12
-"""Entries of a traceback that stand for an error of Arena's own."""
+"""Entries of a traceback that are kept for an error in Arena's own code."""
 
 MAX_REASON = 4000
-"""Length at which a reason is cut off: it must fit its message, whatever users' code wrote."""
+"""Length at which a reason is truncated: users' code may write any length."""
 
 
 MIN_SILENT_ROLLOUTS = 16
 
 MAX_SILENT_ROLLOUTS = 1000
-"""Rollouts in a row without a decision of a trainee that end an assignment: the first where as many
-episodes as there are environments have ended in them, the second in any case. An assignment of
-whole episodes may be over before."""
+"""Rollouts in a row without a decision of a trainee after which an assignment fails: at the first
+limit only if as many episodes as environments have ended, at the second always. An assignment of
+whole episodes may end before."""
 
 
 class AssignmentFault(Exception):
-    """Ends an assignment; the fields are those of `Failed`."""
+    """An error that ends an assignment; the fields are those of `Failed`."""
 
     def __init__(
         self, kind: str, reason: str, *, policy: PolicyId | None = None, key: str | None = None
@@ -62,7 +62,7 @@ class AssignmentFault(Exception):
 
 
 def fault_of(error: BaseException) -> AssignmentFault:
-    """Return the fault of an assignment that ended with an error: its kind is the error's place."""
+    """Return the fault of an assignment that raised an error, with the kind of its origin."""
     if isinstance(error, AssignmentFault):
         return error
     if isinstance(error, RankFailed):
@@ -70,7 +70,7 @@ def fault_of(error: BaseException) -> AssignmentFault:
         return AssignmentFault(failed.kind, failed.reason, policy=failed.policy, key=failed.key)
     if isinstance(error, NetworkRaised) and error.__cause__ is not None:
         cause = fault_of(error.__cause__)
-        # A machine that runs out is nobody's fault, whoever plays just then.
+        # An exhausted machine is a fault of the place, whichever player acts at that time.
         if cause.kind not in ("code", "error"):
             return cause
         return AssignmentFault(cause.kind, cause.reason, policy=error.policy, key=error.key)
@@ -78,8 +78,8 @@ def fault_of(error: BaseException) -> AssignmentFault:
 
 
 def _kind(error: BaseException) -> str:
-    """Return the place of an error, a kind of `Failed`."""
-    # Whatever ran out shows as an error of something else, so it is looked for first.
+    """Return the origin of an error as a kind of `Failed`."""
+    # Exhaustion is checked first, because it shows as errors of many other types.
     if is_exhaustion(error):
         return "place"
     if isinstance(error, EnvironmentNotMade):
@@ -90,7 +90,7 @@ def _kind(error: BaseException) -> str:
         return "storage"
     if isinstance(error, WireError):
         return "message"
-    # A bot, an outcome, a network: environments have errors of their own.
+    # This is an error of a bot, an outcome or a network; environments raise `EnvironmentFault`.
     return "code" if isinstance(error, ConfigError) or is_of_users(error) else "error"
 
 
@@ -98,16 +98,16 @@ def _reason(error: BaseException) -> str:
     reason = message_of(error)
     if isinstance(error, ArenaError) or own_lines(error):
         return reason
-    # An error in Arena's own code: a report needs the traceback.
+    # This is an error in Arena's own code, and a bug report needs its traceback.
     return f"{reason}\n{''.join(traceback.format_exception(error)[-TRACEBACK_ENTRIES:])}"
 
 
 @contextlib.contextmanager
 def naming_checkpoint(key: str, *, policy: PolicyId | None = None) -> Iterator[None]:
-    """Name the directory that turns out to be missing or corrupt."""
+    """Add a checkpoint's key and policy to the error if its directory is missing or corrupt."""
     try:
         yield
-    # Other CheckpointErrors are let through: a full disk says nothing about this checkpoint
+    # Other CheckpointErrors pass through: a full disk does not concern this checkpoint
     # (`DiskRefused`).
     except (CheckpointMissing, CheckpointCorrupt) as error:
         raise AssignmentFault("checkpoint", str(error), policy=policy, key=key) from error
@@ -115,7 +115,7 @@ def naming_checkpoint(key: str, *, policy: PolicyId | None = None) -> Iterator[N
 
 @contextlib.contextmanager
 def naming_policy(policy: PolicyId) -> Iterator[None]:
-    """Name the policy whose numbers turn out not to be finite."""
+    """Add the policy's id to the error if its numbers are not finite."""
     try:
         yield
     except NonFiniteError as error:
@@ -124,12 +124,12 @@ def naming_policy(policy: PolicyId) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """Standing of an assignment after a rollout, in all ranks of the learner.
+    """Progress of an assignment after a rollout, over all ranks of the learner.
 
     Attributes:
         agent_steps: Decisions of each trainee.
         num_episodes: Number of episodes that have ended.
-        is_done: Whether each environment has played its number of episodes.
+        is_done: Whether each environment has played its required episodes.
     """
 
     agent_steps: Mapping[PolicyId, int]
@@ -138,7 +138,7 @@ class Reached:
 
 
 class Silence:
-    """The number of each trainee's rollouts without a decision.
+    """Counter of each trainee's rollouts in a row without a decision.
 
     Args:
         num_envs: Number of environments that are played.
@@ -153,25 +153,26 @@ class Silence:
         """Add a rollout.
 
         Args:
-            reached: Standing after the rollout.
+            reached: Progress after the rollout.
             agent_steps_before: Decisions of each trainee before it.
 
         Raises:
-            AssignmentFault: If one of them has not decided for long, or in all of the whole
-                episodes that it was to play.
+            AssignmentFault: If a trainee has not decided for `MAX_SILENT_ROLLOUTS`, or in any of
+                the whole episodes of the assignment.
         """
         num_episodes = reached.num_episodes
         for policy, agent_steps in reached.agent_steps.items():
             if agent_steps != agent_steps_before[policy]:
-                # It decided: the count begins anew with the episodes that have ended by now.
+                # The trainee decided, so its count restarts, and so does that of ended episodes.
                 self._num_rollouts[policy], self._episodes_before[policy] = 0, num_episodes
                 continue
             self._num_rollouts[policy] += 1
             num_rollouts = self._num_rollouts[policy]
             num_ended = num_episodes - self._episodes_before[policy]
-            # Waiting in long episodes is no fault: as many as there are environments must end.
+            # Long episodes without a decision are legal, so as many as there are environments must
+            # end first.
             is_enough = num_rollouts >= MIN_SILENT_ROLLOUTS and num_ended >= self._num_envs
-            # Whole episodes may be over before any limit above is reached.
+            # An assignment of whole episodes may end before any limit above is reached.
             is_over = reached.is_done and agent_steps == 0
             if is_enough or is_over or num_rollouts >= MAX_SILENT_ROLLOUTS:
                 raise AssignmentFault(

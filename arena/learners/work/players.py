@@ -1,7 +1,7 @@
 """The players of an assignment: loaded from checkpoints, checked, and kept for the next one.
 
-Kept players are a cache: with or without it an assignment gives the same result. They are a part of
-the equipment with which a worker carries out every assignment.
+Kept players are a cache: an assignment's result is the same without it. They are a part of the
+`Equipment` with which a worker carries out every assignment.
 
 Tests: `tests/arena/learners/work/test_worker.py`,
 `tests/arena/learners/work/test_worker_faults.py`.
@@ -63,7 +63,7 @@ class RecentlyUsed(Generic[KeyT, ValueT]):
         return self._values.get(key)
 
     def take(self, key: KeyT) -> ValueT | None:
-        """Return the value and keep it no longer."""
+        """Return the value and remove it from the cache."""
         return self._values.pop(key, None)
 
     def put(self, key: KeyT, value: ValueT) -> None:
@@ -89,7 +89,7 @@ class Players:
     """
 
     def __init__(self, setup: LearnerSetup, *, device: torch.device) -> None:
-        # A network may be code of the user's.
+        # A network may be users' code, which is found in the launch directory.
         put_first_on_path(setup.launch_directory)
         self._setup = setup
         self._root = Path(setup.root)
@@ -116,7 +116,7 @@ class Players:
         self.actions = action_layouts(
             setup.spec, populations=setup.agents_of, continuous=continuous
         )
-        """Layouts by population."""
+        """Layouts of the actions by population."""
         self._frozen: RecentlyUsed[tuple[str, Entrant, Team | None, bool], Actor] = RecentlyUsed(
             MAX_FROZEN
         )
@@ -139,21 +139,21 @@ class Players:
             ValueError: If it is no bot and names no weights.
         """
         entrant = player.entrant
-        # An owner of None is all teams.
+        # Actors stored with the owner None serve all teams.
         for owner in (None, team):
             known = self._frozen.get((population, entrant, owner, greedy))
             if known is not None:
                 return known
         actor = self._make_frozen(player, population=population, greedy=greedy)
-        # Episodes of several teams are in flight, with the same numbers of environments: a bot that
-        # tells games apart by them must not mix them up.
+        # Episodes of several teams are in flight, in environments with the same numbers. A bot
+        # that keeps games by environment number would mix them up, so each team has its own bot.
         is_own = isinstance(actor, BotActor) and actor.keeps_games
         self._frozen.put((population, entrant, team if is_own else None, greedy), actor)
         return actor
 
     def _make_frozen(self, player: Player, *, population: str, greedy: bool) -> Actor:
         if is_bot(player.player):
-            # Names in messages are looked up, never imported.
+            # A name in a message is looked up in the setup, never imported.
             if player.player not in (RANDOM_BOT, *self._setup.bots):
                 raise ConfigError(
                     f"{player.player} must be a bot that this learner's run.yaml names "
@@ -181,7 +181,7 @@ class Players:
             )
 
     def algorithm(self, trainee: Trainee, *, seed: int) -> Algorithm:
-        """Return the algorithm of a policy that learns: checkpoint first, hyperparameters after.
+        """Return the algorithm of a training policy: load its checkpoint, then set hyperparameters.
 
         Args:
             trainee: Policy with its checkpoint.
@@ -192,11 +192,11 @@ class Players:
         """
         live = None
         if trainee.checkpoint is not None:
-            # take: training changes it in place, and then it is no longer that checkpoint's.
+            # The algorithm leaves the cache, because training changes it in place.
             live = self._live.take((trainee.policy, trainee.checkpoint.digest))
         if live is not None:
             hyperparameters, algorithm = live
-            # A donor's checkpoint has the donor's count of updates, the policy keeps its own.
+            # A donor's checkpoint has the donor's update count, while the policy keeps its own.
             is_own = algorithm.learner_updates == trainee.learner_updates
             if is_own and hyperparameters == trainee.hyperparameters:
                 return algorithm
@@ -213,7 +213,7 @@ class Players:
                 self._check(manifest, population=population)
                 algorithm.load(weights, None, learner_updates=trainee.learner_updates)
         elif trainee.learner_updates:
-            # Fresh weights in the place of trained ones: the policy's counters never fall.
+            # Fresh weights replace trained ones here, and the policy's counters never decrease.
             weights = algorithm.weights()
             algorithm.load(weights, None, learner_updates=trainee.learner_updates)
         return algorithm
@@ -246,12 +246,13 @@ class Players:
         """
         population = self._setup.populations[population_of(trainee.policy)]
         weights, optimizer = algorithm.weights(), algorithm.optimizer_state()
-        # Weights are checked once more when they are serialized.
+        # Weights are checked again when they are serialized, and may raise there.
         with naming_policy(trainee.policy):
             record = PolicyRecord(
                 policy=trainee.policy,
                 generation=trainee.generation,
-                # The policy's own count: a donor's weights come without the donor's.
+                # This is the policy's own count, because a donor's weights come without the
+                # donor's count.
                 agent_steps=trainee.agent_steps + agent_steps,
                 learner_updates=algorithm.learner_updates,
                 hyperparameters=dict(trainee.hyperparameters),
@@ -264,7 +265,7 @@ class Players:
             reference = publish_policy(
                 self._root, record, weights=weights, optimizer_state=optimizer
             )
-        # State that a checkpoint does not hold must not live on: another learner would not have it.
+        # State that the checkpoint lacks is reset, because another learner would not have it.
         algorithm.load(weights, optimizer, learner_updates=algorithm.learner_updates)
         self._keep(trainee, reference, algorithm)
         return Published(policy=trainee.policy, checkpoint=reference)
@@ -298,19 +299,19 @@ def _critics(setup: LearnerSetup) -> dict[str, CriticInput]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
-    """Equipment with which a worker carries out every assignment. Owned by its thread.
+    """The objects with which a worker carries out every assignment. Owned by its thread.
 
     Attributes:
         setup: Setup of the learner.
         environments: Environments, made when they are first needed.
-        players: Players and algorithms that are loaded already.
+        players: Loaded players and algorithms.
         device: Device of networks and environments.
-        progress: Counter of steps, for heartbeats.
+        progress: Counter of steps for heartbeats.
         should_stop: Function that returns whether the learner is to stop.
-        settings: Settings of the process for Arena's own work.
+        settings: Process settings that users' code may have changed, to be restored.
         take_losses: Function that returns the policies whose episodes were dropped since the last
             call, and metrics of all episodes that were lost.
-        ranks: Processes that carry out training assignments together; None: this one does alone.
+        ranks: Processes that carry out training assignments together; None: only this process.
     """
 
     setup: LearnerSetup

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 
 ROUNDING = 1e-9
-"""Rounding left of a sum that is 0, relative to the size of returns."""
+"""Rounding error of a sum that should be 0, relative to the size of returns."""
 
 
 def train(message: Train, equipment: Equipment) -> Finished:
@@ -65,12 +65,12 @@ def train(message: Train, equipment: Equipment) -> Finished:
     started = time.perf_counter()
     if equipment.should_stop():
         raise AssignmentFault("stopped", "told to stop before the start")
-    # A birth is one process's alone.
+    # Without steps, only the first weights are published, which needs one process.
     ranks = equipment.ranks if message.agent_steps > 0 else None
     if ranks is not None:
         ranks.begin(message)
-    # Seed before algorithms and players are made, since users' code may draw from the global
-    # generators.
+    # The seeds are set before algorithms and players are made, because users' code may draw from
+    # the global generators.
     generator = seed_everything(message.seed, device=equipment.device)
     learning = {
         trainee.policy: _learning(
@@ -84,15 +84,16 @@ def train(message: Train, equipment: Equipment) -> Finished:
         for policy in learning.values():
             share_state(policy.algorithm, ranks)
     trained = _Training(message, equipment, learning=learning, generator=generator, ranks=ranks)
-    # Otherwise a birth: the first weights are published as they are.
+    # Without steps, the first weights are published as they are.
     if message.agent_steps > 0:
         trained.run()
-    # A user's algorithm has run, too.
+    # A user's algorithm has run as well, and may have changed process settings.
     equipment.settings.restore()
     before_publish = time.perf_counter()
     checkpoints = _publish(message, equipment, trained=trained, learning=learning, ranks=ranks)
     finished = time.perf_counter()
-    # Hold episodes after publishing: they are known by the checkpoints from which they go on.
+    # Episodes are held after publishing, because they are keyed by the digests of the new
+    # checkpoints.
     digests = tuple(published.checkpoint.digest for published in checkpoints)
     if ranks is not None:
         digests = share_digests(digests, ranks, number=len(message.trainees))
@@ -118,14 +119,14 @@ def _publish(
     learning: Mapping[PolicyId, Learning],
     ranks: Ranks | None,
 ) -> tuple[Published, ...]:
-    """Publish a checkpoint of each trainee; of several ranks the first one does."""
+    """Publish a checkpoint of each trainee; only the first rank does."""
     if ranks is not None:
         for policy in learning.values():
             if not is_same_state(policy.algorithm, ranks):
                 raise AssignmentFault("error", f"ranks have different weights of {policy.policy}")
         if ranks.rank:
             return ()
-    # A failure at the second leaves the first as garbage: only Finished makes them count.
+    # If the second one fails, the first is garbage: only Finished makes checkpoints count.
     return tuple(
         equipment.players.publish(
             trainee,
@@ -137,7 +138,7 @@ def _publish(
 
 
 def _reward_weights(trainee: Trainee, equipment: Equipment) -> torch.Tensor | None:
-    """Return the weights, float32 [R], or None where the environment's reward is learned from."""
+    """Return the weights, float32 [R]; None if the policy learns from the environment's reward."""
     components = equipment.setup.environment.reward_weights
     if not components:
         return None
@@ -146,14 +147,14 @@ def _reward_weights(trainee: Trainee, equipment: Equipment) -> torch.Tensor | No
 
 
 def _blank(trainee: Trainee, ranks: Ranks | None) -> Trainee:
-    """Return a trainee as a rank makes it: only the first one loads what it begins with."""
+    """Return a rank's trainee; only the first rank's has a checkpoint to load."""
     if ranks is None or not ranks.rank:
         return trainee
     return replace(trainee, checkpoint=None, initial_weights=None, learner_updates=0)
 
 
 def _learning(trainee: Trainee, *, message: Train, index: int, equipment: Equipment) -> Learning:
-    # Weights are checked before the algorithm is loaded.
+    # Reward weights are checked before the algorithm is loaded.
     reward_weights = _reward_weights(trainee, equipment)
     seed = derived_seed(message.seed, Stream.WEIGHTS, index)
     algorithm = equipment.players.algorithm(trainee, seed=seed)
@@ -187,11 +188,11 @@ class _Training:
         self.agent_steps: Mapping[PolicyId, int] = {}
 
     def run(self) -> None:
-        """Do whole rollouts, at least one, until the budget is reached or the learner must stop.
+        """Collect whole rollouts, at least one, until the budget is reached or a stop is requested.
 
         Raises:
-            AssignmentFault: If it was stopped before anything was learned or where it may not
-                stop, or the trainees never decide.
+            AssignmentFault: If it was stopped before anything was learned or where stopping is not
+                allowed, or the trainees never decide.
         """
         message = self._message
         held = self._begin()
@@ -199,13 +200,13 @@ class _Training:
         ranks = 1 if self._ranks is None else self._ranks.number
         silence = Silence(num_envs=held.env.num_envs * ranks)
         self.agent_steps, is_done = dict(collector.agent_steps), collector.is_done
-        # Whole rollouts: the budget is exceeded by less than one of them.
+        # Only whole rollouts are trained on, so the budget is exceeded by less than one rollout.
         while not is_done and sum(self.agent_steps.values()) < message.agent_steps:
             reached = self._rollout(collector)
             if reached is not None:
                 silence.add(reached, agent_steps_before=self.agent_steps)
                 self.agent_steps, is_done = reached.agent_steps, reached.is_done
-            # There is nothing to publish without a whole rollout.
+            # Without a whole rollout there is nothing to publish.
             elif message.may_stop_early and any(self.agent_steps.values()):
                 break
             else:
@@ -215,7 +216,7 @@ class _Training:
             self._measures[policy].merge(measures)
 
     def gather(self, in_flight: tuple[InFlight, ...]) -> RankResult:
-        """Return the result of all ranks in rank 0, this one's alone in the others."""
+        """Return the result of all ranks in rank 0, this rank's alone in the others."""
         collector = None if self._held is None else self._held.collector
         dropped, lost = self._equipment.take_losses()
         own = RankResult(
@@ -229,14 +230,14 @@ class _Training:
         return own if self._ranks is None else merge_results(self._ranks.results(own))
 
     def hold(self, checkpoints: tuple[Digest, ...]) -> tuple[InFlight, ...]:
-        """Keep the episodes in flight for the next assignment, and return their names."""
+        """Keep the episodes in flight for the next assignment, and return their identities."""
         environments = self._equipment.environments
-        # Whole episodes are over; none is carried.
+        # Assignments of whole episodes end all of them, so none is in flight.
         held = self._held
         if held is None or self._message.episodes is not None:
             environments.release()
             return ()
-        # Algorithms go back to `Players`: held episodes keep none.
+        # Algorithms go back to `Players`, so held episodes must not refer to them.
         held.collector.rest()
         held.checkpoints = checkpoints
         environments.hold(self._team, held)
@@ -250,28 +251,29 @@ class _Training:
         return tuple(trainee.policy for trainee in self._message.trainees)
 
     def _begin(self) -> HeldEpisodes:
-        """Go on with the episodes that the message names, or begin all anew."""
+        """Continue the episodes that the message names, or begin all anew."""
         message, environments = self._message, self._equipment.environments
         environments.enter(message.lesson)
         held = environments.take(self._team)
         if held is not None and not held.fits(message, is_share=self._ranks is not None):
             environments.release()
             held = None
-        # A held batch is used as it is, without a reset.
+        # A held batch continues without a reset.
         env = environments.begin() if held is None else held.env
         new = seatings_that_fit(message.opponents, num_envs=env.num_envs, seed=message.seed)
-        # Tell environments before a collector resets them; episodes in flight keep what they were
-        # told.
+        # Environments learn their players before a collector resets them; episodes in flight keep
+        # their players.
         self._tell(env, new)
-        # The order is reversed: of seatings with equal weights the first one counts.
+        # The order is reversed so that of seatings with equal weights the first one wins.
         begun = {weights_of(seating): index for index, seating in reversed([*enumerate(new)])}
         seatings = list(new)
-        # Seatings of episodes in flight only: after the new ones, so that none begins in them.
+        # Seatings only of episodes in flight come last, because new episodes begin in the first
+        # ones.
         for weights in () if held is None else held.in_flight:
             if weights not in begun and held is not None:
                 begun[weights] = len(seatings)
                 seatings.append(held.seating_of(weights))
-        # Actors are kept loaded, as their files may be gone by now.
+        # Loaded actors are reused, because their files may be deleted by now.
         known = {} if held is None else held.actors
         blocks = [self._block(s, known=known) for s in seatings]
         actors = actors_in(blocks, seats=self._equipment.setup.training_seats)
@@ -293,7 +295,7 @@ class _Training:
         )
 
     def _tell(self, env: BatchedEnv, seatings: Sequence[Seating]) -> None:
-        """Tell the environments who plays their next episodes."""
+        """Tell the environments the players of their next episodes."""
         seats = self._equipment.setup.training_seats
         phases = [
             Phase(
@@ -303,7 +305,7 @@ class _Training:
             )
             for seating in seatings
         ]
-        # Environments are divided among the seatings as the collector divides them.
+        # Environments are divided among the seatings in the same way as in the collector.
         tell_environments(
             env, phases, block_of_env=equal_blocks(len(phases), num_envs=env.num_envs)
         )
@@ -333,17 +335,18 @@ class _Training:
             success_return=setup.success_return,
         )
         for policy in self._learning:
-            # A trainee without a seat would train on nothing.
+            # A trainee without a seat would have no decisions to train on.
             if policy not in collector.agent_steps:
                 raise ValueError(f"trainee {policy} has no seat in any seating")
         return collector
 
     def _rollout(self, collector: Collector) -> Reached | None:
-        """Play one rollout and learn from it; None if it was stopped before its end."""
+        """Collect one rollout and train on it; return None if it was stopped before its end."""
         start = time.perf_counter()
         rollouts = collector.collect(self._equipment.should_stop)
         collected = time.perf_counter()
-        # Environments and bots have run: what they changed must not reach the update.
+        # Environments and bots may have changed process settings, which must not affect the
+        # update.
         self._equipment.settings.restore()
         reached = self._reached(collector, is_whole=bool(rollouts))
         if reached is None:
@@ -353,14 +356,14 @@ class _Training:
                 metrics = learning.algorithm.update(rollout, generator=self._generator)
             self._updates[learning.policy].add(metrics)
             self._measures[learning.policy].add_rollout(rollout)
-            # Users' algorithms may learn without an optimizer of torch.
+            # Users' algorithms may learn without a torch optimizer, whose steps count as progress.
             self._equipment.progress.advance()
         self._collect_s += collected - start
         self._update_s += time.perf_counter() - collected
         return reached
 
     def _reached(self, collector: Collector, *, is_whole: bool) -> Reached | None:
-        """Return the standing of all ranks after a rollout; None if one of them was stopped."""
+        """Return the progress of all ranks after a rollout; None if one of them was stopped."""
         num_episodes = sum(tally.matches for tally in collector.episodes())
         if self._ranks is None:
             reached = Reached(
@@ -384,7 +387,7 @@ class _Training:
     def _block(
         self, seating: Seating, *, known: Mapping[tuple[str, Entrant], Actor]
     ) -> TrainingBlock:
-        """Seat players; ``known`` ones need not be loaded, and may have no files any more."""
+        """Seat players; actors in ``known`` are not loaded, because their files may be deleted."""
         seated: list[SeatedPlayer] = []
         for seat, player in zip(self._equipment.setup.training_seats, seating.players, strict=True):
             if player.entrant in self._trainees:
@@ -396,7 +399,7 @@ class _Training:
         return TrainingBlock(entrants=seating.entrants(self._trainees), players=tuple(seated))
 
     def metrics(self, result: RankResult) -> dict[str, float]:
-        """Return flat, finite metrics; of several trainees each one's are below its id."""
+        """Return flat, finite metrics; several trainees have their id as a prefix."""
         found: dict[str, float] = {}
         duration_s = self._collect_s + self._update_s
         for (policy, mean), measures in zip(self._updates.items(), result.measures, strict=True):
@@ -434,7 +437,7 @@ def seatings_that_fit(
     if len(seatings) <= num_envs:
         return tuple(seatings)
     logger.info("%d seatings for %d environments: some are left out", len(seatings), num_envs)
-    # Drawn: the first ones, or every other one, would have some seat played more often than others.
+    # The choice is random: the first ones, or every second one, would favour some seats.
     rng = np.random.default_rng(derived_seed(seed, Stream.BLOCKS))
     chosen = sorted(rng.permutation(len(seatings))[:num_envs].tolist())
     return tuple(seatings[index] for index in chosen)
@@ -443,7 +446,7 @@ def seatings_that_fit(
 def return_metrics(
     tallies: Sequence[Tally], *, entrant: Entrant, sides: Sequence[str]
 ) -> dict[str, float]:
-    """Return mean and deviation over the seats of one player; nothing where no match counts.
+    """Return mean and deviation of a player's returns over its seats; empty if no match counts.
 
     A player that sits on several sides of a game in which one side's gain is the other's loss has
     returns that cancel, however well it plays: such matches are left out.
@@ -461,7 +464,7 @@ def return_metrics(
         number = tally.matches * len(mine)
         # Cauchy-Schwarz: |sum of x| <= sqrt(number * sum of x^2)
         size = math.sqrt(max(squares, 0.0) * number)
-        # Mirror play of a zero-sum game: the mean is 0, however well it plays.
+        # This is mirror play of a zero-sum game: the mean is 0, however well the player plays.
         if len({sides[index] for index in mine}) > 1 and abs(total) <= ROUNDING * size:
             continue
         count, sum_of_all = count + number, sum_of_all + total

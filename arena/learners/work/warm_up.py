@@ -1,4 +1,4 @@
-"""Play before a policy's first update, which fills its normalizers and nothing else.
+"""Play before a policy's first update, which fills its normalizers and changes no weights.
 
 Tests: `tests/arena/learners/work/test_worker_on_pettingzoo.py`.
 """
@@ -28,7 +28,7 @@ from arena.wire.messages import Train
 MAX_IDLE = 10_000
 """Calls of ``step`` in a row without a decision of the population after which play ends.
 
-Training, which follows, tells of somebody who never decides (`arena.learners.work.faults`).
+The training that follows reports a policy that never decides (`arena.learners.work.faults`).
 """
 
 
@@ -39,9 +39,9 @@ def warm_up(
     learning: Mapping[PolicyId, Learning],
     generator: torch.Generator,
 ) -> None:
-    """Let bots play until the normalizers of new policies have seen what their population asks for.
+    """Let bots play until the normalizers of new policies have seen the configured decisions.
 
-    Weights that were trained elsewhere bring their own statistics.
+    Weights that were trained elsewhere bring their own statistics, so they are skipped.
 
     Raises:
         AssignmentFault: If the learner was told to stop.
@@ -80,7 +80,7 @@ def _fill(
     settings: NormalizerWarmUp,
     generator: torch.Generator,
 ) -> None:
-    """Let a bot play in every seat until a population has decided so often."""
+    """Let a bot play in every seat until a population has made so many decisions."""
     setup, players = equipment.setup, equipment.players
     env = equipment.environments.begin()
     seats = [setup.seats[index] for index in plays_of(setup.seats)[0]]

@@ -43,16 +43,16 @@ from arena.wire.messages import Evaluate, Failed, Finished, Train
 logger = logging.getLogger(__name__)
 
 MAX_LOGGED_FAULTS = 4
-"""Faults of an assignment that are logged with their tracebacks."""
+"""Largest number of faults per assignment that are logged with tracebacks."""
 
 
 class Worker:
     """Carries out assignments and returns their results.
 
     The result is a function of the message, the checkpoints that it names and the episodes in
-    flight that it goes on with. Everything else that a worker keeps from one assignment to the next
-    changes no result: environments, frozen players by digest, and algorithms that are bit-equal to
-    the checkpoint they have just published.
+    flight that it continues. Everything else that a worker keeps between assignments changes no
+    result: environments, frozen players by digest, and algorithms that are bit-equal to the
+    checkpoint they have just published.
 
     Owned by one thread, which is the only one that calls anything here.
 
@@ -60,7 +60,8 @@ class Worker:
         setup: Setup of the learner.
         progress: Counter of steps, for heartbeats.
         should_stop: Function that returns whether the learner is to stop.
-        ranks: Ranks of a learner that this worker is not rank 0 of; None: it is, or is alone.
+        ranks: Ranks of the learner if this worker is not rank 0; None: it is rank 0, or the only
+            one.
     """
 
     def __init__(
@@ -75,11 +76,11 @@ class Worker:
         self._progress = progress
         self.device = resolve_device(setup.device)
         """Device of networks and environments."""
-        # Settings are noted before any code of users runs in this process.
+        # Settings are saved before any users' code runs in this process.
         self._settings = KeptSettings()
         self._crew: Crew | None = None
         if self.device.type != "cpu" and setup.cores > 1:
-            # The device is known only now where it is chosen by what is here.
+            # The device is known only here where ``auto`` chooses it.
             logger.info("one process learns, not %d: %s is not divided", setup.cores, self.device)
         elif ranks is None and setup.cores > 1:
             ranks = self._crew = Crew(setup, progress=progress, should_stop=should_stop)
@@ -92,7 +93,7 @@ class Worker:
         memory_mb = setup.environment.held_memory_mb
         self._environments = Environments(
             self._make_env,
-            # The process is one of several that the learner has.
+            # The memory limit is divided, because this process is one of several of the learner.
             max_bytes=default_max_bytes() if memory_mb is None else memory_mb * MIB // setup.cores,
             resident_bytes=self._resident_bytes,
         )
@@ -108,7 +109,7 @@ class Worker:
             ranks=ranks,
         )
         self._num_void = 0
-        # A step of an optimizer is progress too, of any algorithm: an update may take minutes.
+        # An optimizer step counts as progress, because an update may take minutes.
         self._hook = register_optimizer_step_post_hook(lambda *_: progress.advance())
 
     def carry_out(self, assignment: Train | Evaluate) -> Finished | Failed:
@@ -122,28 +123,29 @@ class Worker:
             if isinstance(assignment, Train):
                 return train(assignment, self._equipment)
             finished = evaluate(assignment, self._equipment)
-            # Losses are taken only now, so that they are those of the matches.
+            # Losses are read only after the assignment, so that they include its own.
             dropped, lost = self._take_losses()
             return structs.replace(finished, metrics={**finished.metrics, **lost}, dropped=dropped)
         except BaseException as error:
-            # The boundary of the worker: environments, bots and algorithms are users' code and may
-            # raise anything, and the controller decides what a failure means.
+            # Environments, bots and algorithms are users' code and may raise anything. The
+            # controller decides on the consequences of a failure.
             pass_interrupt(error)
             return self._failed(assignment, error)
 
     def _failed(self, assignment: Train | Evaluate, error: BaseException) -> Failed:
-        """Let go of what an assignment that failed has used, and report its fault."""
+        """Release the resources of a failed assignment, and return its fault."""
         if self._crew is not None and self._crew.is_busy:
-            # Others are somewhere within the assignment, and hold episodes that fit no others.
+            # The other ranks are in the middle of the assignment, and their held episodes fit no
+            # other state.
             self._crew.kill()
             self._environments.lose()
         if isinstance(error, AssignmentFault | DiskRefused | RankFailed | RankLost):
-            # Environments are not at fault: they are kept.
+            # Environments are kept, because the fault is not theirs.
             self._environments.release()
         else:
             if isinstance(error, EnvWorkersLost):
                 self._environments.lose()
-            # Environments that broke once are not trusted again.
+            # Environments that broke once are not reused.
             self._environments.discard()
         level = logging.INFO if isinstance(error, ArenaError) else logging.ERROR
         logger.log(level, "assignment %d failed", assignment.assignment_id, exc_info=error)
@@ -158,22 +160,24 @@ class Worker:
         )
 
     def _take_losses(self) -> tuple[tuple[PolicyId, ...], dict[str, float]]:
-        """Return the policies whose episodes were dropped, and metrics of dropped and void ones."""
-        # Drops during an assignment that failed are reported here, too, with the next result.
+        """Return the policies whose episodes were dropped, and counts of dropped and void
+        episodes.
+        """
+        # Drops during a failed assignment are reported with the next result.
         dropped, num_dropped = self._environments.take_dropped()
         counts = {"episode/void": self._num_void, "episode/dropped": num_dropped}
         return dropped, {name: float(count) for name, count in counts.items() if count}
 
     def _record_fault(self, fault: EnvironmentFault) -> None:
-        """Count an episode as void whose environment broke and was made anew."""
+        """Count an episode whose environment broke and was made anew as void."""
         self._num_void += 1
-        # An environment that breaks each episode must not fill the disk.
+        # An environment that breaks in every episode must not fill the disk.
         if self._num_void <= MAX_LOGGED_FAULTS:
             logger.warning("an episode is void: %s", fault, exc_info=fault)
 
     def close(self) -> None:
         """Release the environments."""
-        # Global in torch: it would outlive this worker.
+        # The hook is global in torch, so it would outlive this worker.
         self._hook.remove()
         self._environments.close()
         if self._crew is not None:
@@ -187,28 +191,28 @@ class Worker:
         setup = self._setup
         spec = setup.spec.of_matches if lesson is None else setup.spec.in_lesson(lesson)
         request = learner_request(setup, spec=spec, device=self.device)
-        # Matches are played by one rank.
+        # One rank plays all matches, so it has all environments.
         number = setup.num_envs if lesson is None else self._num_envs
         try:
             made = make_batched_env(
                 replace(request, num_envs=number),
                 on_fault=self._record_fault,
-                # Environments step one by one: slow ones show progress within a step.
+                # Environments step one by one, so slow ones report progress within a step.
                 on_step=self._progress.advance,
                 workers=self._env_workers,
             )
-            # Undo what the constructors changed.
+            # Users' constructors may have changed process settings.
             self._settings.restore()
             return made
         except BaseException as error:
-            # Its own kind of failure: the code of an environment is moved or edited, a package, a
-            # licence or a display is gone.
+            # This failure has its own kind: an environment's code was moved or edited, or a
+            # package, a licence or a display is missing.
             pass_interrupt(error)
             what = f"making environment {spec.id}"
             raise EnvironmentNotMade(message_of(error, what=what)) from error
 
     def _resident_bytes(self) -> int:
-        """Return the memory of this process and of those that step its environments."""
+        """Return the memory of this process and of its environment workers, in bytes."""
         workers = self._env_workers
         return own_bytes() + (0 if workers is None else workers.resident_bytes())
 
