@@ -156,7 +156,7 @@ def test_rows_grow_no_more(watched: Watched) -> None:
     made = all_generations(watched.world)
     assert len(made) > 3 * KEPT
     assert sum(before > after for before, after in watched.sizes) > 3
-    # Named rows are kept, named by checkpoints, or new since the last removal.
+    # Rows are among the newest, named by checkpoints, or made since the last removal.
     named = {(row.policy, row.generation) for row in tables.checkpoints.values()}
     others = [
         row for row in tables.generations.values() if (row.policy, row.generation) not in named
@@ -171,7 +171,7 @@ def test_results_of_former_generations_become_one(watched: Watched) -> None:
     trained = Counter(
         {policy: len(state.league.payoff.generations(policy)) for policy in state.tables.policies}
     )
-    # The rest are recent rows, the row with the others' results, and those since the last merge.
+    # Rows are recent, hold the sum of older rows, or were made since the last merge.
     assert max(trained.values()) <= RECENT + 8
     made = Counter(row.policy for row in all_generations(watched.world).values())
     assert max(made.values()) > 2 * (RECENT + 8)

@@ -94,7 +94,7 @@ def test_a_league_without_a_player_by_hand() -> None:
     changes = apply_merge(league, merge)
     kept = [row for row in changes if not isinstance(row, Deletion)]
     gone = [change.row for change in changes if isinstance(change, Deletion)]
-    # The nearest evaluated ancestor was the removed one.
+    # Now that b is removed, a is the nearest evaluated ancestor of c.
     assert league.nearest_evaluated("player", Digest("c")) == "a"
     own, sums = (
         before["player", Entrant("b")],

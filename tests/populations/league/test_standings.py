@@ -349,7 +349,7 @@ def test_a_policy_that_trains_on_keeps_the_title() -> None:
         return found
 
     assert after("p") == (B, 1000)
-    # The other policy has no player left.
+    # A policy without any player left loses the title.
     assert after("gone") == (C, 1001)
 
 
