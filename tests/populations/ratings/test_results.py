@@ -160,7 +160,7 @@ def test_a_score_over_both_seats_is_the_mean_of_the_scores_in_each() -> None:
     assert (row.wins, row.losses) == pytest.approx((10.0, 10.0))
     # n/4 (p_0 - p_1)^2 = 5 x 0.64, less the variance of a match within a seat, 0.09.
     assert slack(pooled) == pytest.approx(3.2 - 0.09)
-    # As many matches in one order as in the other count as they are; of 30 and 10 as many as 30.
+    # Equal numbers in both orders count as they are; 10 in one order are scaled to the other's 30.
     uneven = over_seats(
         result_columns([played("a", "b", (0, 1), 27, 3), played("a", "b", (1, 0), 1, 9)])
     )
