@@ -52,7 +52,7 @@ def read_results(out: Path | None) -> Iterator[dict[str, Any]]:
     """Yield the results that a file has; none where there is no file."""
     is_there = out is not None and out.is_file()
     for line in out.read_text(encoding="utf8").split("\n") if out and is_there else ():
-        # A line that a kill cut short is done again.
+        # A line that a kill cut short is skipped, so its result is measured again.
         with contextlib.suppress(ValueError):
             yield json.loads(line)
 
@@ -64,7 +64,7 @@ def add_result(out: Path | None, result: Mapping[str, object]) -> None:
     line = json.dumps(result).encode() + b"\n"
     with out.open("a+b") as file:
         file.seek(max(file.tell() - 1, 0))
-        # A line that a kill cut short must not take this one with it.
+        # A newline comes first where a kill cut the last line short.
         is_cut = file.read() not in (b"", b"\n")
         file.write(b"\n" + line if is_cut else line)
 

@@ -142,7 +142,7 @@ def lowered(text: str, sizes: Mapping[str, Size]) -> str:
         table = "product" if room == PRODUCT_ROOM else f'rooms."{room}"'
         before = now["product"] if room == PRODUCT_ROOM else now["rooms"][room]
         budget = min(before["code"], size.code + max(30, size.code // 100))
-        # The first number after the table's head.
+        # Replace the first number after the table's header.
         text = re.sub(
             rf"(\[{re.escape(table)}\][^\[]*(?:\[[^\]]*\])?[^\[]*?\ncode = )\d+",
             rf"\g<1>{budget}",
@@ -250,7 +250,7 @@ def data_types(trees: Mapping[Module, ast.Module]) -> set[ast.ClassDef]:
             return (*module, *parts)
         for cut in range(len(parts), 0, -1):
             if base := imports.get(module, {}).get(".".join(parts[:cut])):
-                # The module that it is imported from may have imported it itself.
+                # A module may re-export a name, so its own imports are followed too.
                 *home, name = (*base, *parts[cut:])
                 return full_name(tuple(home), (name,))
         return (*module, *parts)
@@ -260,7 +260,8 @@ def data_types(trees: Mapping[Module, ast.Module]) -> set[ast.ClassDef]:
             (*module, node.name),
             node,
             {
-                # Of a.b.Base[T] and a.b.dataclass(frozen=True) the name is what is before.
+                # The name ends before the first bracket, as in a.b.Base[T] and
+                # a.b.dataclass(frozen=True).
                 full_name(module, tuple(re.split(r"[\[(]", ast.unparse(above))[0].split(".")))
                 for above in (*node.bases, *node.decorator_list)
             },
@@ -323,7 +324,7 @@ def children(trees: Mapping[Path, ast.Module]) -> dict[Module, dict[str, set[str
     for path, tree in trees.items():
         importing = module_of(path)
         for _, name in imported(tree, importing):
-            # A name may be a module, or something in one.
+            # An imported name may be a module, or something inside one.
             found = name if name in names else name[:-1]
             pairs = zip(importing, found, strict=False)
             level = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

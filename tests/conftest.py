@@ -26,11 +26,12 @@ from arena.resolve import use_code
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-# A shared machine may be slow at any moment; how fast code is, benchmarks say.
+# Tests have no deadline, because a shared machine may be slow; benchmarks measure speed.
 settings.register_profile("arena", deadline=None)
 settings.load_profile("arena")
 
-# What is imported and collected stays: looking through it for garbage took a twentieth of all time.
+# Imported modules and collected tests stay alive, and searching them for garbage took 1/20 of all
+# time.
 gc.disable()
 
 MARKER = "ARENA_TEST_RUN"
@@ -61,7 +62,7 @@ def processes_with(marker: bytes) -> dict[int, str]:
             variables = (entry / "environ").read_bytes().split(b"\0")
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
-            continue  # it has ended, or is another user's
+            continue  # the process has ended, or belongs to another user
         if marker in variables and pid != os.getpid():
             found[pid] = command.strip()
     return found
@@ -108,7 +109,7 @@ def _environments_are_inspected_once() -> Iterator[None]:
         def ask(self, question: bytes, timeout_s: float) -> tuple[list[bytes], int | None]:
             asked = json.loads(question)
             place = Path(asked["facts"]["launch_directory"]).resolve()
-            # pytest keeps the name of the test that runs there.
+            # pytest keeps the name of the running test in this variable.
             own = {name: one for name, one in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
             key = question, os.getcwd(), frozenset(own.items())
             if key in known:
@@ -139,7 +140,7 @@ def _no_process_survives() -> Iterator[None]:
     marker = f"{MARKER}={value}".encode()
     deadline_s = time.monotonic() + GRACE_S
     while (left := processes_with(marker)) and time.monotonic() < deadline_s:
-        time.sleep(0.05)  # a killed process may need a moment to go
+        time.sleep(0.05)  # a killed process may take a moment to end
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, f"processes that outlived the tests: {left}"
@@ -164,7 +165,7 @@ def _no_socket_survives() -> Iterator[None]:
     A killed controller leaves its socket, for the one that resumes; tests that kill resume.
     """
     before = os.environ.get("XDG_RUNTIME_DIR")
-    # Not below pytest's own directory: the path of a socket may have 107 bytes only.
+    # The directory is not below pytest's own, because a socket's path may have only 107 bytes.
     directory = Path(tempfile.mkdtemp(prefix="arena-test-"))
     os.environ["XDG_RUNTIME_DIR"] = str(directory)
     yield
@@ -179,7 +180,7 @@ def _no_socket_survives() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    # Here: the browser's package takes long to import.
+    # The import is local, because the browser's package takes long to import.
     from tests.tools.web.browsing import launched
 
     with launched(tmp_path_factory.mktemp("chromium")) as browser:

@@ -55,7 +55,7 @@ def of_type(kind: Any, bounds: Meta | None = None) -> st.SearchStrategy[Any]:
             return st.one_of([of_type(one) for one in arguments])
         case origin if origin is tuple:
             item = of_type(arguments[0])
-            # What repeats in a long list is written once.
+            # A list of equal items is abbreviated, so it must be generated too.
             return st.lists(item, max_size=3).map(tuple) | item.map(lambda one: (one,) * 16)
         case origin if origin in (dict, Mapping):
             return st.dictionaries(of_type(arguments[0]), of_type(arguments[1]), max_size=3)

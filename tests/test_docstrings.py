@@ -8,7 +8,7 @@ import pytest
 
 from docs.generate.repository import modules, nodes
 
-# Beside the tests of imports, which read the same files.
+# The tests run in the group of the import tests, which read the same files.
 pytestmark = pytest.mark.xdist_group("sources")
 
 CHECKED = ("arena", "populations", "tools", "configs", "experiments", "docs")

@@ -17,7 +17,7 @@ def test_a_marked_process_is_found_until_it_ends(request: pytest.FixtureRequest)
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
-        child.stdout.readline()  # before it runs, its environment is not always there to be read
+        child.stdout.readline()  # the environment can only be read once the process runs
         assert child.pid in conftest.processes_with(marker)
         child.kill()
     assert child.pid not in conftest.processes_with(marker)

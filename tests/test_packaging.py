@@ -66,7 +66,7 @@ def test_a_clone_that_is_called_arena_can_be_beside_a_script(tmp_path: Path) -> 
 
 
 def test_a_repository_in_place_of_the_installed_package_is_named(tmp_path: Path) -> None:
-    # What an installation that is no editable one leaves to a script in the repository.
+    # These links are what a regular installation provides to a script of the repository.
     for name in ("arena", "populations"):
         (tmp_path / name).symlink_to(ROOT / name)
     script = """

@@ -18,9 +18,9 @@ NUM_BUGS = 50
 VERDICTS = ("MUST", "NICE", "OBSOLETE")
 SIGNS = ("works", "other design", "partly", "missing", "not wanted")
 BUG_SIGNS = ("tested", "missing")
-# Signs that claim something, which a file and a test must show.
+# These marks claim a feature, so the row needs a file and a test.
 SHOWN = ("works", "other design", "tested")
-# Signs that need words: another mechanism, what lacks, or a reason.
+# These marks need an explanation: another mechanism, what is missing, or a reason.
 EXPLAINED = ("other design", "partly", "not wanted")
 NOTHING = "-"
 _CODE = re.compile(r"`([^`]+)`")

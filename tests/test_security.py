@@ -18,7 +18,7 @@ from populations import yaml_documents
 from tests.test_imports import SOURCES, tree
 from tools.web import connections
 
-# Beside the tests of imports, which read the same files.
+# The tests run in the group of the import tests, which read the same files.
 pytestmark = pytest.mark.xdist_group("sources")
 ROOT = Path(__file__).parent.parent
 RUN_WHAT_THEY_READ = (
@@ -35,7 +35,7 @@ LEAST = {
     "msgpack": (1, 2, 4),
     # CVE-2025-32434 and CVE-2026-24747: both in loading what weights_only should make safe.
     "torch": (2, 10),
-    # CVE-2026-27489 and others: files outside of the model are read.
+    # CVE-2026-27489 and others: files outside the model are read.
     "onnx": (1, 21),
 }
 
@@ -60,7 +60,7 @@ def findings(source: ast.Module) -> Iterator[str]:
 
 def _dotted(function: ast.expr) -> str:
     """The dotted name of a function; of a method of what has no name, a dot and its own name."""
-    # `ast.unparse` would say more, and takes a second for all calls.
+    # `ast.unparse` would return more, but takes a second for all calls.
     if isinstance(function, ast.Attribute):
         return f"{_dotted(function.value)}.{function.attr}"
     return function.id if isinstance(function, ast.Name) else ""
@@ -128,15 +128,15 @@ def test_the_search_does_not_find(source: str) -> None:
 
 
 IMPORTS_BY_NAME = {
-    # The one place that imports what a document names.
+    # This is the only module that imports what a document names.
     "arena/resolve.py": {"module_name"},
-    # Closed lists: PettingZoo's registry, modules of mpe2 and magent2 with a version in their name.
+    # These lists are closed: PettingZoo's registry, and versioned modules of mpe2 and magent2.
     "arena/envs/registry.py": {"family.package", "name", "module"},
     "arena/export/champion.py": {"path", "f'mpe2.{mpe[1]}_v{mpe[2]}'"},
-    # Tables in the module itself.
+    # The names come from tables in the module itself.
     "arena/__init__.py": {"_HOMES[name]"},
     "arena/testing.py": {"_HOMES[name]"},
-    # Modules of a package of ours.
+    # The names are modules of Arena's own package.
     "tools/web/making.py": {"module.name"},
     "populations/tracking.py": {"f'arena.metrics.{name}_tracker'"},
 }
@@ -153,13 +153,13 @@ def test_one_place_imports_what_is_read() -> None:
         inner = nodes(tree(path))
         functions = {id(node.func) for node in inner if isinstance(node, ast.Call)}
         for node in inner:
-            # Handed to another function, it would be called with what is not seen here.
+            # If the function is passed on, its later arguments cannot be checked here.
             if id(node) not in functions:
                 assert last_name(node) != "import_module", path
             if not isinstance(node, ast.Call) or not node.args:
                 continue
             called = last_name(node.func)
-            # Paths, too: `runpy` and loaders of files have no place here.
+            # Imports by path are forbidden, too: `runpy` and file loaders.
             assert called not in ("run_path", "run_module", "spec_from_file_location"), path
             if called == "import_module" and not isinstance(node.args[0], ast.Constant):
                 found.setdefault(path.as_posix(), set()).add(ast.unparse(node.args[0]))
@@ -177,7 +177,7 @@ def test_packages_with_known_holes_are_too_old_for_us(name: str) -> None:
 
 def test_the_linter_looks_too() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
-    # pickle, eval, yaml.load
+    # The rules are about pickle, eval and yaml.load.
     assert {"S301", "S307", "S506"} <= set(settings["select"])
     assert not {"S301", "S307", "S506"} & set(settings["ignore"])
 

@@ -66,17 +66,17 @@ def learner(
     from populations.config.run_file import RunFile, learner_setup
 
     begin_log()
-    # Other commands take a run's directory, so it is typed here, too.
+    # A run's directory is accepted too, because other commands take one.
     path = run / "run.yaml" if run.is_dir() else run
-    # The file's own directory is the store, wherever the command runs.
+    # The store is the directory of the file, independent of the working directory.
     root = path.resolve().parent
     run_file = RunFile.load(path)
-    # Whoever joins a run vouches for its file; its code is where it was launched, or at --code.
+    # The user who joins a run trusts its file; its code is in the launch directory, or at --code.
     run_file = replace(run_file, launch_directory=given_code() or run_file.launched_in)
     setup = learner_setup(run_file, root=root)
     names = tuple(name for name in populations.split(",") if name)
     remote = None
-    # A Unix socket leads to the controller's machine, which has the run's directory.
+    # A Unix socket is only reachable on the controller's machine, which has the run directory.
     if store_digest(root) is None and connect.startswith("tcp://"):
         remote = Remote(
             endpoint=store or next_port(connect),

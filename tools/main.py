@@ -55,10 +55,10 @@ class _Commands(TyperGroup):
         except Exception:
             raise
         except BaseException as error:
-            # rich exits where its reader has gone away; typer knows what to do about that.
+            # rich exits if the reader has closed the pipe; typer handles that error properly.
             if isinstance(error.__context__, BrokenPipeError):
                 raise error.__context__ from None
-            # `exit()` in an environment would end the command without a word, and with 0.
+            # `exit()` in an environment would otherwise end the command silently with code 0.
             pass_interrupt(error)
             raise ArenaError(raised("code that this command runs", error)) from error
 
@@ -77,7 +77,7 @@ COMMANDS = (
     *(rewind, pin, verify, learner, bench),
 )
 for command in COMMANDS:
-    # The commands with KEY=VALUE, for which an unknown option may be meant as a key.
+    # In commands with KEY=VALUE an unknown option may be meant as a key.
     is_configured = command in (launch, simulate, bench)
     app.command(cls=TakesKeys if is_configured else None, help=paragraphs(command))(command)
 app.add_typer(envs, name="envs")
@@ -88,7 +88,7 @@ def _show_version(wanted: bool) -> None:
         from importlib.metadata import version
 
         sys.stdout.write(f"arena {version('arena-league')}\n")
-        # Eager: before a missing command is complained about.
+        # An eager option is handled before a missing command is reported.
         raise typer.Exit
 
 
@@ -113,32 +113,34 @@ def main(argv: Sequence[str] | None = None) -> None:
             running; 5 storage; 75 a learner to be started again; 130 and 143 interrupted.
     """
     arguments = sys.argv[1:] if argv is None else list(argv)
-    # This process is the command's own, and what the command starts ends with it. Not so the page,
-    # which runs nobody's code: a browser that it opens is its user's, who has other pages there.
+    # This process belongs to the command, so child processes end with it. The page is an exception:
+    # it runs no user code, and a browser that it opens may have other pages.
     if argv is None and arguments[:1] != [web.__name__]:
         contain()
-    # The stream is kept as it is now: typer replaces sys.stdout when a reader has gone away.
+    # The current stream is kept, because typer replaces sys.stdout when the reader has closed the
+    # pipe.
     output = sys.stdout
     set_output_aside(arguments)
     if argv is None:
         keep_directory()
     try:
-        # The outermost handlers: launch sets its own, which save, and these come back after it.
+        # These handlers are the outermost ones: launch installs its own, which save, and removes
+        # them.
         with leave_on_signals():
             app(args=arguments, prog_name="arena")
     except AtOnce as ended:
-        # Threads may be in the middle of anything, and nothing is lost.
+        # Threads may be in the middle of any work, but nothing would be lost.
         os._exit(int(str(ended.code)))
     except SystemExit as ended:
-        # typer exits with 1 when a reader has gone away (``| head``), which is no error.
+        # typer exits with 1 when the reader has closed the pipe (``| head``), which is not an
+        # error.
         code = 0 if ended.code == 1 and sys.stdout is not output else ended.code
-    except Exception as error:  # the boundary: whatever was not handled becomes a line and a code
+    except Exception as error:  # the boundary: an unhandled error becomes a line and an exit code
         code = _report(error)
     finally:
         _flush(output)
     if argv is None and has_run():
-        # This process is the command's own. Users' code may have left threads that would keep it,
-        # or work for its end that never ends.
+        # Threads of user code, or its exit handlers, could keep the process from ending.
         os._exit(code if isinstance(code, int) else 0)
     sys.exit(code)
 
@@ -148,23 +150,24 @@ def _report(error: Exception) -> int:
     from arena.files import words_of
     from arena.users_code import split_lines
 
-    with contextlib.suppress(OSError):  # its reader may be gone
-        # All faults of a configuration at once, one a line.
+    with contextlib.suppress(OSError):  # its reader may have closed the pipe
+        # All faults of a configuration are printed at once, one per line.
         if isinstance(error, ConfigFaults) and len(error.faults) > 1:
             lines = [f"{len(error.faults)} things are wrong:", *error.faults]
             sys.stderr.write("arena: " + "\n  ".join(map(one_line, lines)) + "\n")
         elif isinstance(error, ArenaError):
-            # Lines of a user's code stay lines; the rest becomes one.
+            # Lines of user code are kept; Arena's own text becomes one line.
             said, code = split_lines(str(error))
             sys.stderr.write(f"arena: {one_line(said)}{plain(code, keep=chr(10))}\n")
         elif isinstance(error, OSError) and error.filename is not None:
-            # The disk, a permission, the descriptors: the machine says which file and why.
+            # For disk, permission and descriptor errors the system's message names the file and the
+            # cause.
             where = f"{error.filename}: {words_of(error)}"
             sys.stderr.write(f"arena: {one_line(where)}\n")
         elif isinstance(error, MemoryError):
             sys.stderr.write("arena: this machine, or this process's limit, has no memory left\n")
         else:
-            # A fault of Arena: a report needs the traceback.
+            # Any other error is a bug of Arena, whose report needs the traceback.
             traceback.print_exception(error)
         sys.stderr.flush()
     return exit_code(error)
@@ -172,14 +175,14 @@ def _report(error: Exception) -> int:
 
 def _flush(output: TextIO) -> None:
     """Write out what is buffered; a reader that has gone away is no error."""
-    # Streams are flushed before the interpreter does it, whose complaint could not be caught.
+    # Streams are flushed here, because an error at the interpreter's exit could not be caught.
     for stream in (output, document_stream(), sys.stderr):
         try:
             stream.flush()
         except OSError:
-            # Otherwise the interpreter tries again when it ends, and complains.
+            # Otherwise the interpreter flushes again at exit and prints an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        # Users' code has closed it.
+        # User code has closed the stream.
         except ValueError:
             continue
 

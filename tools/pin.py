@@ -99,7 +99,7 @@ def pin_player(
         directories = tuple(row.key for row in rows)
         changed = [replace(row, pinned=pinned) for row in rows if row.pinned != pinned]
         if changed:
-            # No duration or deadline follows from this event.
+            # No duration or deadline depends on this event, so its monotonic time may be 0.
             tx = run.state.begin(Now(monotonic_s=0.0, utc=utc))
             for row in changed:
                 tx.put(row)

@@ -30,14 +30,14 @@ def presets(
     from populations.preset_files import preset_names, preset_text
 
     if name is not None:
-        # The file as it is, with its comments: they explain the keys.
+        # The file is printed with its comments, because they explain the keys.
         text = preset_text(name).decode()
         if as_json:
             print_json({"name": name, "text": text})
         else:
             sys.stdout.write(text)
         return
-    # A preset's first comment is its description, so that no second list can go stale.
+    # The description is the preset's first comment, so that there is no second list to update.
     rows = [{"name": one, "about": _about(preset_text(one).decode())} for one in preset_names()]
     if as_json:
         print_json({"presets": rows})
@@ -49,7 +49,7 @@ def presets(
 def _about(text: str) -> str:
     """Return the first sentence of the comment at a preset's top."""
     comment = " ".join(_comment(text))
-    # A full stop without a blank is part of a name or a number.
+    # A full stop without a following blank is part of a name or a number.
     sentence, stop, _ = comment.partition(". ")
     return sentence.removesuffix(".") + "." if stop or comment else ""
 

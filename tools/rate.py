@@ -24,7 +24,7 @@ Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_ran
 Score = tuple[str, str, float]
 
 COLUMNS = ("home", "away", "score")
-# 2^-8: by chance in one of 256 files with even players.
+# With even players home wins 8 matches by chance with probability 2^-8 = 1/256.
 FEW = 8
 """Number of matches below which it can be chance that home won all of them."""
 
@@ -96,7 +96,7 @@ def rate(
     from populations.ratings.table import MatchTable, Settings
 
     _check(k_factor=k_factor, bootstrap=bootstrap)
-    # The file's mistakes before any fit.
+    # Mistakes in the file are reported before any fit.
     table = MatchTable.from_matches(read_scores(matches))
     settings = Settings(
         anchor=anchor,
@@ -106,7 +106,7 @@ def rate(
         has_seats=not no_seats,
     )
     rated = _rate(table, model=model, settings=settings)
-    # Notes go to standard error, beside the document.
+    # Notes go to standard error, so that the document stays alone on standard output.
     for note in _notes(table, rated, model=model, settings=settings):
         log_console().print(note)
     if as_json:
@@ -120,7 +120,7 @@ def _check(*, k_factor: float, bootstrap: int | None) -> None:
 
     if not math.isfinite(k_factor):
         raise ConfigError(f"--k-factor must be finite, got {k_factor!r}")
-    # One resample has no spread.
+    # A single resample has no spread.
     if bootstrap == 1:
         raise ConfigError("--bootstrap must be 0 or at least 2, got 1")
 
@@ -136,7 +136,8 @@ def read_scores(path: Path) -> Iterator[Score]:
     from arena.errors import ConfigError
 
     try:
-        # -sig: spreadsheets write a byte order mark, which would belong to the first column's name.
+        # utf-8-sig drops the byte order mark of spreadsheets, which would join the first column's
+        # name.
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
             # Names are stripped, because blanks after commas are common.
@@ -151,7 +152,7 @@ def read_scores(path: Path) -> Iterator[Score]:
             columns = [header.index(name) for name in COLUMNS]
             num_scores = 0
             for row in reader:
-                # Spreadsheets leave lines of commas.
+                # Spreadsheets leave lines that have only commas.
                 if any(map(str.strip, row)):
                     cells = [row[column] if column < len(row) else "" for column in columns]
                     yield _score(cells, path=path, line=reader.line_num)
@@ -171,7 +172,7 @@ def _score(cells: list[str], *, path: Path, line: int) -> Score:
     except ValueError:
         # NaN is refused below, with the same message as numbers out of range.
         score = math.nan
-    # NaN is none of these.
+    # The comparison is False for NaN, so NaN is refused, too.
     if home and away and home != away and 0.0 <= score <= 1.0:
         return home, away, score
     from arena.errors import ConfigError
@@ -191,7 +192,7 @@ def _rate(table: MatchTable, *, model: Model, settings: Settings) -> RatedTable:
     from populations.ratings.table import rate_table
 
     anchor = settings.anchor
-    # The anchor is checked before minutes of fitting.
+    # The anchor is checked before the fit, which may take minutes.
     if anchor is not None and anchor not in table.players:
         raise ConfigError(
             f"--anchor {anchor}: must be one of the players{nearest(anchor, table.players)}"
@@ -283,7 +284,7 @@ def _print_table(table: MatchTable, rated: RatedTable, *, model: Model) -> None:
     kind: Kind = "share" if model == "alpha_rank" else "elo"
     title = f"{model}, cyclicity {rated.cyclicity:.3f}"
     if rated.advantage is not None:
-        # -0.0 + 0.0 is 0.0.
+        # Adding 0.0 turns -0.0 into 0.0.
         title += f", being home is worth {round(rated.advantage) + 0.0:+.0f}"
     rows = _rows(table, rated)
     if rated.intervals is not None:
@@ -310,7 +311,7 @@ def _print_mixture(table: MatchTable, rated: RatedTable) -> None:
             "matters more than any rating says."
         )
     if is_cyclic or rated.mixture is not None:
-        # Only nash_averaging has computed the mixture already.
+        # Only nash_averaging has already computed the mixture.
         masses = nash_mixture(table) if rated.mixture is None else rated.mixture
         players = _mixture(rated.players, masses.tolist())
         shares = ", ".join(f"{player} {mass:.3f}" for player, mass in players.items())

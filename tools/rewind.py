@@ -101,10 +101,10 @@ def rewind_policy(
     with stopped_run(run_dir, trust=trust) as run:
         state = run.state
         then = _find(state.tables, name, run_dir=run_dir)
-        # Every byte: what a policy goes on from is never found to be damaged later.
+        # Every byte is verified, because the policy continues from this checkpoint.
         without = frozenset({OPTIMIZER} if isinstance(then, GhostRow) else ())
         verify_directory(resolve_key(run_dir, then.key), without=without)
-        # No duration or deadline follows from this event.
+        # No duration or deadline depends on this event, so its monotonic time may be 0.
         tx = state.begin(Now(monotonic_s=0.0, utc=utc))
         after = rewind_rows(state.settings, state.fits, tx, then)
         run.journal.commit(tx.rows)
@@ -119,7 +119,7 @@ def _find(tables: Tables, name: str, *, run_dir: Path) -> CheckpointRow | GhostR
 
     if is_name(name):
         subject = find_player(name, tables, kept=True, where=run_dir)
-        # A checkpoint comes before a ghost, because it has the optimizer of that time.
+        # A checkpoint is preferred to a ghost, because it has the optimizer state of that time.
         found = kept_checkpoint(tables, subject) or kept_ghost(tables, subject)
         assert found is not None, "a kept player has a ghost or a checkpoint"
         return found

@@ -16,7 +16,7 @@ from .terminal.progress import count_progress
 if TYPE_CHECKING:
     from populations.simulation.league import Outcome
 
-# The circle's part has a third of the variance of the skills' (`PlantedModel.cyclic_share`).
+# The cyclic part has a third of the variance of the skills (`PlantedModel.cyclic_share`).
 CYCLIC_SHARE = 1.0 / 3.0
 NUM_LINES = 10
 
@@ -58,7 +58,7 @@ def simulate(
     from populations.simulation import league
     from populations.simulation.environment import simulated_config
 
-    # The seed comes last, so that the option is stronger than a key.
+    # The seed comes last, so that --seed overrides the key.
     changes = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
     resolved = simulated_config(load_config(config, changes), num_policies=policies)
     model = replace(
@@ -73,7 +73,7 @@ def simulate(
             model=model,
             agent_steps_per_s=agent_steps_per_second,
             matches_per_s=matches_per_second,
-            # CPU time of this thread: what else the machine does is not the controller's.
+            # CPU time of this thread excludes other work of the machine.
             clock=thread_time,
             progress=progress or (lambda share: None),
         )
@@ -111,9 +111,9 @@ def _print_summary(outcome: Outcome) -> None:
     ]
     columns = (Column("figure", "word"), Column("value"), Column("meaning", "word"))
     print_framed(Table(columns, rows), show_header=False)
-    # Some ten lines for people; the document has the whole curve.
+    # People get some ten lines; the document has the whole curve.
     every = max(len(outcome.best_skill) // NUM_LINES, 1)
-    # Points are thinned from the end, so that the last one is always there.
+    # Points are thinned from the end, so that the last one is always included.
     points = outcome.best_skill[::-1][::every][::-1]
     curve = [{"agent_steps": f"{steps:,}", "skill": skill} for steps, skill in points]
     print_framed(

@@ -39,7 +39,7 @@ def verify(
 
     if not run.is_dir():
         raise ConfigError(f"RUN must be a run directory, got {str(run)!r}")
-    # The repair comes before the check, which says whether it was enough.
+    # The repair runs first, so that the check shows whether it was sufficient.
     repaired = repair_run(run) if repair else None
     report = verify_run(run)
     if as_json:
@@ -53,7 +53,7 @@ def verify(
         if repaired is not None:
             _print_repair(repaired, is_sound=not report.faults)
         _print_findings(run, faults=report.faults, notes=report.notes)
-    # The exit follows printing, so that programs get the document with any exit code.
+    # The exit comes after printing, so that programs get the document with any exit code.
     if report.faults:
         raise typer.Exit(STORAGE_EXIT_CODE)
 

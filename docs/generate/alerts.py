@@ -11,7 +11,7 @@ from populations.controller.server.live_status import (
     STORAGE_ADVICE,
 )
 
-# Not measured as the others: the pause of a run is the alert.
+# The storage alert has no measured value: the pause of a run is the alert itself.
 STORAGE_ROW = (
     code(STORAGE),
     "The disk refuses durable data; not a kind for `alerts.fail`.",

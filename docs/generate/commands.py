@@ -13,7 +13,8 @@ from docs.generate.markdown import code
 
 def commands() -> dict[str, Any]:
     """Return each command and group, by the words that start it."""
-    # By name: `tools` is installed under another name, and would exist twice.
+    # `import_module` takes the installed name: importing `tools` would load the package a second
+    # time.
     app = import_module("populations.commands.main").app
     return dict(_walk(typer.main.get_command(app), "arena"))
 

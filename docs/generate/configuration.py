@@ -38,7 +38,7 @@ RULES: tuple[tuple[str, str, Kinds], ...] = (
 )
 """Section, the key in it that chooses a rule, and the rules."""
 
-# The models of dictionaries that an algorithm checks; PPO's are those that Arena has.
+# These models check the dictionaries whose keys depend on the algorithm; Arena itself has PPO.
 ALGORITHM: Mapping[Path_, type[BaseModel]] = {
     ("populations", "*", "algorithm_settings"): PpoSettings,
     ("populations", "*", "hyperparameters"): PpoHyperparameters,
@@ -160,9 +160,6 @@ def section_of(path: Path_) -> Path_:
     return path[:1]
 
 
-# Values.
-
-
 def _values(field: FieldInfo) -> str:
     words = list(dict.fromkeys(_words(field.annotation)))
     bounds = _bounds(field.metadata)
@@ -172,7 +169,7 @@ def _values(field: FieldInfo) -> str:
 def _bounds(metadata: list[Any] | tuple[Any, ...]) -> str:
     found = []
     for item in metadata:
-        # A `Field` inside of an annotation holds its bounds in turn.
+        # A `Field` inside an annotation holds its bounds in its own metadata.
         for one in getattr(item, "metadata", [item]):
             for name, sign in BOUNDS.items():
                 bound = getattr(one, name, None)
@@ -222,7 +219,7 @@ def _look_up(document: object, path: Path_) -> object:
     for part in path:
         if not isinstance(document, Mapping):
             return _MISSING
-        # The one population that the file shows stands for all.
+        # `default.yaml` shows one population, which documents the keys of all.
         part = next(iter(document), "") if part == "*" else part
         if part not in document:
             return _MISSING
@@ -236,9 +233,6 @@ def _default(field: FieldInfo, value: object) -> str:
     if isinstance(value, BaseModel):
         value = value.model_dump()
     return json.dumps(value, ensure_ascii=False)
-
-
-# Sentences.
 
 
 @cache
@@ -256,7 +250,7 @@ def _comments() -> dict[Path_, str]:
             names = [name for _, name in stack]
             if len(names) > 1 and names[0] == "populations":
                 names[1] = "*"
-            # A part of a value's own: its comment goes on from that of the value.
+            # A comment on a line inside a value continues the comment of that value.
             path = tuple(names)
             while path and path not in known:
                 path = path[:-1]
@@ -286,9 +280,6 @@ def _documented(owner: type[BaseModel], name: str) -> str:
     return from_docstring(inspect.getdoc(owner) or "").split(". ")[0].rstrip(".") + "."
 
 
-# Readers.
-
-
 def _rules_that_read(path: Path_) -> list[str]:
     return [
         f"{key} `{kind.name}`"
@@ -303,7 +294,7 @@ def _accesses() -> dict[tuple[str, str], frozenset[str]]:
     """Return the packages that read an attribute of something, by the two names."""
     found: dict[tuple[str, str], set[str]] = {}
     for path, tree in modules("arena", "populations", "tools"):
-        # The configuration looks at all its keys.
+        # The configuration package reads all of its keys, so it is not listed as a reader.
         if path.parts[:2] == ("populations", "config"):
             continue
         for node in nodes(tree):
@@ -316,7 +307,7 @@ def _accesses() -> dict[tuple[str, str], frozenset[str]]:
 
 def _packages_that_read(path: Path_) -> list[str]:
     section = path[-2] if len(path) > 1 else "config"
-    # ``population.pbt`` and ``populations[name].pbt`` are of one section.
+    # ``population.pbt`` and ``populations[name].pbt`` belong to the same section.
     bases = {section, section.rstrip("s")} - {"*"}
     found = {one for base in bases for one in _accesses().get((base, path[-1]), ())}
     return [code(one) for one in sorted(found)]

@@ -41,7 +41,7 @@ def page() -> str:
 def emitted_kinds() -> dict[str, str]:
     """Return the kinds of events that the code emits, each with one of its modules."""
     found: dict[str, str] = {}
-    # The playing half knows no events.
+    # `arena` emits no events.
     for path, tree in modules("populations", "tools"):
         for kind in _kinds(tree):
             found.setdefault(kind, str(path))
@@ -56,7 +56,7 @@ def _kinds(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Call) and _name(node) == "EventRow":
             kinds = [one.value for one in node.keywords if one.arg == "kind"]
             yield from (text for kind in kinds for text in _texts(kind, local))
-        # A note: kind, subject and data, of which a row is made.
+        # A tuple (kind, subject, data) is turned into an event row by its caller.
         elif isinstance(node, ast.Tuple) and len(node.elts) == 3 and _is_data(node.elts[2]):
             yield from _texts(node.elts[0], local)
 
@@ -95,7 +95,7 @@ def _texts(node: ast.expr, local: Mapping[str, set[str]]) -> Iterator[str]:
     elif isinstance(node, ast.Name):
         yield from local.get(node.id, set()) or text_constants().get(node.id, set())
     elif isinstance(node, ast.JoinedStr) and len(node.values) == 2:
-        # f"run_{ended}": each value of the variable after the text.
+        # The pattern is f"run_{ended}": yield the text followed by each value of the variable.
         prefix, value = node.values
         start = prefix.value if isinstance(prefix, ast.Constant) else None
         if isinstance(start, str) and isinstance(value, ast.FormattedValue):

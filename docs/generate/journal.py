@@ -24,12 +24,12 @@ def columns(of: SqlTable[Any]) -> list[tuple[str, str, str]]:
     """Return name, SQL type and meaning of each column."""
     meanings = {SEAL: SEAL_MEANING}
     for row_type in of.row_type.__mro__:
-        # Below those are msgspec's and Python's own.
+        # Base classes of msgspec and Python document no columns.
         if row_type.__module__.startswith(("arena.", "populations.")):
             meanings |= attribute_docs(Path(inspect.getfile(row_type)), row_type.__name__)
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute(of.create)
-        # Place, name, type, whether it is NOT NULL, default, place in the key.
+        # The columns are: index, name, type, NOT NULL, default, index in the primary key.
         stored = connection.execute(f"PRAGMA table_info({of.name})").fetchall()
     return [
         (name, _type(type_, required=bool(required), in_key=bool(key)), meanings[name])

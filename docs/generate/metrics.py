@@ -55,7 +55,7 @@ def published_names() -> Iterator[tuple[str, str]]:
     """
     groups = {name.partition("/")[0] for name in known_names()}
     for path, tree in modules("arena", "populations"):
-        # Titles of columns are no metrics.
+        # Column titles look like metric names, but are not metrics.
         if path.name in ("names.py", "metric_names.py") or "views" in path.parts:
             continue
         inner = {
@@ -67,7 +67,7 @@ def published_names() -> Iterator[tuple[str, str]]:
         for node in nodes(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found = NAME.fullmatch(node.value)
-                # An environment's id looks like a metric's name.
+                # The group is checked because an environment's id looks like a metric's name.
                 if found and found[1] in groups and id(node) not in inner:
                     yield node.value, str(path)
             elif isinstance(node, ast.JoinedStr):

@@ -21,13 +21,13 @@ from tools.terminal.screen import Screen
 WIDTH = 96
 NUM_ROWS = 9
 
-# Rich's own text asks for a font of another host, which a README must not.
+# Rich's template loads a font from another host, which a README must not do.
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}\n", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 
 
 def draw(document: dict[str, Any]) -> str:
     """Return the best players of a document of standings as SVG."""
-    # Rich asks the stream whether it has the characters of a terminal.
+    # Rich chooses its characters by the encoding of the stream.
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf8")
     screen = Screen(stream, record=True, width=WIDTH, force_terminal=True)
     screen.print(Text(f"$ arena league runs/four --limit {NUM_ROWS}", style="bold green"))

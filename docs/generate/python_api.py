@@ -45,7 +45,7 @@ def _entry(module: str, name: str) -> str:
         return _automodule(found.__name__)
     if inspect.isclass(found):
         kind = "autoexception" if issubclass(found, BaseException) else "autoclass"
-        # What another section has, too, is found there by references.
+        # A name that another section documents too is indexed in that section only.
         options = ["members", *(["no-index"] if found.__module__ in PROTOCOLS else [])]
         return _directive(f"{kind}:: {module}.{name}", *options)
     kind = "autofunction" if callable(found) else "autodata"

@@ -32,7 +32,7 @@ class Generated(SphinxDirective):  # type: ignore[misc]  # not installed by make
 
     def run(self) -> list[Node]:
         """Return the nodes of the text."""
-        # The page is older than the code that it shows.
+        # The page depends on code, not only on its source file, so Sphinx must always rebuild it.
         self.env.note_reread()
         text = PAGES[self.arguments[0]]()
         return list(self.parse_text_to_nodes(text, allow_section_headings=True))

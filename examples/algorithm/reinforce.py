@@ -43,7 +43,7 @@ class Reinforce(Algorithm):
     ) -> None:
         self._numbers = hyperparameters
         self.rollout_length, self.gamma = hyperparameters.rollout_length, hyperparameters.gamma
-        # The population's own network: it plays in matches, too.
+        # The league plays matches with this network too, so it must be the population's own.
         made = make_actor_critic(network, observation=observation, action=action, seed=seed)
         self._network = made.to(device)
         self._optimizer = NamedAdam(made, learning_rate=hyperparameters.learning_rate, beta1=0.9)

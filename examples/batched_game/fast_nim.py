@@ -45,7 +45,7 @@ class FastNim:
         self._heap = torch.eye(num_sticks + 1, device=device)
         self._takes = torch.arange(1, MOST + 1, device=device)
         self._sign = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], device=device)
-        # Sticks that are left, and the agent on turn. [B]
+        # Remaining sticks, and index of the agent on turn. [B]
         self._left = torch.full((num_games,), num_sticks, device=device)
         self._mover = torch.zeros_like(self._left)
 

@@ -42,7 +42,7 @@ class Corners:
             rng: Generator of the mistakes, and of the choice among equals.
         """
         own = observation["observation"][..., 0].reshape(-1, 9)
-        # Two own marks and an empty cell: [N, 8] lines.
+        # A line is winning if it has two own marks and an empty cell. [N, 8]
         is_near = (own[:, LINES].sum(axis=2) == 2) & (action_mask[:, LINES].sum(axis=2) == 1)
         values = np.tile(VALUES, (len(own), 1))
         for line in range(len(LINES)):
@@ -50,6 +50,6 @@ class Corners:
         is_mistake = rng.random(len(own)) < self.mistakes
         values[is_mistake] = 0.0
         values += rng.random(values.shape) * 0.5
-        # The mask last: whatever a cell is worth, it must be empty.
+        # The mask is applied last, so that an occupied cell is never chosen.
         chosen: npt.NDArray[np.int64] = np.where(action_mask, values, -np.inf).argmax(axis=1)
         return chosen

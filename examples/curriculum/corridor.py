@@ -26,9 +26,10 @@ class Corridor(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
         self.possible_agents = list(AGENTS)
         self.length = length
         self.render_mode = None
-        # The way to go of the agent and of its mate, and the time left: shares in all lessons.
+        # Distances of the agent and of its mate, and time left, are scaled to [0, 1] for every
+        # lesson.
         self._seen = {agent: Box(0.0, 1.0, (3,), np.float32) for agent in AGENTS}
-        # Back, wait, ahead.
+        # The actions are back, wait and ahead.
         self._choices = {agent: Discrete(3) for agent in AGENTS}
 
     def observation_space(self, agent: str) -> Box:

@@ -30,6 +30,6 @@ class Board(nn.Module):
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Encode rows. float32 [N, F] to [N, num_features]."""
         board = rows.view(-1, self.height, self.width, self.planes).permute(0, 3, 1, 2)
-        # One kernel for left and right: what is learned on one side holds on the other.
+        # The kernel is shared between a board and its mirror image, so both sides learn together.
         seen = torch.relu(self.near(board)) + torch.relu(self.near(board.flip(3)).flip(3))
         return seen.flatten(1)

@@ -17,7 +17,7 @@ def write(event: Mapping[str, Any]) -> None:
             run's directory, and ``hook``, the key of the configuration that named this function.
     """
     path = Path(event["run"]) / "diary.md"
-    # One process calls the hooks, one call after the other: nothing else writes here.
+    # Hooks are called one after the other by one process, so no lock is needed.
     with path.open("a", encoding="utf-8") as diary:
         if not diary.tell():
             diary.write(HEAD)

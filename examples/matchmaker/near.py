@@ -27,7 +27,8 @@ class Near:
         """
         number = request.num_opponents
         if not len(request.ghosts):
-            # A run begins without ghosts: the trainee itself, or the others' latest.
+            # There are no ghosts when a run begins: draw the trainee itself or other populations'
+            # latest.
             if request.is_own_population:
                 return Opponents(num_mirrors=number, players=())
             if not len(request.latest):

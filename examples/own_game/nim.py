@@ -27,10 +27,10 @@ class Nim(AECEnv):  # type: ignore[misc]  # PettingZoo has no types
         self.possible_agents = list(AGENTS)
         self.num_sticks = num_sticks
         self.render_mode = None
-        # The heap, one-hot, and which numbers of sticks can be taken; action k takes k + 1.
+        # Observe the heap as one-hot, and a mask of legal numbers of sticks; action k takes k + 1.
         heap, mask = Box(0.0, 1.0, (num_sticks + 1,), np.float32), Box(0, 1, (MOST,), np.int8)
         seen: dict[str, Space[Any]] = {"observation": heap, "action_mask": mask}
-        # One object for each agent: whoever samples from a space seeds it first.
+        # Each agent has its own space object, because sampling from a space seeds it.
         self._seen = {agent: Dict(seen) for agent in AGENTS}
         self._choices = {agent: Discrete(MOST) for agent in AGENTS}
 

@@ -22,7 +22,8 @@ class Meeting(ParallelEnv):  # type: ignore[misc]  # PettingZoo has no types
     def __init__(self) -> None:
         self.possible_agents = list(AGENTS)
         self.render_mode = None
-        # The last places of the agent, its mate and the others; then the time.
+        # The observation has the last places of the agent, its mate and the opponents, then the
+        # time.
         size = len(AGENTS) * NUM_PLACES + 1
         self._seen = {agent: Box(0.0, 1.0, (size,), np.float32) for agent in AGENTS}
         self._choices = {agent: Discrete(NUM_PLACES) for agent in AGENTS}

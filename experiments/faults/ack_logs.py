@@ -82,7 +82,7 @@ def _read(directory: Path) -> tuple[dict[Lease, list[str]], set[Lease]]:
     sent: dict[Lease, list[str]] = {}
     acknowledged: set[Lease] = set()
     for path in sorted(directory.glob("*.jsonl")):
-        # A learner that was killed may have left half a line at the end.
+        # The last line is dropped: a killed learner may have left half a line.
         for line in path.read_text().split("\n")[:-1]:
             noted = json.loads(line)
             number, attempt = noted["lease"]

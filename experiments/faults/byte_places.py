@@ -76,7 +76,7 @@ def _field(data: bytes, offset: int) -> str:
         if match.start() > offset:
             break
         last = (match[1] or match[2]).decode()
-    # Names of policies, tensors and metrics are many, and all alike.
+    # Names of policies, tensors and metrics are grouped, because there are many of each.
     return re.sub(r"^(player|adversary)/.*|.*/.*", "metric", last)
 
 
@@ -97,7 +97,7 @@ def _journal(path: Path, data: bytes) -> Iterator[tuple[int, int, str]]:
     for kind, name, table, root in roots:
         title = name if kind == "table" else f"index of {table}"
         yield from _tree(data, root, page, usable, title, columns.get(name, []))
-    # Ends where the pointer map of auto_vacuum lies: page 2, and every usable/5 + 1 pages.
+    # The pointer map of auto_vacuum is at page 2 and then at every (usable / 5 + 1)th page.
     for number in range(2, len(data) // page + 1, usable // 5 + 1):
         yield (number - 1) * page, number * page, "pointer map"
 

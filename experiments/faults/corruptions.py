@@ -111,7 +111,7 @@ def baseline(run: Path) -> Baseline:
         copy = Path(directory) / run.name
         copy_run(run, copy)
         answers = {view: answer(["league", str(copy), view, "--json"]) for view in VIEWS}
-        # Not every run has something to say in each view.
+        # Some views fail for an undamaged run too, because it has no data for them.
         documents = {view: normal(said[1], copy) for view, said in answers.items() if not said[0]}
     files = sorted(
         path.relative_to(run).as_posix()
@@ -179,9 +179,9 @@ def damage(base: Baseline, copy: Path, rng: random.Random) -> Change:
     kind = rng.choice(kinds)
     file = rng.choice([name for name in base.files if file_kind(name) == kind])
     data, how, offset = changed((base.run / file).read_bytes(), rng)
-    # What is cut off or added is of more kinds than its first byte.
+    # A cut or an added tail can span several owners, so the first byte does not name its place.
     place = base.place(file, offset, size=SIZES[how]) if how in SIZES else how
-    # The copy may be a link.
+    # The copy may be a link to the original, which must not be overwritten.
     (copy / file).unlink()
     (copy / file).write_bytes(data)
     return Change(run=base.run.name, file=file, kind=kind, place=place, how=how, offset=offset)
@@ -212,7 +212,7 @@ def judge(base: Baseline, copy: Path, change: Change, views: Sequence[str]) -> T
                 for view, (view_code, said) in shown.items()
                 if view_code == 0 and said != base.documents[view]
             ]
-            # The view itself says how many lines it has left out; a file that was cut has fewer.
+            # The view reports how many lines it has left out; a file that was cut has fewer lines.
             if other == ["metrics"] and '"left_out"' in shown["metrics"][1]:
                 trial.outcome = "found"
             elif other == ["metrics"] and _has_fewer(shown["metrics"][1], base.documents):
@@ -298,7 +298,7 @@ def preload() -> None:
 
     import typer.main
 
-    # The commands' options are read from the functions' annotations each time.
+    # Building the commands reads the annotations of all functions, which takes long for each trial.
     typer.main.get_command = cache(typer.main.get_command)
     for name in (
         *(
@@ -340,7 +340,7 @@ def main() -> None:
     found = []
     for trial in trials(arguments.runs, number=arguments.number, seed=arguments.seed):
         found.append(trial)
-        # As they come: those before an interrupt are worth as much.
+        # Each trial is saved at once, so that an interrupted run keeps its results.
         add_result(arguments.trials, asdict(trial))
         if trial.outcome not in ("found", "harmless"):
             sys.stderr.write(f"{json.dumps(asdict(trial))}\n")

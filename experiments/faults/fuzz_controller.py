@@ -78,7 +78,8 @@ def serve(run_dir: Path, *, has_keys: bool) -> None:
 
         def report(status: Mapping[str, Json]) -> None:
             nonlocal finished
-            # Not while there is work: it takes time, and says nothing.
+            # The digest is computed only while no assignment finishes: it takes time, and work
+            # changes it.
             before, finished = finished, run.state.tables.run.assignments_finished
             say(
                 {

@@ -137,11 +137,12 @@ class Peers:
         unknown = own.model_copy(update={"public_key": public, "secret_key": secret})
         for key in (None, unknown):
             peer = self._connect("stranger", key)
-            # Once it is refused there is nowhere to send to: without this, it would wait for ever.
+            # The send does not block: a refused peer has no connection and would wait for ever.
             with contextlib.suppress(zmq.Again):
                 peer.send(b"let me in", zmq.NOBLOCK)
             self.num_sent["stranger"] += 1
-            peer.close(linger=200)  # it will never be taken
+            # The message is never delivered.
+            peer.close(linger=200)
         borrowed = self._connect(self._victim.learner, own)
         borrowed.send_multipart(
             Fuzzer(self._victim, LearnerId(self._victim.learner), self._rng).valid()

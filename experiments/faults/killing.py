@@ -85,9 +85,9 @@ def helpers_of(run: Path) -> list[psutil.Process]:
     for process in psutil.process_iter(["cmdline", "status"]):
         is_alive = process.info["status"] != psutil.STATUS_ZOMBIE
         if is_alive and not set(HELPERS).isdisjoint(process.info["cmdline"] or []):
-            # It has just ended, or is another user's.
+            # The process has just ended, or belongs to another user.
             with contextlib.suppress(psutil.Error):
-                # Its command names no run, but its learner's stacks go to the run's logs.
+                # The command line names no run, but the helper's stack traces go to the run's logs.
                 if str(run) in process.environ().get(STACKS, ""):
                     found.append(process)
     return found
@@ -95,7 +95,7 @@ def helpers_of(run: Path) -> list[psutil.Process]:
 
 def controller_of(command: int) -> psutil.Process:
     """Return the process that serves, of a command that was started with this process id."""
-    # Between the two are its guards, if they stand already.
+    # Up to two guard processes stand between the command and the controller.
     process = psutil.Process(command)
     for _ in range(2):
         process = next(iter(process.children()), process)
@@ -209,7 +209,7 @@ class KilledRun:
     def _kill_learner(self, rng: random.Random) -> None:
         """Kill a learner, and see that all that it started is gone."""
         learner = rng.choice(self._await_some(processes_of))
-        # What has lost its parent is its guard's.
+        # Orphans are adopted by the learner's guard, so its descendants include them.
         guard = learner.parent()
         started = [] if guard is None else guard.children(recursive=True)
         learner.kill()
@@ -223,7 +223,7 @@ class KilledRun:
         learner = next(one for one in helper.parents() if LEARNER in one.cmdline())
         helper.kill()
         deadline_s = time.monotonic() + ANEW_S
-        # Or until it is gone: after two failures in a row its controller sends it away.
+        # The learner may also end: after two failures in a row its controller dismisses it.
         while learner.is_running() and not self._works_for(learner, but=helper):
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"{learner} has started no other helper")
@@ -312,6 +312,6 @@ def killed_run(
 def end_on_signals() -> None:
     """Let SIGTERM end this process as Ctrl-C does, so that what it has started ends with it."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    # A shell ignores SIGINT for what it runs in the background. Runs are stopped by it, and would
-    # inherit that.
+    # A shell ignores SIGINT for background jobs, and runs, which are stopped by it, would inherit
+    # that.
     signal.signal(signal.SIGINT, signal.default_int_handler)

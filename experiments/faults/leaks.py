@@ -82,7 +82,7 @@ class Leaks:
                 learners = processes_of(self._run.run)
                 helpers = helpers_of(self._run.run)
             except psutil.Error:
-                continue  # it was killed
+                continue  # the process was killed
             self._sample("controller", controller, now_s)
             for learner in learners:
                 self._sample("learner", learner, now_s)
@@ -95,7 +95,7 @@ class Leaks:
                 key = (role, process.pid, process.create_time())
                 sample = (now_s, process.memory_info().rss, process.num_fds())
         except psutil.Error:
-            return  # it was killed
+            return  # the process was killed
         self._samples[key].append(sample)
 
     def slopes(self) -> dict[str, Slope]:

@@ -26,7 +26,7 @@ def simulators(of: str) -> list[psutil.Process]:
         try:
             if process.cmdline() == [*COMMAND] and process.environ().get(VARIABLE) == of:
                 found.append(process)
-        # It has just ended, or is another user's.
+        # The process has just ended, or belongs to another user.
         except psutil.Error:
             continue
     return found
@@ -43,7 +43,7 @@ def start_simulators() -> list[int]:
 
 def connect_four(**kwargs: object) -> Any:
     """Make the game with its simulators."""
-    # Where it is made, and not where simulators are counted.
+    # The import is local, because processes that only count simulators do not need it.
     from pettingzoo.classic import connect_four_v3
     from pettingzoo.utils.wrappers import BaseWrapper
 

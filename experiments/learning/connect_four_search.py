@@ -143,7 +143,8 @@ def _open_lines(stones: Bits, others: Bits) -> Values:
         one, two, three, four = (stones >> step * np.uint64(k) for k in range(4))
         blocked = others | (others >> step)
         is_open = starts & ~(blocked | (blocked >> step * np.uint64(2)))
-        # The number of stones in the lines from each cell, as two bits: nobody has all four.
+        # The number of stones (0 to 3) in the lines from each cell has two bits; no line has all
+        # four.
         odd = one ^ two ^ three ^ four
         pair = (one & two) ^ (three & four) ^ ((one ^ two) & (three ^ four))
         for worth, lines in zip(WORTH, (odd & ~pair, pair & ~odd, odd & pair), strict=True):

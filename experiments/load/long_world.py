@@ -48,7 +48,7 @@ class LongWorld(World):
     def carry_out(self, command: Command) -> None:
         """Carry out a command; a fit answers later."""
         if not isinstance(command, FitRatings):
-            # Not super(): dataclasses with slots are made anew, which breaks it.
+            # `super()` fails here, because dataclasses with slots are created a second time.
             World.carry_out(self, command)
             return
         began_s = time.thread_time()
@@ -67,7 +67,7 @@ class LongWorld(World):
         digests = {row.weights_digest for row in tables.checkpoints.values()}
         digests |= {ghost.weights_digest for ghost in tables.ghosts.values()}
         learner = self.learner
-        # Of assignments that are carried out, but not finished yet.
+        # The newest weights may belong to assignments that are carried out but not committed yet.
         digests |= set(list(learner.weights)[-NEWEST:])
         learner.weights = {one: truth for one, truth in learner.weights.items() if one in digests}
         learner.origins = {one: own for one, own in learner.origins.items() if own in digests}
@@ -115,7 +115,7 @@ def make_long_world(
         before: The league that the rows are of, whose controller is gone.
     """
     setup = learner_setup(run_file, root=Path("simulated"))
-    # Planted skills grow slower and slower: a league of weeks is near its end.
+    # Planted skills grow ever more slowly, as in a league of weeks.
     learner = make_learner(
         setup,
         run_file.config,

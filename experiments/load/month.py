@@ -281,7 +281,7 @@ def resumed(measured: Measured, options: argparse.Namespace, *, generating: bool
     measured.is_generating = generating
     run_file = run_file_of(options, coarseness=options.coarseness if generating else 1)
     run_file.save(measured.directory / "run.yaml")
-    # What a killed process has committed is there; only power loss is not survived.
+    # A killed process loses no commit without synchronous writes; only a power loss can lose one.
     level = "OFF" if generating else "FULL"
     measured.journal._connection.execute(f"PRAGMA synchronous = {level}")
     world = measured.world = make_long_world(

@@ -37,7 +37,7 @@ def publishing_learner(run_file: RunFile, setup: LearnerSetup) -> PublishingLear
     return PublishingLearner(
         setup=setup,
         model=PlantedModel(),
-        # No hyperparameter matters here.
+        # The costs do not depend on hyperparameters.
         landscapes=dict.fromkeys(run_file.config.populations, Landscape({}, 1.0)),
         agent_steps_per_s=10_000.0,
     )

@@ -174,7 +174,7 @@ def _population_error(world: World, population: str) -> LeagueError:
         shown = model.difference(weights[Digest(str(line.weights))], bot)
         direct.append(low <= shown <= high)
         errors.append(rating - skill[line.player])
-        # An open interval has no width.
+        # An interval without an upper bound has no width.
         if math.isfinite(high):
             widths.append(high - low)
     ghosts = [line for line in lines if line.kind == "ghost" and line.rating is not None]
@@ -238,7 +238,7 @@ def true_strengths(world: World) -> dict[Rated, float]:
     if len(pairs) > MAX_PAIRS:
         pairs = [pairs[i] for i in rng.choice(len(pairs), MAX_PAIRS, replace=False).tolist()]
 
-    # One column each; that of the anchors, which are at 0, is left out.
+    # Each strength has a column, except the anchors, which are fixed at 0.
     anchor = Entrant(RANDOM_BOT)
     places = {rated: k for k, rated in enumerate(one for one in known if one[1] != anchor)}
     signs = np.zeros((len(pairs), len(places) + 1))
@@ -247,7 +247,7 @@ def true_strengths(world: World) -> dict[Rated, float]:
         signs[row, places.get(two, -1)] -= 1.0
     ahead = [model.difference(known[one], known[two]) for one, two in pairs]
     weights_of_pairs = np.ones(len(pairs))
-    # Weights follow from strengths, so they are those of the solution before.
+    # The weights depend on the strengths, so they are recomputed from the previous solution.
     for _ in range(4):
         root = np.sqrt(weights_of_pairs)
         solved, *_ = np.linalg.lstsq(root[:, None] * signs[:, :-1], root * np.array(ahead))
@@ -283,7 +283,7 @@ def _differences(
         true = model.difference(
             weights[Digest(str(first.weights))], weights[Digest(str(second.weights))]
         )
-        # A pair deviates from its ratings by as much as the fit found that pairs do.
+        # A pair may deviate from its ratings by the pair deviation that the fit estimated.
         deviation = math.hypot(gap[1], 0.0 if ratings.row is None else ratings.row.pair_deviation)
         held.append(abs(gap[0] - true) <= Z95 * deviation)
         widths.append(2.0 * Z95 * gap[1])
@@ -348,13 +348,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="file of leagues that are over, a line each")
     options = parser.parse_args(argv)
     truth = {name: getattr(options, name) for name in TRUTH}
-    # Files of before have no such entry.
+    # Results of earlier versions have no such entry.
     truth |= {"recency": options.recency} if options.recency else {}
     over = _leagues_over(options.out)
 
     def league(size: int, seed: int) -> dict[str, float]:
         key = {"policies": size, "seed": seed, "share": options.share, **truth}
-        # Files of before have no such entry.
+        # Results of earlier versions have no such entry.
         key |= {"set": options.set} if options.set else {}
         key |= {"preset": options.preset} if options.preset != "connect_four" else {}
         name = json.dumps(key)
@@ -396,7 +396,7 @@ def _leagues_over(out: Path | None) -> dict[str, dict[str, float]]:
     return {
         json.dumps(line["key"]): line["found"]
         for line in read_results(out)
-        # What an earlier version measured less of is run again.
+        # Results of earlier versions that lack a figure are measured again.
         if line["found"].keys() >= LeagueError.__dataclass_fields__.keys()
     }
 

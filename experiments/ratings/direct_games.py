@@ -70,7 +70,8 @@ def play(run: Path, *, num_players: int, num_matches: int, seed: int) -> dict[st
             ghosts = sorted((one.agent_steps, one.player) for one in rated if one.kind == "ghost")
             places = np.linspace(0, len(ghosts) - 1, min(num_players, len(ghosts))).astype(int)
             chosen += [ghosts[place][1] for place in sorted(set(places.tolist()))]
-            # One that left before its last weights were evaluated is rated by older ones.
+            # A policy whose last weights were not evaluated is left out: its rating is of older
+            # weights.
             chosen += [
                 line.player
                 for line in rated
@@ -95,7 +96,8 @@ def direct_differences(games: dict[str, object]) -> dict[tuple[str, str], Direct
         won[two, one] += (1.0 - pair["score"]) * pair["matches"]
     found = {}
     for one, two in combinations(short, 2):
-        # Half a win for each keeps log-odds finite where somebody always won.
+        # Half a win is added to each side, so that log-odds stay finite where one player won all
+        # games.
         own, other = won[one, two] + 0.5, won[two, one] + 0.5
         if own + other == 1.0:
             continue  # Players of one population on one side never meet.
@@ -187,7 +189,7 @@ def compare(run: Path, games: dict[str, object], *, limit: float) -> dict[str, f
         level = next(n for n, (low, high) in LEVELS.items() if low <= abs(direct.elo) < high)
         error = found[0] - direct.elo
         errors[level].append(error**2 - direct.error**2)
-        # A pair deviates from its ratings by as much as the fit found that pairs do.
+        # A pair may deviate from its ratings by the pair deviation that the fit estimated.
         deviation = math.hypot(found[1], scatter, direct.error)
         held[level].append(abs(error) <= Z95 * deviation)
     top = max(

@@ -189,7 +189,7 @@ def pairs_league(effect: float, *, rng: np.random.Generator) -> Row:
     elo = rng.normal(0.0, 150.0, size=size)
     effects = np.triu(rng.normal(0.0, effect, size=(size, size)), 1)
     ahead = elo[:, None] - elo[None, :] + effects - effects.T
-    # A rating is meant to be the strength against all players.
+    # The rating must measure the strength against all players.
     everything = [
         Result(
             first=i,

@@ -80,7 +80,7 @@ class Checkout:
         return json.loads(self._run(python, "-m", f"experiments.{module}", *arguments))
 
     def _run(self, *command: str | Path) -> str:
-        # It would put one checkout's code before the other's.
+        # PYTHONPATH is removed, because it would put one checkout's code before the other's.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         words = [str(word) for word in command]
         try:
@@ -107,7 +107,7 @@ def bench(checkout: Checkout, number: int) -> Figures:
 def throughput(checkout: Checkout, number: int) -> Figures:
     """Train for a minute, with the round as seed."""
     run = checkout.scratch / f"run-{number}"
-    # The first try may have been ended.
+    # An interrupted first attempt may have left a run directory.
     shutil.rmtree(run, ignore_errors=True)
     checkout.arena(
         *("launch", "connect_four", f"seed={number}", f"stop.duration_s={RUN_S}", "--run-dir", run)
@@ -245,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="file for results")
     parser.add_argument("--json", action="store_true", help="a document in place of the table")
     options = parser.parse_args(argv)
-    # What is measured then ends, too.
+    # SIGTERM must raise, so that the measured processes end too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="beside-") as scratch:
         checkouts = {}

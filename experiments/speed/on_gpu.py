@@ -161,7 +161,7 @@ def _profiled(where: Where, work: Callable[[], int], *, rate: float) -> Line:
     return {
         "kernels": sum(event.count for event in kernels),
         "busy_s": busy_s,
-        # Beside the time without a profiler, which makes launches slower.
+        # The time per decision was measured without the profiler, which slows down launches.
         "idle_share": 1.0 - busy_s / (decisions / rate),
         "longest": {
             event.key[:60]: [event.count, round(event.self_device_time_total)]
@@ -237,7 +237,7 @@ def killed(where: Where) -> Iterator[Line]:
         try:
             process.wait(timeout=max(8.0, where.seconds(25.0)))
         except subprocess.TimeoutExpired:
-            # The controller is its child, and learners die with that one.
+            # The controller is a child of this process, and learners end with the controller.
             for pid in _tree(process.pid):
                 subprocess.run(["kill", f"-{int(signal.SIGKILL)}", str(pid)], check=False)
             process.wait()

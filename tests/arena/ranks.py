@@ -27,7 +27,7 @@ def in_ranks(tasks: Sequence[Callable[[Exchange], T]]) -> list[T]:
             given[rank] = values.detach().clone()
             barrier.wait()
             rows = torch.stack([one for one in given if one is not None])
-            # Nobody writes before all have read.
+            # The second barrier keeps ranks from writing before all have read.
             barrier.wait()
             return rows
 

@@ -39,7 +39,7 @@ LITERALS = st.recursive(
 
 @given(st.dictionaries(st.sampled_from(["depth", "name", "a_b", "x"]), LITERALS, max_size=3))
 def test_every_bot_has_one_spelling_that_means_it(arguments: dict[str, object]) -> None:
-    # The other reading is Python's own.
+    # The oracle is Python's own parser.
     written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     if len(written) > 150:
         return
@@ -101,7 +101,7 @@ def test_spellings(written: str, spelled: str) -> None:
         ("bot:a:C(x=[[[)", "it cannot be read"),
         ("bot:a:C(x=" + "-" * 350 + "1)", "must be a literal"),
         ("bot:a:C(x='" + "a" * MAX_LENGTH + "')", f"at most {MAX_LENGTH} characters"),
-        # Short as it is written, long as it is spelled.
+        # The id is short as typed, but its canonical spelling is too long.
         ("bot:a:C(x='" + "€" * 100 + "')", f"at most {MAX_LENGTH} characters"),
     ],
 )

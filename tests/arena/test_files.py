@@ -44,7 +44,7 @@ REFUSED = r"not a regular file|Too many levels|Is a directory"
 @pytest.mark.parametrize("make", [pipe, Path.mkdir, zeros, loop])
 def test_nothing_but_a_regular_file_is_read(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(path := tmp_path / "file")
-    # A pipe without a writer would be waited for, and the device has no end.
+    # Opening a pipe without a writer would block, and the device has no end.
     for read in (open_regular, lambda p: read_regular(p, limit_bytes=9), require_regular):
         with pytest.raises(OSError, match=REFUSED):
             read(path)
@@ -108,7 +108,7 @@ def test_a_hole_of_six_gigabytes_takes_no_memory(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="at most 100 bytes"):
         read_regular(path, limit_bytes=100)
     assert list(read_lines(path)) == [b"first\n", None]
-    # In kilobytes: far below the file's size.
+    # The unit is kB, and the bound is far below the file's size.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 4 << 20
 
 

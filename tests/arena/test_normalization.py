@@ -106,7 +106,7 @@ def test_the_count_stays_where_float32_stops_being_exact() -> None:
     normalizer.count.fill_(MAX_COUNT - 1.0)
     normalizer.update(torch.full((4096, 1), 2.0))
     assert normalizer.count.item() == MAX_COUNT
-    # Still learning: 4096 of 2**24 + 4095 rows have the value 2.
+    # The statistics still adapt: 4096 of 2**24 + 4095 rows have the value 2.
     assert normalizer.mean.item() == pytest.approx(2.0 * 4096 / (2**24 + 4095), rel=1e-5)
 
 
@@ -115,7 +115,7 @@ def test_with_a_memory_old_batches_fade() -> None:
     small = torch.tensor([[8.0], [12.0]])
     for _ in range(500):
         normalizer.update(small)
-    # Twenty batches' worth, however many there were.
+    # The count converges to twenty batches, however many there were.
     assert float(normalizer.count) == pytest.approx(2 / (1 - math.exp(-1 / 20)), rel=1e-3)
     assert float(normalizer.mean) == pytest.approx(10.0)
     for _ in range(20):

@@ -76,14 +76,14 @@ def test_one_message_has_the_users_frames_alone(
     ):
         users_module.outer(0)
     path = users_module.__file__
-    # This file is not installed either: the test is a user here.
+    # This file is not installed either, so the test counts as user code.
     first, lines = split_lines(str(caught.value))
     assert first == "bot:x:Y in act raised ZeroDivisionError: division by zero"
     assert lines.endswith(
         f'\n  File "{path}", line 5, in outer\n    return inner(value)'
         f'\n  File "{path}", line 9, in inner\n    return 1 / value'
     )
-    # The rest is in the log, once.
+    # The full traceback is in the log, once.
     (record,) = caplog.records
     assert record.exc_info is not None
     assert record.exc_info[1] is caught.value.__cause__
@@ -101,7 +101,7 @@ def test_frames_of_an_installed_package_are_shown_where_all_of_it_was_there() ->
     env = connect_four_v3.raw_env()
     with pytest.raises(AttributeError) as caught:
         env.step(0)
-    # As if an installed package had been called by Arena.
+    # The traceback starts inside an installed package that Arena called.
     caught.value.__traceback__ = caught.value.__traceback__ and caught.value.__traceback__.tb_next
     lines = own_lines(caught.value)
     assert "connect_four.py" in lines
@@ -181,7 +181,7 @@ class Stopped(SystemExit, Interrupt):
 def test_an_interrupt_of_the_process_passes() -> None:
     with pytest.raises(Stopped), users_code("it"):
         raise Stopped(130)
-    # Python's own handler is set here, so this may be a real Ctrl-C.
+    # Python's own handler is installed here, so this may be a real Ctrl-C.
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with pytest.raises(KeyboardInterrupt), users_code("it"):
         raise KeyboardInterrupt
@@ -213,7 +213,7 @@ def test_a_chain_of_errors_is_that_of_a_traceback_and_ends() -> None:
     assert list(chain_of(error)) == [error, error.__cause__]
     assert list(chain_of(None)) == []
     alone = raised_while(RuntimeError("boom"), MemoryError())
-    # As ``from None`` does: the author of that line says that it led to nothing.
+    # ``from None`` sets this flag, by which the author hides the context.
     alone.__suppress_context__ = True
     assert list(chain_of(alone)) == [alone]
 
@@ -232,7 +232,7 @@ FULL = OSError(errno.ENOSPC, "no space")
         (led_to(EnvironmentFault("x"), FULL), True),
         (raised_while(RuntimeError("cannot go on"), MemoryError()), True),
         (circle(), False),
-        # The run's disk is no learner's machine, but descriptors are its own.
+        # A full disk of the run is not the learner's fault, but its descriptors are.
         (led_to(DiskRefused("x"), FULL), False),
         (led_to(DiskRefused("x"), OSError(errno.EMFILE, "too many open files")), True),
         (OSError(errno.EACCES, "no"), False),
@@ -246,7 +246,7 @@ def test_what_a_machine_lacks_is_known_by_its_error(error: BaseException, is_one
 def test_errors_of_users_files_are_known(users_module: ModuleType) -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         users_module.outer(0)
-    # As if Arena had called it.
+    # The traceback starts where Arena called the code.
     caught.value.__traceback__ = caught.value.__traceback__ and caught.value.__traceback__.tb_next
     assert is_of_users(caught.value)
     assert not is_of_users(ValueError("never raised"))
@@ -337,7 +337,7 @@ def test_without_the_users_word_nothing_is_imported(directory: str) -> None:
     with pytest.raises(NotTrusted, match=r"resolved_package.things:Outer.*--trust"):
         resolve("resolved_package.things:Outer", launch_directory=NO_CODE)
     before = list(sys.path)
-    # Arena's own games are no code of anybody else's, and no directory is looked in.
+    # Arena's own games are not user code, so no directory is searched.
     resolve("arena.envs.batched.connect_four:ConnectFour", launch_directory=NO_CODE)
     assert sys.path == before
 

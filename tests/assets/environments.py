@@ -108,7 +108,7 @@ class ScriptedTurns(AECEnv):  # type: ignore[misc]
 
     def _add(self, agent: str) -> None:
         if agent in self._seen:
-            return  # nobody comes twice
+            return  # no agent comes back
         self._seen.add(agent)
         self.agents.append(agent)
         self.rewards[agent] = self._cumulative_rewards[agent] = 0.0
@@ -136,7 +136,7 @@ class ScriptedTurns(AECEnv):  # type: ignore[misc]
         while self._at < len(self._script):
             agent = self._script[self._at]["agent"]
             if agent in self.agents:
-                # One that died stays until its next turn, and may still receive rewards.
+                # A dead agent stays until its next turn, and may still receive rewards.
                 self.agent_selection = agent
                 return
             self._at += 1
@@ -194,7 +194,7 @@ class FaultyTurns(ScriptedTurns):
             self.rewards["c"] = 1.0
 
     def _remove(self, agent: str) -> None:
-        # Stays for ever.
+        # The grass agent stays for ever.
         self.agent_selection = agent
 
     def _select(self) -> None:

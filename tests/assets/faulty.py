@@ -141,7 +141,7 @@ class Rounds(ParallelEnv):  # type: ignore[misc]
             os.kill(os.getpid(), signal.SIGSTOP)
         if self._is_due("grows"):
             hoard = np.ones(600 * MEBIBYTE, dtype=np.uint8)
-            time.sleep(1.0)  # until heartbeats have told
+            time.sleep(1.0)  # long enough for heartbeats to report it
             os.kill(os.getpid(), signal.SIGKILL)
             del hoard
 

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 with warnings.catch_warnings():
-    # Importing PettingZoo's tests imports an environment in a way that PettingZoo itself warns of.
+    # Importing PettingZoo's tests causes a warning of PettingZoo itself.
     warnings.simplefilter("ignore")
     from pettingzoo.test.example_envs import generated_agents_env_v0, generated_agents_parallel_v0
 

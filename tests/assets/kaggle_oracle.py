@@ -51,7 +51,7 @@ def play(episode: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    # Environments print as they are imported.
+    # Some environments print during their import.
     with contextlib.redirect_stdout(sys.stderr):
         answers = [play(episode) for episode in json.load(sys.stdin)]
     json.dump(answers, sys.stdout)

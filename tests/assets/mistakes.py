@@ -61,7 +61,7 @@ class AtOnce(ParallelEnv):  # type: ignore[misc]
         seen = {agent: rng.random(numbers).astype(np.float32) for agent in self.possible_agents}
         if "mask" not in self._mistakes:
             return seen
-        # One number too few: what is legal cannot be known.
+        # One number is missing, so the legal actions are unknown.
         return {
             agent: {"observation": values, "action_mask": np.ones(2, np.int8)}
             for agent, values in seen.items()
@@ -69,7 +69,7 @@ class AtOnce(ParallelEnv):  # type: ignore[misc]
 
     def step(self, actions: dict[str, int]) -> Any:
         self._step += 1
-        # With the mask that is wrong, any action may be one that it would have forbidden.
+        # The wrong mask allows any action, also one that the right mask forbids.
         if "mask" in self._mistakes and actions["a_0"] == 2:
             raise IndexError("a consequence")
         if "raises" in self._mistakes and self._step == 4:
@@ -149,13 +149,13 @@ class InTurns(AECEnv):  # type: ignore[misc]
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
-        # The second agent has none.
+        # The second agent has no infos.
         self.infos: dict[str, Any] = {"a": {}}
         self.agent_selection = "a"
         self._step = 0
 
     def observe(self, agent: str) -> Any:
-        # Text is no number, and what is drawn is not seeded.
+        # Text is not numeric, and the random numbers are not seeded.
         return np.array(["x", "y"]) if agent == "b" else np.random.default_rng().random(2)
 
     def step(self, action: int | None) -> None:

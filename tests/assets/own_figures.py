@@ -59,7 +59,7 @@ class FiguresInTurns(AECEnv):  # type: ignore[misc]
         self.terminations = dict.fromkeys(AGENTS, False)
         self.truncations = dict.fromkeys(AGENTS, False)
         for figures in self._figures.values():
-            figures.clear()  # what was reported of the last episode must have been taken by now
+            figures.clear()  # metrics of the last episode must have been read by now
             figures.update(sum=-100.0)
         self.infos: dict[str, dict[str, Any]] = {
             agent: {"metrics": self._figures[agent]} for agent in AGENTS

@@ -47,7 +47,7 @@ class PongPictures(ParallelEnv[str, npt.NDArray[np.uint8], int]):  # type: ignor
     def _seed(self, seed: int | None) -> None:
         randomizer, _ = np_random(seed)
         self._game = CooperativePong(randomizer, **self._arguments)
-        self._game.render = lambda: None  # it is drawn when it is seen
+        self._game.render = lambda: None  # the picture is drawn when it is observed
 
     def observation_space(self, agent: str) -> Space[Any]:
         """Of either paddle."""

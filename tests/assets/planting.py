@@ -28,7 +28,7 @@ def forms(reference: str) -> Iterator[Any]:
     """The forms in which a field may name code."""
     bot = f"bot:{reference}"
     yield from (reference, bot, [reference], [bot], {reference: 0.1}, {bot: 0.1})
-    # A command of a hook.
+    # The reference becomes the command of a hook.
     yield [["touch", reference]]
 
 

@@ -68,10 +68,10 @@ class Steps(ParallelEnv):  # type: ignore[misc]
         )
 
     def render(self) -> Any:
-        # No window may open, whatever the user's screen is.
+        # The environment must not open a window, whatever the user's screen is.
         assert (os.environ["SDL_VIDEODRIVER"], os.environ["DISPLAY"]) == ("dummy", "")
         frame = np.zeros((20, 30, 3), dtype=np.uint8)
-        # What is up, at the left, and red.
+        # The red block marks the upper left corner.
         frame[:5, : 5 + self._steps] = (200, 10, 0)
         if self.render_mode == "ansi":
             return f"\x1b[31mstep {self._steps}\x1b[0m\x07\n" + "w" * 100

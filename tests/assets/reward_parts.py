@@ -51,7 +51,7 @@ class PartsAtOnce(ParallelEnv):  # type: ignore[misc]
         self.agents = list(AGENTS)
         self._step = 0
         self._sums = [0, 0]
-        # What a reset shows is of no step.
+        # Reward components of a reset belong to no step, so they must be ignored.
         return self._seen(), {agent: {"reward_components": {"near": 100.0}} for agent in AGENTS}
 
     def step(self, actions: dict[str, int]) -> Any:

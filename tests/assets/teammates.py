@@ -110,7 +110,7 @@ def document(teammates: str, *, seed: int, size: int, agent_steps: int) -> dict[
             "teammates": teammates,
             "kind": "uniform",
             "opponents": 8,
-            # Living partners: ghosts of the beginning know no rule yet.
+            # Living partners are needed, because ghosts of the beginning know no rule yet.
             "latest_ratio": 0.25,
             "living_ratio": 0.5,
         },

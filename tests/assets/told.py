@@ -19,7 +19,7 @@ CALLS: list[tuple[object, ...]] = []
 class ToldAtOnce(PartsAtOnce):  # type: ignore[misc]
     def set_phase(self, phase: str, agent_steps: int | None, players: dict[str, str]) -> None:
         CALLS.append(("set_phase", phase, agent_steps, dict(players)))
-        # A caller's own dictionary must not be changed by a user's code.
+        # User code must not be able to change the caller's dictionary.
         players.clear()
 
     def reset(self, seed: int | None = None, options: object = None) -> Any:

@@ -44,7 +44,8 @@ class Rounds(FaultyRounds):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__(share=0.0)
         self._look()
-        # With a learner's name: on that learner alone. Its processes know it from their stacks.
+        # With a learner's name only that learner fails; its processes know it from their stacks
+        # path.
         place = os.environ.get("ARENA_STACKS", "")
         if self._fault == "unmade" and self._whom in place:
             raise RuntimeError("no licence")

@@ -134,7 +134,7 @@ class Simulated(Naming):
     def __init__(self) -> None:
         super().__init__()
         self._process = subprocess.Popen(["sleep", SLEEP_S], start_new_session=True)
-        # One that nobody waits for: its parent ends at once.
+        # The parent of this process ends at once, so the process is orphaned.
         command = f"sleep {SLEEP_S} & exit 0"
         subprocess.run(["sh", "-c", command], start_new_session=True, check=True)
 

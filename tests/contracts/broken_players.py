@@ -355,14 +355,14 @@ class LeavesItOpen(Kept):
         self.file.flush()
 
     def __del__(self) -> None:
-        # For the tests, in which a file that stays open is a fault.
+        # Tests treat a file that stays open as a fault.
         self.file.close()
 
 
 class LeavesAThread(Kept):
     def __init__(self, run_dir: Path) -> None:
         super().__init__(run_dir)
-        # It ends by itself, as it must not outlive the test by much.
+        # The thread ends by itself, so that it does not outlive the test by much.
         threading.Thread(target=threading.Event().wait, args=(0.5,), daemon=True).start()
 
 

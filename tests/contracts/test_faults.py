@@ -58,7 +58,7 @@ def check(suite: str, given: object, **more: object) -> None:
 def test_a_fault_is_found_and_its_rule_named(suite: str, broken: type, rule: str) -> None:
     with pytest.raises(ContractBroken, match=re.escape(rule)) as found:
         check(suite, broken)
-    # By its module, as a configuration names it.
+    # The class is named by its module, as in a configuration.
     assert str(found.value).startswith(f"{__package__ or 'tests.contracts'}.")
     assert f":{broken.__name__}: " in str(found.value)
 

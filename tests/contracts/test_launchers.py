@@ -175,7 +175,7 @@ def test_one_that_ends_is_reported_once_with_its_code(launched: Launched) -> Non
     assert launched.launcher.slot_of(hello) is None
     launched.launcher.start(0, ())
     assert launched.hello(0) != hello
-    # A thread has no code.
+    # A thread has no exit code.
     code = 0 if isinstance(launched.launcher, InlineLauncher) else EXIT_REFUSED
     assert launched.ended == [(0, code)]
 
@@ -244,16 +244,16 @@ def test_where_a_cluster_has_no_room_a_learner_waits_until_there_is(launched: La
         launched.launcher.start(slot, ())
     first = launched.hello(0)
     launched.hello(1)
-    # Only now: Ray does not promise to place actors in the order in which they were asked for.
+    # Only one actor is pending at a time, because Ray does not keep the order of requests.
     launched.launcher.start(2, ())
     assert list(launched.launcher.waiting()) == [2]
-    # Some time later still.
+    # The actor is still pending later.
     launched.turn()
     assert list(launched.launcher.waiting()) == [2]
     launched.launcher.kill(0)
     assert launched.hello(2).pid != first.pid
     assert not launched.launcher.waiting()
-    # One that waits can be killed, too.
+    # A pending actor can be killed, too.
     launched.launcher.start(0, ())
     assert list(launched.launcher.waiting()) == [0]
     launched.launcher.kill(0)
@@ -266,7 +266,7 @@ def test_one_whose_actor_is_gone_is_lost_with_its_node(launched: Launched) -> No
     launched.launcher.start(0, ())
     learner = psutil.Process(launched.hello(0).pid)
     files = key_of(learner.pid).parent
-    # Between the two are its guards.
+    # Two guards stand between the actor and the learner.
     actor = learner.parents()[2]
     actor.kill()
 
@@ -277,7 +277,7 @@ def test_one_whose_actor_is_gone_is_lost_with_its_node(launched: Launched) -> No
     wait_until(has_ended, timeout_s=TIMEOUT_S)
     assert launched.ended == [(0, None)]
     wait_until(lambda: is_gone(learner.pid), timeout_s=TIMEOUT_S)
-    # Its files are left, and the next one there takes their place.
+    # The learner's files are left, and the next actor there reuses their place.
     (files / "left").touch()
     launched.launcher.start(0, ())
     assert key_of(launched.hello(0).pid).parent == files

@@ -72,7 +72,7 @@ def test_ppo_without_masks_and_with_numbers() -> None:
 
 @pytest.mark.parametrize("game", TWINS.values())
 def test_every_batched_game(game: str) -> None:
-    # `tests/arena/envs/batched/test_games.py` compares them with their originals.
+    # `tests/arena/envs/batched/test_games.py` compares these games with their originals.
     check_batched_game(game, num_calls=50)
 
 
@@ -116,14 +116,14 @@ def test_variants_of_matchmaking(variant: str) -> None:
 
 @pytest.mark.parametrize("kind", EXPLOITS)
 def test_every_kind_of_selection(kind: str) -> None:
-    # 0: however unsure, so that donors are drawn.
+    # With confidence 0 a donor is drawn however uncertain the ratings are.
     for confidence in (0.9, 0.0):
         check_exploit(kind, section={"confidence": confidence})
 
 
 @pytest.mark.parametrize(
     "kind",
-    # Optuna's Gaussian process is fitted twice, by torch.
+    # Optuna's Gaussian process is fitted twice by torch, which takes long.
     [pytest.param(kind, marks=[pytest.mark.slow] if kind == "gp" else []) for kind in EXPLORES],
 )
 def test_every_kind_of_exploring(kind: str) -> None:

@@ -140,7 +140,7 @@ def test_every_message_passes(pair: Pair, message: Message) -> None:
     anna = pair.join(ANNA)
     match message:
         case Hello():
-            pass  # passed when it joined
+            pass  # the message arrived when the peer joined
         case _ if type(message).__name__ in ("Heartbeat", "Finished", "Failed", "Goodbye"):
             assert anna.send(message, epoch=EPOCH)  # type: ignore[arg-type]
             assert pair.receive(1) == [(ANNA, message)]
@@ -197,7 +197,7 @@ def test_another_epoch_is_fenced(pair: Pair) -> None:
     refused: list[Message] = []
 
     def is_refused() -> bool:
-        anna.send(heartbeat(1), epoch=EPOCH)  # what was on its way to the old one is lost
+        anna.send(heartbeat(1), epoch=EPOCH)  # messages on the way to the old controller are lost
         assert pair.controller.receive(0.02) == []
         answer = anna.receive(0.02)
         if answer is not None:
@@ -216,7 +216,7 @@ def test_the_next_controller_is_joined_by_another_hello(pair: Pair) -> None:
     received: list[tuple[LearnerId, Message]] = []
 
     def is_heard() -> bool:
-        anna.send(hello_of(ANNA), epoch=EPOCH)  # what was on its way to the old one is lost
+        anna.send(hello_of(ANNA), epoch=EPOCH)  # messages on the way to the old controller are lost
         received.extend(pair.controller.receive(0.02))
         return bool(received)
 

@@ -19,7 +19,7 @@ def problem_of(command: str, *, is_complete: bool = True) -> str:
         command: Line of a shell.
         is_complete: Whether it has its arguments and values, too.
     """
-    # A comment, and what a shell does with the output, is not the command's.
+    # Comments and redirections of the output are not part of the command.
     words = shlex.split(command.split(" | ")[0].split(" > ")[0], comments=True)
     while words and ("=" in words[0] or not words[0].endswith("arena")):
         words = words[1:]

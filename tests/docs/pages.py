@@ -93,7 +93,8 @@ def blocks(page: Path) -> Iterator[Block]:
 
 def all_blocks(language: str) -> list[Block]:
     """Return the blocks of all pages that say their language."""
-    # Every worker collects all tests, and parsing pages takes long: those without one are left out.
+    # Every worker collects all tests, and parsing takes long, so pages without a block are left
+    # out.
     says = re.compile(rf"```(\{{code-block\}} )?{language}\b")
     found = (page for page in pages() if says.search(page.read_text(encoding="utf8")))
     return [one for page in found for one in blocks(page) if one.language == language]
@@ -125,5 +126,5 @@ def commands(block: Block) -> Iterator[str]:
         if block.language == "console" and line.startswith("$ "):
             yield line[2:]
         elif block.language in ("sh", "", MENTION) and re.match(r"\s*(\S*/)?arena ", line):
-            # A remark may follow after a gap.
+            # A remark may follow after at least two blanks.
             yield re.split(r" {2,}", line.strip())[0]

@@ -41,7 +41,7 @@ def broken_links(page: Path) -> list[str]:
     for link in links(page):
         target, _, anchor = link.partition("#")
         file = (page.parent / target).resolve() if target else page
-        # The dated figures are copied beside their index when the documents are built.
+        # The build copies the dated results beside their index.
         copied = ROOT / "benchmarks" / file.name
         if file.parent == ROOT / "docs/benchmarks" and copied.exists():
             file = copied
@@ -71,9 +71,6 @@ def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
         assert broken_links(page) == ["gone.md", "#gone", "index.md#gone"]
     finally:
         page.unlink()
-
-
-# Commands.
 
 
 def commands_of(page: Path) -> list[tuple[Block, str]]:
@@ -118,8 +115,6 @@ def test_a_wrong_command_is_found(command: str, problem: str) -> None:
     assert bool(problem) == bool(problem_of(command))
 
 
-# YAML.
-
 YAML = [block for block in all_blocks("yaml") if ".github" not in str(block.page)]
 
 
@@ -140,8 +135,6 @@ def test_yaml_with_an_unknown_key_is_found(tmp_path: Path) -> None:
         load_config(path)
     assert len(YAML) > 15
 
-
-# Python.
 
 PYTHON = all_blocks("python")
 
@@ -170,7 +163,7 @@ def unresolved(text: str, files: set[str]) -> list[str]:
 @pytest.mark.parametrize("block", PYTHON, ids=str)
 def test_python_compiles_and_its_imports_are_there(block: Block) -> None:
     compile(block.text, str(block), "exec")
-    # `champion` is the module that an export brings; others live in environments of their own.
+    # The module `champion` comes with an export; the others have environments of their own.
     brought = {"champion", "kaggle_environments", "stable_baselines3"}
     files = brought | {*(one.file.removesuffix(".py") for one in blocks(block.page))}
     assert unresolved(block.text, files) == []
@@ -182,7 +175,7 @@ def test_an_import_of_nothing_is_found() -> None:
     assert len(PYTHON) > 12
 
 
-# Of the notebook, tests/tools/api runs the same calls.
+# The notebook is missing here, because tests/tools/api runs the same calls.
 TUTORIALS = (
     "first-league", "own-environment", "hidden-information", "cooperation", "reading-a-league",
     "five-questions",
@@ -203,7 +196,7 @@ def follow(command: str, directory: Path, *, timeout_s: float) -> str:
     """Run a command as a reader would, and return its output. Fails on another exit code than 0."""
     programs = Path(sys.executable).parent
     environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-    # What the tests themselves put on the path is not on a reader's.
+    # The reader of a page does not have the path that the tests set.
     environment.pop("PYTHONPATH", None)
     done = run_process(shlex.split(command), cwd=directory, env=environment, timeout_s=timeout_s)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
@@ -248,7 +241,7 @@ def test_code_of_a_how_to_page_runs(block: Block, tmp_path: Path) -> None:
     follow(f"arena launch page.yaml --run-dir run {overrides}", tmp_path, timeout_s=280)
     events = follow("arena league run events --csv", tmp_path, timeout_s=60)
     assert "run_finished" in events
-    # A rule that raises is replaced by another, with one of these.
+    # A rule that raises an error is replaced, which leaves one of these events.
     for failed in ("explore_failed", "exploit_failed", "matchmaking_failed", "alert,"):
         assert failed not in events, events
 

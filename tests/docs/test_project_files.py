@@ -88,7 +88,7 @@ def test_the_picture_shows_the_standings_and_asks_for_no_other_host() -> None:
     drawn = picture.draw({"populations": {"player": lines}}).replace("&#160;", " ")
     assert "617..748" in drawn
     assert "p008" in drawn
-    # As `arena league` shows them: short names, and how many rows are hidden.
+    # The picture shows the output of `arena league`: short names, and the number of hidden rows.
     assert "player/p000" not in drawn
     assert "3 more rows hidden" in drawn
     stored = (ROOT / "docs/_static/standings.svg").read_text()

@@ -17,7 +17,7 @@ from populations.records.event_kinds import EVENT_KINDS
 from populations.records.tables import SEAL, TABLES
 from populations.views.sentences import SENTENCES
 
-# Beside the tests of imports, which read the same files.
+# The tests run in the group of the import tests, which read the same files.
 pytestmark = pytest.mark.xdist_group("sources")
 PREFIX = "populations.NAME."
 
@@ -43,7 +43,7 @@ def test_every_key_has_a_sentence_values_and_a_default() -> None:
     found = {key.name: key for key in configuration.all_keys()}
     bare = [name for name, key in found.items() if len(key.sentence) < 5 or not key.values]
     assert bare == []
-    # Worked out by hand from sections.py and default.yaml.
+    # The values are worked out by hand from sections.py and default.yaml.
     share = found["evaluation.share"]
     assert (share.default, share.values) == ("0.1", "number, ≥ 0, ≤ 0.9")
     assert share.sentence == "Share of learner seconds; of assignments in a deterministic run."
@@ -52,7 +52,7 @@ def test_every_key_has_a_sentence_values_and_a_default() -> None:
     assert found["matchmaking.delta"].readers[0] == "kind `delta_uniform`"
     assert found["ghosts.keep"].values == "integer or null, ≥ 16, ≤ 1,000,000"
     assert found["hooks.on_end"].values == "list of (text or list of text)"
-    # Without a default only what must be written, or what has keys of its own.
+    # A key has no default if it is required or has keys of its own.
     assert found["stop.evaluation.player"].default == ""
     assert found["environment.id"].default == ""
     assert found["environment.id"].values == "text, required"
@@ -84,7 +84,7 @@ def test_every_event_of_the_code_is_listed_and_no_other() -> None:
     emitted = events.emitted_kinds()
     assert {kind: path for kind, path in emitted.items() if kind not in EVENT_KINDS} == {}
     assert EVENT_KINDS.keys() - emitted.keys() == set()
-    # `arena league` tells each one as a sentence.
+    # `arena league` shows each kind as a sentence.
     assert {kind: path for kind, path in emitted.items() if kind not in SENTENCES} == {}
     listed = re.findall(r"^\| `(\w+)` \| (.+) \|$", events.page(), re.MULTILINE)
     assert [kind for kind, _ in listed] == list(EVENT_KINDS)
@@ -99,12 +99,12 @@ def test_every_metric_of_the_code_is_listed_and_no_other() -> None:
         name: path
         for name, path in published.items()
         if not any(pattern.fullmatch(name) for pattern in known)
-        # A prefix, to which the code adds more.
+        # The name is a prefix, which the code completes.
         and not (name.endswith(("_", "/", "x")) and any(k.startswith(name.partition("x")[0])
                                                         for k in metrics.known_names()))
     }  # fmt: skip
     assert unlisted == {}
-    # Names that are put together when a run goes on: see tests/integration/test_reward_weights.py.
+    # Names that are composed at run time are in tests/integration/test_reward_weights.py.
     plain = [name for name in metrics.known_names() if "<" not in name and name[:7] != "rating/"]
     assert [name for name in plain if name not in published] == []
     assert len(plain) > 45

@@ -57,7 +57,7 @@ def documents(row: Row, tmp_path: Path) -> list[dict[str, Any]]:
         row_of(f"{row.name}.{number}", one, [RANDOM] * len(one.seats))
         for number, one in enumerate(recorder.games)
     )
-    # Nobody has thoughts about random play.
+    # Random play has no probabilities or values to show.
     return [Retelling(game, one, lambda *_: None, {}).tell() for one in rows]
 
 
@@ -108,7 +108,8 @@ def test_kaggles_environment_plays_the_same_episode(row: Row, tmp_path: Path) ->
         assert of_game.items() <= theirs["info"].items()
         assert without_what_is_left_out(theirs["shown"]["steps"]) == mine["steps"]
         assert theirs["shown"]["info"]["TeamNames"] == mine["info"]["TeamNames"]
-        # Kaggle loads no score beyond one round of rock, paper, scissors, its own neither.
+        # Kaggle loads no score beyond one round of rock, paper, scissors, not even from its own
+        # games.
         assert theirs["loads"] == theirs["own_loads"]
 
 

@@ -79,7 +79,7 @@ def test_an_environment_trains(row: Row, tmp_path: Path) -> None:
         population = population_of(policy)
         exports[population] = tmp_path / "exports" / population
         export(setup, trained, policy, to=exports[population])
-    # The environment runs in this process now, and what it warns of is its own.
+    # The environment runs in this process, so warnings are the environment's own.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = play_exports(setup, exports)

@@ -61,9 +61,6 @@ def launched(words: list[str]) -> str:
     return shlex.join(["arena", "launch", *rest, "endpoint=tcp://10.0.0.1:5555", "--run-dir", run])
 
 
-# Shell and Slurm.
-
-
 @pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_parse(path: Path) -> None:
     shell = "bash" if path in BATCH else "sh"
@@ -101,11 +98,11 @@ def test_batch_jobs_are_queued_again_and_trap_the_signal_that_they_ask_for(path:
     asked = re.fullmatch(r"B:(\w+)@(\d+)", options["signal"])
     assert asked is not None
     assert re.search(rf"^trap '.*requeue=yes.*' {asked[1]}$", path.read_text(), re.MULTILINE)
-    # A learner has 30 s to end its work.
+    # A learner needs up to 30 s to end its work.
     assert int(asked[2]) > 30
     assert re.fullmatch(r"\d\d:\d\d:\d\d", options["time"])
     assert re.fullmatch(r"\d+G", options["mem"])
-    # What another start has said stays.
+    # The log of an earlier start must be kept.
     assert options["open-mode"] == "append"
 
 
@@ -113,9 +110,6 @@ def test_learners_are_an_array_by_the_numbers_of_keys() -> None:
     assert batch_options(CLUSTER / "slurm" / "learners.sbatch")["array"] == "0-3"
     text = (CLUSTER / "slurm" / "controller.sbatch").read_text()
     assert "LEARNERS:-4" in text
-
-
-# Kubernetes.
 
 
 @pytest.mark.parametrize(
@@ -165,11 +159,11 @@ def test_manifests_agree_with_each_other() -> None:
     (secret,) = [one["secret"] for one in PODS["learner"]["volumes"] if "secret" in one]
     page = (ROOT / "docs" / "how-to" / "cluster.md").read_text()
     assert f"secret generic {secret['secretName']} " in page
-    # A controller on a volume of its own: never two of them.
+    # Two controllers must never share the volume, so the old one ends first.
     assert CONTROLLER["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
     claim = CONTROLLER["PersistentVolumeClaim"]["spec"]["accessModes"]
     assert claim == ["ReadWriteOncePod"]
-    # Else Kubernetes makes keys readable by the group at each start.
+    # Otherwise Kubernetes makes keys readable by the group at each start.
     policy = PODS["controller"]["securityContext"]["fsGroupChangePolicy"]
     assert policy == "OnRootMismatch"
 
@@ -186,12 +180,9 @@ def test_commands_of_kubernetes_are_arenas() -> None:
     subprocess.run(["sh", "-n", "-c", learner["command"][-1]], check=True)
 
 
-# Compose.
-
-
 def validate_services(document: Document) -> None:
     """Check a document as the specification has it; what YAML merges is merged already."""
-    # Here: every worker collects this, and the package takes long to import.
+    # The import is local: every worker collects this module, and the package takes long to import.
     import compose_spec
 
     compose_spec.PyCompose.from_yaml(yaml.safe_dump(document)).validate()
@@ -220,7 +211,7 @@ def test_services_have_no_rights_and_no_way_out() -> None:
         assert "ports" not in service
         assert service["networks"] == ["arena"]
         assert service["volumes"] == ["runs:/runs"]
-        # again.sh starts again what can go on.
+        # again.sh restarts what can continue, so the container must not restart.
         assert service["restart"] == "no"
         build = service["build"]
         context = (CLUSTER / "compose" / build["context"]).resolve()
@@ -241,11 +232,8 @@ def test_commands_of_compose_are_arenas() -> None:
         assert problem_of(shlex.join(service["command"])) == ""
         assert service["command"][-1].endswith(f"keys/remote-{number}.key")
         assert f"tcp://controller:{PORTS[0]}" in service["command"]
-    # Ready is what has the last learner's key.
+    # The controller is ready when it has written the last learner's key.
     assert controller["healthcheck"]["test"][-1].endswith(f"keys/remote-{len(learners) - 1}.pub")
-
-
-# Container.
 
 
 def test_the_image_runs_without_root_what_the_project_pins() -> None:
@@ -269,7 +257,7 @@ def test_the_image_has_all_packages() -> None:
     tops = {name.split(".")[0] for name in project["tool"]["setuptools"]["packages"]}
     assert tops | set(mounts.values()) <= copied
     assert {project["project"]["readme"], *project["project"]["license-files"]} <= copied
-    # Scripts that manifests and compose.yaml name.
+    # The image needs the scripts that the manifests and compose.yaml name.
     assert {"examples/cluster/again.sh", "examples/cluster/controller.sh"} <= copied
 
 

@@ -102,9 +102,6 @@ def bench(tmp_path: Path) -> Bench:
     return made
 
 
-# again.sh
-
-
 @pytest.mark.parametrize("code", [0, 2, 3, 5, 127, 143])
 def test_a_code_that_says_so_is_the_end(bench: Bench, code: int) -> None:
     bench.stand_in("arena", 75, 1, 137, code, 0)
@@ -116,7 +113,7 @@ def test_a_code_that_says_so_is_the_end(bench: Bench, code: int) -> None:
 def test_a_signal_is_passed_on_once_and_waited_for(bench: Bench, number: int) -> None:
     with bench.started("sh", AGAIN, "arena", "learner") as process:
         bench.await_ready("arena")
-        # To all of its group, as a terminal does.
+        # The signal goes to the whole process group, as from a terminal.
         os.killpg(process.pid, number)
         assert process.wait(20) == 143
     assert bench.lines("arena.signals") == ["SIGTERM"]
@@ -139,9 +136,6 @@ def test_it_stays_until_it_is_told_to_end(bench: Bench) -> None:
         process.terminate()
         assert process.wait(20) == 143
     assert bench.lines("arena.calls") == ["launch"]
-
-
-# controller.sh
 
 
 def test_a_controller_starts_a_run_or_goes_on_with_it(bench: Bench) -> None:
@@ -194,8 +188,6 @@ def trained(run: Path) -> int:
         return reader.load(pairs=()).run.agent_steps
 
 
-# Slurm
-
 SLURM = {"SLURM_ARRAY_JOB_ID": "71", "SLURM_JOB_ID": "73", "SLURM_ARRAY_TASK_ID": "2"}
 LEARNERS = CLUSTER / "slurm" / "learners.sbatch"
 CONTROLLER = CLUSTER / "slurm" / "controller.sbatch"
@@ -205,7 +197,7 @@ ENDPOINT = "tcp://10.0.0.7:5555"
 def notify(job: subprocess.Popen[bytes], number: int) -> None:
     """Signal a job as Slurm does, and wait for its end."""
     if number == signal.SIGUSR1:
-        job.send_signal(number)  # B: is to the batch shell alone
+        job.send_signal(number)  # B: signals the batch shell alone
     else:
         os.killpg(job.pid, number)
     job.wait(20)
@@ -292,7 +284,7 @@ def test_a_preempted_learner_hands_its_work_back_and_comes_again(
         with bench.started(*batch, **variables) as job:
             wait_until(lambda: of_remote(run) > before, timeout_s=90.0)
             controller.send_signal(signal.SIGINT)
-            # The run's end is the job's: it is not queued again.
+            # The end of the run is the end of the job, which is not queued again.
             assert job.wait(60) == 0
         assert controller.wait(60) == 130
     assert len(bench.lines("scontrol.calls")) == 1
@@ -312,14 +304,11 @@ def of_remote(run: Path) -> int:
     return sum((row.learner or "").startswith("remote-0.") for row in rows)
 
 
-# Kubernetes
-
-
 def test_a_pod_takes_the_key_of_its_number_and_reads_it_alone(bench: Bench) -> None:
     documents = yaml.safe_load_all((CLUSTER / "kubernetes" / "learners.yaml").read_text())
     (pods,) = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "StatefulSet"]
     *shell, script = pods["containers"][0]["command"]
-    # A secret's files are links, and others may read them.
+    # Files of a Kubernetes secret are links that others may read.
     secret, own = bench.directory / "secret", bench.directory / "own"
     (secret / "..data").mkdir(parents=True)
     own.mkdir()
@@ -334,8 +323,6 @@ def test_a_pod_takes_the_key_of_its_number_and_reads_it_alone(bench: Bench) -> N
     assert (own / "learner.key").read_text() == "secret 12\n"
     assert stat.S_IMODE((own / "learner.key").stat().st_mode) == 0o600
 
-
-# ssh
 
 HERE = """#!/bin/sh
 # Stands in for ssh: the host is a home on this machine.
@@ -372,7 +359,7 @@ def test_each_host_gets_a_key_of_its_own_that_only_its_owner_reads(bench: Bench)
         for number in range(2)
     ]
     assert [problem_of(f"arena {line}") for line in said] == ["", ""]
-    # They go on without the script; a host's process is the one to be asked to leave.
+    # The loops continue without the script; a learner's process is asked to end by its pid file.
     for name in ("one", "two"):
         os.kill(int((homes / name / "arena-learner" / "learner.pid").read_text()), signal.SIGTERM)
     wait_until(lambda: bench.lines("arena.signals") == ["SIGTERM"] * 2, timeout_s=20.0)

@@ -34,7 +34,7 @@ def test_a_game_of_ones_own(example: Copy) -> None:
     nim = example("own_game")
     checked = json.loads(nim.arena("envs", "check", "nim:env", "--json"))
     assert checked["problems"] == []
-    # Learner processes, as a user has them; the other examples play in the controller's.
+    # Real learner processes are used here; the other examples run in the controller's process.
     nim.launch("nim.yaml", "launcher=local", "ghosts.every_agent_steps=4000")
     assert sorted(nim.rated()) == [f"player/p00{n}" for n in range(4)]
     assert len(nim.events("ghost_created")) >= 4
@@ -44,7 +44,7 @@ def test_teams_of_ones_own(example: Copy) -> None:
     meeting = example("own_teams")
     meeting.launch("meeting.yaml", "ghosts.every_agent_steps=4000")
     assert len(meeting.rated()) == 3
-    # Beside others than themselves: what mixed teammates are for.
+    # Mixed teammates exist so that policies play beside others than themselves.
     assert meeting.document("cross-play")["cross_play"]
 
 
@@ -54,7 +54,7 @@ def test_a_bot_of_ones_own(example: Copy) -> None:
     check_bot("corners:Corners(mistakes=0.5)", environment=BOARD)
     corners.launch("corners.yaml", "ghosts.every_agent_steps=4000")
     assert "bot:corners:Corners" in corners.rated("bot")
-    # Two marks in a row are never left open by a player that beats random play clearly.
+    # A bot that clearly beats random play never leaves two marks in a row open.
     players = ("bot:corners:Corners", "bot:random")
     met = json.loads(
         corners.arena("evaluate", *players, "--environment", BOARD, "--matches", "100", "--json")
@@ -69,7 +69,7 @@ def test_a_matchmaker_of_ones_own(example: Copy) -> None:
     assert len(near.rated()) == 3
     drawn = [seated for e in near.events("train_assigned") for seated in e["opponents"]]
     ghosts = [seated for seated in drawn if any("@" in player for player in seated)]
-    # A quarter of the trainee itself, once there are ghosts.
+    # Once there are ghosts, a quarter of the opponents are the trainee itself.
     assert 0.2 < len(ghosts) / len(drawn) < 0.9
 
 
@@ -121,7 +121,7 @@ def test_a_notebook(example: Copy) -> None:
     notebook = example("notebook")
     path = notebook.directory / "league.ipynb"
     document = nbformat.read(path, as_version=4)
-    # A kernel of its own, which starts where the notebook is.
+    # The notebook runs in its own kernel, in its own directory.
     place = {"metadata": {"path": str(notebook.directory)}}
     NotebookClient(document, timeout=500, resources=place).execute()
     shown = [

@@ -60,7 +60,8 @@ class Plain(Exception):
     pass
 """
 BASE = "import pydantic\n\n\nclass Base(pydantic.BaseModel):\n    pass\n"
-# A base of the name of a type elsewhere, and a type by way of the module that imports it.
+# One base has the name of a data type of another module; another is imported through a third
+# module.
 FOUR = """from populations import three
 
 
@@ -120,10 +121,10 @@ def test_rooms_of_a_small_checkout(tmp_path: Path) -> None:
     write(tmp_path, sources)
     places = tomllib.loads(BUDGETS)["rooms"]
     found = rooms(tmp_path, places)
-    # ONE: an import, a def and its return. TWO: likewise.
+    # ONE has an import, a def and its return, and so has TWO.
     assert found["one, two"] == Size(code=6, modules=2, types=0, module=3, function=2)
-    # THREE: 3 imports, 3 of First, 2 of Second, 4 of Third, whose text has three lines, 2 of Plain.
-    # FOUR: an import and 2 of each class.
+    # THREE has 3 imports, 3 lines of First, 2 of Second, 4 of Third, whose text has three lines,
+    # and 2 of Plain. FOUR has an import and 2 lines of each class.
     assert found["the rest"] == Size(code=24, modules=3, types=5, module=14, function=0)
     assert found[PRODUCT_ROOM].code == 30
     write(tmp_path, {"tools/four.py": ""})
@@ -159,7 +160,7 @@ def test_budgets_only_go_down() -> None:
             for name, code in zip(names, (one, rest, product), strict=True)
         }
 
-    # A hundredth of 5 is less than 30, of 8,000 it is 80.
+    # A hundredth of 5 is less than 30; a hundredth of 8,000 is 80.
     lower = lowered(BUDGETS.replace("100", "9000"), sizes(5, 5, 8000))
     found = tomllib.loads(lower)
     assert found["product"]["code"] == 8080

@@ -9,7 +9,7 @@ import pytest
 from docs.generate.repository import modules
 from experiments.house import children, rings
 
-# Beside the tests of imports, which read the same files.
+# The tests run in the group of the import tests, which read the same files.
 pytestmark = pytest.mark.xdist_group("sources")
 MAX_MODULES = 15
 

@@ -78,7 +78,7 @@ class SharedWork:
 
     def carry_out(self, assignment: Assignment) -> Finished | Failed:
         """See `Work`."""
-        self._never.wait(self._pause_s)  # as long as work takes
+        self._never.wait(self._pause_s)  # the simulated duration of work
         with self._lock:
             return self._learner.carry_out(assignment)[0]
 

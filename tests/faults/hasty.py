@@ -21,6 +21,6 @@ WAITS = {
 if __name__ == "__main__":
     assert Patience.__init__.__kwdefaults__ is not None
     Patience.__init__.__kwdefaults__.update(WAITS)
-    # Installed, the folder tools/ has this name.
+    # The folder tools/ has this name once it is installed.
     main = importlib.import_module("populations.commands.main").main
     main(sys.argv[1:])

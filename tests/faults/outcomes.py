@@ -68,7 +68,7 @@ def differences(first: Outcome, second: Outcome) -> list[str]:
 
 
 def _timeless_run(row: RunRow) -> Row:
-    # The digest of run.yaml is that of its run's name, too.
+    # The digest of run.yaml also covers the run's name.
     row = replace(row, run="", configuration="")
     return replace(row, epoch=0, elapsed_s=0.0, closing_s=0.0, training_s=0.0, evaluation_s=0.0)
 

@@ -81,7 +81,7 @@ def launch(
     arguments: list[str] = ["--resume", *more]
     if config is not None:
         path = run.parent / f"{run.name}.yaml"
-        path.write_text(json.dumps(config))  # which is YAML too
+        path.write_text(json.dumps(config))  # JSON is valid YAML
         arguments = [str(path)]
     environment = {**os.environ}
     if failpoints:

@@ -311,7 +311,7 @@ def merge(run_dir: Path) -> None:
     """Merge what is gone, and remove rows that nothing refers to."""
     with pytest.MonkeyPatch.context() as patch, OpenRun(run_dir, with_sinks=False) as run:
         for module, name, value in (
-            # Pools have 16 ghosts at least.
+            # Pools have at least 16 ghosts, so the limit is replaced.
             (result_merging, "_is_full", lambda state, population: True),
             (result_merging, "BATCH", 1),
             (result_merging, "MAX_ENTRANTS", 0),
@@ -333,7 +333,7 @@ def merged(run_dir: Path) -> str:
         events = reader.events(kinds=["results_merged", *REMOVED_KINDS])
     history = History.of(tables, events)
     assert len(history.generations) == 2 * GENERATIONS
-    # Four evaluations of four matches, each of two players.
+    # There are four evaluations of four matches with two players each.
     assert sum(row.matches for row in tables.records.values()) == 32
     kinds = [event.kind for event in events]
     counts = len(tables.generations), len(tables.records), len(tables.pairs)
@@ -385,7 +385,7 @@ def back_up(run_dir: Path) -> None:
 def backed_up(run_dir: Path) -> str:
     """What the backup holds; the run itself is as it was."""
     recovered(run_dir)
-    # As a repair does.
+    # The rollback is done as a repair does it.
     roll_back(run_dir / BACKUP)
     if (version := version_of(run_dir / BACKUP)) != SCHEMA_VERSION:
         return f"a backup of schema {version}"

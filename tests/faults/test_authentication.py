@@ -107,7 +107,7 @@ def test_a_key_that_nobody_knows_is_refused_for_good_and_named_by_its_fingerprin
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # One line a second is logged, and a test before may have had this second's.
+    # The log has one line a second, which an earlier test may have used, so the filter is removed.
     monkeypatch.setattr(authenticator.logger, "filters", [])
     own = load_learner_keys(key_path(directory, "learner-0"))
     stranger = unknown(own)
@@ -131,7 +131,8 @@ def test_who_cannot_even_speak_with_the_controller_gives_up_after_some_attempts(
     wrong = own.model_copy(update={"controller_key": zmq.curve_keypair()[0].decode()})
     with learner_with(controller.endpoint, None if case == "no keys" else wrong) as learner:
         reason = is_refused(controller, learner)
-    # Without keys, whichever end notices first hangs up: once it is the learner's, it gives up.
+    # Without keys either end may hang up first; the learner gives up as soon as it is the
+    # learner's.
     times = range(1, 6) if case == "no keys" else (5,)
     assert any(f"has hung up, {n} times" in reason for n in times), reason
     assert "wants a key (--keys)" in reason
@@ -188,7 +189,7 @@ def test_a_key_for_one_process_is_in_no_file_and_is_forgotten_with_it(
         controller.send(name, Welcome(heartbeat_s=1.0))
         wait_until(lambda: stale.receive(0.01), timeout_s=TIMEOUT_S)
         controller.forget(first.name)
-        # Its connection is open still, and what it says is not heard, nor taken for the next one's.
+        # The old connection is open, but its messages are ignored and not taken for the new one's.
         for message in (HEARTBEAT, structs.replace(HELLO, learner=name)):
             assert stale.send(message, epoch=EPOCH)
         answers: list[Message] = []
@@ -202,7 +203,7 @@ def test_a_key_for_one_process_is_in_no_file_and_is_forgotten_with_it(
         wait_until(is_told, timeout_s=TIMEOUT_S)
         assert answers == [Refuse(reason="the key slot0-1 is valid no more")]
         check_lets_in(controller, second)
-    # It cannot come back, either.
+    # The old process cannot connect again, either.
     with learner_with(controller.endpoint, first) as again:
         assert "does not know this learner's key" in is_refused(controller, again)
     assert sorted(directory.iterdir()) == before
@@ -216,7 +217,7 @@ def test_nobody_is_let_in_when_nobody_can_be_asked_and_the_controller_ends(
         authenticator = controller._authenticator
         assert authenticator is not None
         wait_until(lambda: not authenticator.is_alive(), timeout_s=TIMEOUT_S)
-        # The thread is dead, its socket is not: the question stays open.
+        # The thread is dead but its socket is open, so the request is never answered.
         assert not own.send(HELLO, epoch=0)
         with pytest.raises(AuthenticatorDead, match="--resume goes on"):
             controller.receive(0.0)
@@ -307,7 +308,7 @@ def check_no_secret_outside(run: Path) -> None:
     texts = []
     for folder, _, names in os.walk(run):
         for name in names:
-            # The run goes on, and removes checkpoints.
+            # The run continues and removes checkpoints while they are read.
             with contextlib.suppress(FileNotFoundError):
                 texts.append((Path(folder) / name).read_bytes())
     inside = [path.read_bytes() for path in (run / "keys").iterdir()]

@@ -58,7 +58,7 @@ def test_whatever_becomes_of_messages_the_run_comes_to_the_same(
         assert verify_run(tmp_path / "run").faults == []
         others = sum(kinds.values()) - kinds["Heartbeat"]
         assert others <= MAX_PER_ASSIGNMENT * len(undisturbed["assignments"]), kinds
-        # One each interval, and one at the beginning of each piece of work.
+        # There is one heartbeat each interval, and one at the beginning of each assignment.
         beats = 2 * (elapsed_s / IMPATIENT.heartbeat_s + 1) + kinds["Hello"] + kinds["Train"]
         assert kinds["Heartbeat"] <= beats + kinds["Evaluate"], kinds
         disturbed = [number for fate, number in fates.items() if not fate.endswith("sent 1")]

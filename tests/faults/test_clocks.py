@@ -77,7 +77,8 @@ def test_a_controller_that_was_stopped_for_long_loses_nobody(tmp_path: Path) -> 
     try:
         wait_until(lambda: finished(run) >= 6, timeout_s=START_S)
         process.send_signal(signal.SIGSTOP)
-        time.sleep(3.0 * LIVENESS_S)  # nothing can be waited for: everything stands still
+        # a plain sleep: no condition can be waited for while everything stands still
+        time.sleep(3.0 * LIVENESS_S)
         before = finished(run)
         process.send_signal(signal.SIGCONT)
         wait_until(lambda: finished(run) >= before + 6, timeout_s=START_S)

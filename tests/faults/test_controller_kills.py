@@ -83,7 +83,7 @@ def test_a_controller_that_is_killed_at_every_boundary_decides_what_it_would_hav
             run.resume(environment=rules)
             code = run.wait(timeout_s=END_S)
             assert code == KILLED, f"{point} was not hit: {run.log.read_text()}"
-            run.await_nobody()  # fails if they outlive it by two seconds
+            run.await_nobody()  # fails if learners outlive the controller by two seconds
             run.verify()
             assert not run.faults, f"after {point}: {run.faults}"
         run.resume()
@@ -92,7 +92,7 @@ def test_a_controller_that_is_killed_at_every_boundary_decides_what_it_would_hav
         assert not run.faults
         assert differences(expected, outcome(run.run)) == []
         assert not processes_of(run.run)
-        # One that is killed when all is done leaves its socket, and nobody needs another.
+        # A controller killed after the end leaves its socket, which no resume replaces.
         remove_socket(default_endpoint(run_file.run))
 
 

@@ -55,7 +55,7 @@ class Faulty(Controller):
     def deliver(self, event: Event) -> None:
         """What the server makes of a message: who is not known is a stranger."""
         learner = getattr(event, "learner", None)
-        # A result may have been on its way to be verified when its learner was given up.
+        # The result may have been in verification when its learner was given up.
         is_heard = isinstance(event, LearnerJoined | AssignmentFinished)
         if learner not in self.world.state.crew.learners and not is_heard:
             event = StrangerSpoke(learner=LearnerId(str(learner)))
@@ -186,7 +186,7 @@ class Faulty(Controller):
         silent = self._learner(pick)
         if silent is None:
             return
-        self.world.handle(Ticked())  # a gap before is forgiven, once
+        self.world.handle(Ticked())  # the first gap is forgiven, once
         first = len(self.world.committed)
         for _ in range(SILENT_S):
             self.world.now_s += 1.0
@@ -195,7 +195,7 @@ class Faulty(Controller):
                     self.world.beat(learner)
             self.world.handle(Ticked())
         if self.world.over:
-            return  # nobody is judged any more
+            return  # no learner is judged any more
         assert silent not in self.world.state.crew.learners
         lost = [
             row for row in self.world.events("learner_lost") if row in self.world.committed[first:]
@@ -271,7 +271,7 @@ class Faulty(Controller):
                 assert generation.cause in ("exploit", "quarantine")
                 copied = self.world.events("exploited")
                 copy = next(row for row in reversed(copied) if row.subject == policy.policy)
-                # The donor may stand on weights that it has copied itself and not trained yet.
+                # The donor may have copied its weights itself and not trained them yet.
                 assert copy.data["donor"] == policy.parent
                 assert copy.data["checkpoint"] == policy.checkpoint
                 if generation.cause == "exploit":

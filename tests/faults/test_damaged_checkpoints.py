@@ -163,7 +163,8 @@ def test_garbage_after_the_end_loses_nothing(killed: Path, tmp_path: Path) -> No
 def test_cut_anywhere_it_holds_what_was_committed_before(killed: Path, tmp_path: Path) -> None:
     wal = Path(f"{killed}-wal").read_bytes()
     rng = random.Random(2)
-    # Every frame's begin and end, bytes in its header and its page, and all of the last record.
+    # The cuts are at each frame's beginning and end, within its header and page, and in the last
+    # record.
     cuts = {HEADER_BYTES + frame * FRAME_BYTES for frame in range(len(wal) // FRAME_BYTES)}
     cuts |= {cut + rng.randrange(1, FRAME_BYTES) for cut in sorted(cuts)[-30:]}
     cuts |= {*range(0, HEADER_BYTES, 8), *range(len(wal) - 16, len(wal) + 1)}

@@ -115,7 +115,7 @@ def test_exactly_the_broken_episodes_are_void(environment: str, fault: str) -> N
             ends[b].append(bool(void[b]))
     env.close()
     for b, ended in enumerate(ends):
-        # An episode whose reset fails never begins: the next one does, in the same call.
+        # An episode whose reset fails never begins; the next one begins in the same call.
         never_begun = fault == "reset_raises"
         expected = [is_broken(b, episode) and not never_begun for episode in range(len(ended))]
         assert ended == expected
@@ -137,7 +137,7 @@ def test_each_end_names_its_episode(environment: str, fault: str) -> None:
             ends[b].append(int(turn.episode[b]))
     env.close()
     for b, ended in enumerate(ends):
-        # Those that never begin have a number, too.
+        # Episodes that never begin are numbered, too.
         never = fault == "reset_raises"
         begun = [k for k in range(100) if not (never and is_broken(b, k))]
         assert ended == begun[: len(ended)]
@@ -174,7 +174,7 @@ def compare_in_cooperation(*, num_matches: int, fault: str, share: float) -> Tal
 def test_in_cooperation_what_broke_for_one_team_is_compared_with_nothing(
     fault: str, num_matches: int, share: float
 ) -> None:
-    # Returns are the seed's luck: equal wherever both teams played the same episode.
+    # The return depends on the seed alone, so both teams have equal returns in the same episode.
     tally = compare_in_cooperation(num_matches=num_matches, fault=fault, share=share)
     (pair,) = tally.pairs
     assert (pair.wins, pair.draws, pair.losses) == (0, NUM_ENVS * num_matches, 0)
@@ -247,7 +247,7 @@ def test_nothing_is_learned_from_a_void_episode(
     def watched(self: Collector, should_stop: Callable[[], bool]) -> Any:
         rollouts = collect(self, should_stop)
         luck = rollouts[0][1].observation[:, 0]
-        # Of episodes that are still to break there may be some: nobody knows it of them yet.
+        # Episodes that will break later may be among the running ones.
         running = self.turn.groups["player"].observation[:, 0, 0]
         assert torch.isin(luck[luck < 0.25], running).all()
         seen.append(luck)
@@ -283,7 +283,7 @@ def test_an_environment_that_never_works_fails_the_assignment_with_its_traceback
     first, _, rest = failed.reason.partition("\n")
     assert "on turn, raised RuntimeError" in first
     assert rest.endswith('raise RuntimeError("the board is on fire")')
-    # A place and its code for each frame, of the environment's file alone.
+    # Each frame has a location line and a code line, and all are of the environment's file.
     assert all("faulty.py" in place for place in rest.splitlines()[::2])
     assert "arena/envs" not in rest
     assert "Traceback" in caplog.text

@@ -110,7 +110,7 @@ def test_without_room_one_try_at_a_time_is_made_and_nobody_is_blamed() -> None:
     assert len(given(world)) == 4
     fail(world, kind="storage")
     before = open_ids(world)
-    # Two learners could not write before the disk was to blame.
+    # Two learners failed to write before the disk was known to be full.
     assert {row.data["retry_in_s"] for row in world.events("storage_full")} == {1.0}
     assert not world.events("learner_dismissed")
     wait_s = 1.0
@@ -166,7 +166,7 @@ def test_a_ghost_without_room_is_linked_later_and_is_not_taken_for_corrupt(
     while world.state.blame.pause is None:
         world.step()
     (key,) = {ghost.key for ghost in world.state.tables.ghosts.values() if not ghost.linked}
-    # It was named in an assignment that had been sent before that was known.
+    # The checkpoint was named in an assignment sent before its damage was known.
     fail(world, kind="checkpoint", key=key)
     pass_time(world, 1.0)
     assert given(world) == [], "the second try failed too"
@@ -356,7 +356,7 @@ def test_heartbeats_go_on_while_a_checkpoint_is_synced(
     learner.stop()
     learner.join(TIMEOUT_S)
     assert lasted_s >= 2 * LEARNER_FSYNC_MS / 1000
-    # Ten times fewer than there would be on a machine with nothing else to do.
+    # The bound is a tenth of the heartbeats of an idle machine.
     assert beats >= lasted_s / 0.2
 
 

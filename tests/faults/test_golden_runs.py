@@ -100,7 +100,7 @@ def test_a_damaged_journal_is_repaired_from_the_very_first_backup_and_the_run_go
     run = copy_of(NEWEST, tmp_path)
     lost = tables_of(run)
     make_first_backup(run)
-    # That of the policies; the run can still be counted.
+    # Page 4 holds the policies; the run's counters can still be read.
     flip_page(run / JOURNAL, page=4)
     for command in (("verify", run), one_more_of(lost.run.agent_steps, run)):
         done = arena(*command, code=5)
@@ -115,7 +115,7 @@ def test_a_damaged_journal_is_repaired_from_the_very_first_backup_and_the_run_go
         if (newest.policy, newest.generation) == (policy, row.generation):
             assert (kept.generation, kept.checkpoint) == (row.generation, row.checkpoint)
             assert repr(dict(kept.hyperparameters)) == repr(dict(row.hyperparameters))
-        else:  # a copy, or other hyperparameters, of which nothing was published yet
+        else:  # a copy or other hyperparameters, without a published checkpoint so far
             assert kept.generation == row.generation - 1
     assert max(row.generation for row in after.policies.values()) > 0
     assert after.run.agent_steps == lost.run.agent_steps

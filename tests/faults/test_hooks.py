@@ -58,7 +58,7 @@ def test_over_kills_every_event_is_handed_over_and_twice_only_around_a_kill(
     with JournalReader(run / "journal.db") as reader:
         committed = [row.sequence for row in reader.events()]
         assert reader.events(kinds=["run_stopped"])
-    # The last event too: the end of the run waits for hooks.
+    # The last event is included, because the end of the run waits for hooks.
     assert sorted(set(kept_events(run))) == committed
     assert len(kept_events(run)) <= len(committed) + 2, (
         "at most one call for each kill is made again"
@@ -84,13 +84,13 @@ def test_hooks_that_fail_and_take_long_change_nothing_of_a_deterministic_run(
 
 def test_a_killed_controllers_command_ends_with_it_and_the_run_is_free(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    # A process that leaves its parent, as one in the background does.
+    # The process leaves its parent, as a background job does.
     command = ["sh", "-c", f"sleep {SLEEP} & sleep {SLEEP}"]
     process = launch(run, document(hooks={"on_ghost": [command]}))
     wait_until(lambda: len(hooks_of(run)) == 4, timeout_s=LIMIT_S)
     kill(process)
     wait_until(lambda: not hooks_of(run), timeout_s=2.0)
-    # Nobody holds the lock: the run goes on at once, now without hooks.
+    # The lock is free, so the run resumes at once, now without hooks.
     resumed = run_process(
         [
             *(*ARENA, "launch", "--resume", "--run-dir", str(run)),

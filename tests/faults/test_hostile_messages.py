@@ -97,7 +97,8 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(
         "PYTHONPATH", str(Path(__file__).parents[2])
     )  # for ``-m tests.arena.learners.stub``
-    with tempfile.TemporaryDirectory(prefix="v-", dir="/tmp") as path:  # short: 107 bytes in all
+    # a short path, because sockets allow 107 bytes
+    with tempfile.TemporaryDirectory(prefix="v-", dir="/tmp") as path:
         yield Path(path)
 
 

@@ -156,7 +156,7 @@ def test_what_complains_about_them_is_harmless_lines(
     assert exit_code("launch", "config.yaml", "--run-dir", "run") == 2
     assert exit_code("launch", "rock_paper_scissors", f"device={json.dumps(label)}") == 2
     error = capsys.readouterr().err
-    # One line for each thing that is wrong, and none of a label's own.
+    # There is one line for each fault, and a label adds no lines of its own.
     assert all(line.startswith(("arena: ", "  ")) for line in error.splitlines())
     assert error.count("\n") <= 5
     assert lines_are_harmless(error)

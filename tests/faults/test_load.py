@@ -214,7 +214,7 @@ def test_many_learners_are_served_fairly_and_in_bounds(tmp_path: Path) -> None:
     with JournalReader(tmp_path / "run" / JOURNAL) as reader:
         finished = reader.assignments(statuses=("finished",))
     assert len({row.learner for row in finished}) == num_learners
-    # Whoever has trained least comes next.
+    # The policy with the fewest steps is trained next.
     trained = Counter(policy for row in finished for policy in row.trained)
     assert len(trained) == num_policies
     assert max(trained.values()) <= 2 * min(trained.values())
@@ -248,7 +248,7 @@ def opened(run_dir: Path) -> ControllerState:
 def test_memory_grows_with_the_league_not_with_its_square(runs: dict[int, Path]) -> None:
     held = {}
     for num_policies, run_dir in runs.items():
-        opened(run_dir)  # what is imported and cached once
+        opened(run_dir)  # this imports modules and fills caches once
         tracemalloc.start()
         try:
             state = opened(run_dir)

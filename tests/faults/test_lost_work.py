@@ -80,7 +80,7 @@ def test_a_loss_ends_a_resume_before_it_writes_until_it_is_accepted(
     assert "acknowledged work is lost, at least " in said
     assert "--accept-loss" in said
     after = digests_of(run)
-    # The lock's text is that of its last holder, who was killed.
+    # The lock file keeps the text of its last holder, which was killed.
     assert {**after, "controller.lock": ""} == {**before, "controller.lock": ""}
     assert exit_code("verify", run) == 5
     assert exit_code("rewind", f"{run}:player/p000@1") == 5

@@ -51,7 +51,7 @@ def test_an_older_journal_is_brought_up_to_date_and_a_copy_stays(
     with copied(older, tmp_path) as run_dir:
         before = opened(run_dir)
         tables.num_events += 1
-        # Each run has a name of its own, and the older schema no generations.
+        # Each run has its own name, and the older schema has no generations.
         tables.run = replace(tables.run, configuration=before.run.configuration)
         tables.generations = Table(GENERATIONS)
         assert before == tables
@@ -169,7 +169,7 @@ def test_what_is_newer_or_of_another_application_is_refused_by_every_command(
         assert message in " ".join((written.out + written.err).split()), command
     after = contents(run_dir)
     connection.close()
-    # SQLite's index of the WAL is in memory that readers share.
+    # SQLite's index of the WAL is shared memory of readers, not data.
     after.pop("journal.db-shm", None)
     before.pop("journal.db-shm", None)
     assert after == before

@@ -85,7 +85,7 @@ def test_sigkill_at_each_point(
     found = [leads_to(SCENARIOS[name], store, sides) for store in stores]
     assert found[-1] == sides[1], "nobody killed the last one"
     assert found[0] == sides[0], "nothing was written before the first point"
-    # What is done stays done: there is one point before which it is old, and behind it new.
+    # Changes are atomic: the state is old before one point and new after it.
     assert found == sorted(found, key=sides.index)
 
 
@@ -98,7 +98,7 @@ def test_a_disk_that_refuses_at_each_point(
         found = leads_to(SCENARIOS[name], outcome.directory, sides)
         num_errors += outcome.error is not None
         if outcome.error is None:
-            # Nothing was refused, or what is done again by itself at the next start.
+            # Either nothing was refused, or the next start repeats the step by itself.
             assert found == sides[1], outcome.point
         elif name in ("recovery", "repair"):
             assert isinstance(outcome.error, StorageError | DiskRefused), outcome

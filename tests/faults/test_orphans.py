@@ -50,7 +50,7 @@ def launch(run: Path, *, num_env_workers: int, token: str) -> subprocess.Popen[b
     if (run / "run.yaml").exists():
         return start("launch", "--resume", "--run-dir", run, token=token)
     config = document(num_env_workers=num_env_workers)
-    # One assignment after the other is short, so each environment is made soon.
+    # Assignments are short, so that environments are made soon.
     config["environment"] = {
         "id": GAME,
         "num_envs": NUM_ENVS,
@@ -95,7 +95,7 @@ def test_nothing_of_a_run_stays_whichever_process_is_killed(
 ) -> None:
     run = tmp_path / "run"
     process = launch(run, num_env_workers=num_env_workers, token=token)
-    # The learner, and its two guards.
+    # The learner and its two guards are killed.
     for generation in range(3):
         await_learner(run)
         simulating = await_simulators(process, token)
@@ -110,7 +110,7 @@ def test_nothing_of_a_run_stays_whichever_process_is_killed(
             for one in await_learner(run).children(recursive=True)
             if "arena.envs.workers.process" in one.cmdline()
         )
-        # Its guard has what lost its parent.
+        # The guard adopts orphans of its process.
         own = [one for guard in worker.parents()[:1] for one in guard.children(recursive=True)]
         assert any(one in simulating for one in own)
         worker.kill()

@@ -45,7 +45,7 @@ def edited(run: Run, edit: Callable[[Path, PolicyRow], list[Row]]) -> Iterator[N
     run.stop()
     with Journal.open(run.directory / "journal.db") as journal:
         tables = journal.load()
-        # One that was given out before would train what the policy was.
+        # Assignments given out earlier would train the policy's old state.
         about = [
             row
             for row in tables.assignments.values()
@@ -60,7 +60,8 @@ def edited(run: Run, edit: Callable[[Path, PolicyRow], list[Row]]) -> Iterator[N
 
 def wild_rate(directory: Path, policy: PolicyRow) -> list[Row]:
     """A learning rate at which the first updates leave no number finite."""
-    # After one step weights are of its size, and the square of such a value has no float32.
+    # One step makes weights as large as the learning rate, and the square of such a value overflows
+    # float32.
     del directory
     return [
         structs.replace(policy, hyperparameters={**policy.hyperparameters, "learning_rate": 1e30})
@@ -133,7 +134,7 @@ def _others_train(run: Run, then: int) -> bool:
 def test_a_policy_whose_numbers_break_is_taken_out_alone(
     setting: Setting, edit: Callable[[Path, PolicyRow], list[Row]], tmp_path: Path
 ) -> None:
-    # In the first pass the old policy is the new one, and nothing can break.
+    # In the first pass the old and the new policy are equal, so nothing can break.
     epochs = {"rollout_length": 8, "num_epochs": 3, "num_minibatches": 1}
     config = setting.document(player={"hyperparameters": epochs})
     with running(tmp_path, config) as run:
@@ -239,7 +240,7 @@ def test_a_weight_that_is_not_a_number_publishes_nothing(
     assert "finite" in failed.reason or "nan" in failed.reason
     assert checkpoints(tmp_path) == before
     monkeypatch.undo()
-    # The next one loads what is on disk, not what is left in memory.
+    # The next assignment loads the checkpoint from disk instead of the weights in memory.
     finished = worker.carry_out(train(start, mirror(), agent_steps=100))
     assert isinstance(finished, Finished), finished
     assert all_are_finite(tmp_path)

@@ -139,7 +139,7 @@ def test_a_journal_that_is_gone_is_restored_too(run: SmallRun) -> None:
     run.journal.close()
     (run.run_dir / JOURNAL).unlink()
     repair = repair_run(run.run_dir)
-    # Nothing is left that would say more than the checkpoints on disk.
+    # No row refers to more than the checkpoints on disk.
     assert (repair.restored, repair.lost_assignments) == (True, 2)
     assert is_clean(run.run_dir)
 

@@ -105,7 +105,7 @@ def test_the_second_one_ends_it_at_once_and_it_is_consistent_all_the_same(
 ) -> None:
     process = launch(run, None, failpoints=failpoints)
     error = end(process, run, [number, number], code=code)
-    if state_of(run) != "stopped":  # it was not faster than the second one
+    if state_of(run) != "stopped":  # the run was not faster than the second signal
         assert state_of(run) == "crashed"
         assert (
             f"once more; from what is saved goes on: arena launch --resume --run-dir {run}" in error
@@ -171,7 +171,7 @@ def test_a_terminal_that_is_closed_ends_the_run_as_a_hang_up_does(run: Path) -> 
 
     def has_moved() -> bool:
         with contextlib.suppress(BlockingIOError):
-            while os.read(ours, 65536):  # somebody has to, or it would wait
+            while os.read(ours, 65536):  # the pipe must be read, or the run would block
                 pass
         return finished(run) > before
 
@@ -377,7 +377,7 @@ def test_a_command_ends_with_its_code_and_one_message(name: str, tmp_path: Path)
     assert "Traceback" not in output + error
     for part in case.said:
         assert part in error
-    # What a run shows of itself comes before.
+    # The run's own output comes before the error.
     own = [line for line in error.splitlines() if line.startswith("arena: ")]
     assert len(own) == (1 if case.said and case.code != 2 else len(own))
 
@@ -398,7 +398,7 @@ populations:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        # What is no YAML, or more of it than a configuration needs.
+        # These files are invalid YAML, or too large for a configuration.
         (GOOD + "seed: [1", ("config.yaml, line 2",)),
         (GOOD + "seed: 'x", ("config.yaml, line 2",)),
         (GOOD + "pbt:\n\tfraction: 0.2\n", ("config.yaml, line 3",)),
@@ -413,7 +413,7 @@ populations:
         (b"PK\x03\x04\x00\x00\x00\x00", ("config.yaml",)),
         ("", ("mapping", "None")),
         ("- 1\n- 2\n", ("mapping",)),
-        # Keys that there are not.
+        # These keys do not exist.
         (GOOD + "populatons: {}\n", ("populatons", "did you mean 'populations'")),
         (KNOWN + "    sise: 4\n", ("populations.player.sise", "populations.player.size")),
         (GOOD + "pbt: {exploits: none}\n", ("pbt.exploits", "pbt.exploit")),
@@ -421,7 +421,7 @@ populations:
             KNOWN + "    hyperparameters: {learning_rat: 1e-3}\n",
             ("hyperparameters", "learning_rat", "did you mean 'learning_rate'"),
         ),
-        # Values that break a rule.
+        # These values break a rule.
         (GOOD + "seed: soon\n", ("seed:", "whole number", "'soon'")),
         (GOOD + "seed: 99999999999999999999999\n", ("seed:",)),
         (GOOD + "seed: .nan\n", ("seed:",)),

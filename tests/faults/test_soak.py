@@ -38,7 +38,7 @@ def test_nothing_is_lost_invented_or_left_behind_by_random_kills(
     tmp_path: Path, with_ranks: bool
 ) -> None:
     figures = soak(tmp_path, kills=6, minutes=0.4, seed=2, with_ranks=with_ranks)
-    # All of it: pytest shortens it.
+    # The message has the full text, because pytest shortens it.
     assert figures.is_sound, str(asdict(figures))
     assert figures.kills == 6
     assert figures.epochs == figures.resumes + 1
@@ -76,7 +76,7 @@ def heard(tmp_path: Path, *sent: Finished, acknowledged: tuple[tuple[int, int], 
     assert log is not None
     for message in sent:
         log.sent(message)
-        log.sent(message)  # results are said again
+        log.sent(message)  # results may be sent again
     for number, attempt in acknowledged:
         log.acknowledged(Acknowledge(assignment_id=AssignmentId(number), attempt=attempt))
     return tmp_path

@@ -88,7 +88,7 @@ def test_a_limit_ends_the_run_whatever_kills_the_controller_before(
 ) -> None:
     run = tmp_path / "run"
     config: Mapping[str, object] | None = game(True, stop)
-    # Amid what is measured, then between the last decision and the end.
+    # The kills are in the middle of training, then between the last decision and the end.
     for failpoints in ("controller.before_commit=kill@12", "controller.ended=kill@1"):
         process = launch(run, config, failpoints=failpoints)
         _, error = process.communicate(timeout=END_S)
@@ -103,7 +103,7 @@ def test_a_limit_ends_the_run_whatever_kills_the_controller_before(
     assert why.startswith(reason)
     assert reason in out + error
     check_left(run)
-    # One that is killed when all is done leaves its socket, and nobody needs another.
+    # A controller killed after the end leaves its socket, which no resume replaces.
     remove_socket(default_endpoint(RunFile.load(run / RUN_FILE).run))
 
 
@@ -113,7 +113,7 @@ def test_a_kill_at_the_very_end_is_no_fault_after_a_refused_resume_either(tmp_pa
     process = launch(run, game(True, stop), failpoints="controller.before_sweep=kill@1")
     _, error = process.communicate(timeout=END_S)
     assert process.returncode == KILLED, error
-    # What a learner leaves that was killed while it published.
+    # A learner that is killed while it publishes leaves such a directory.
     leftover = next(run.glob("populations/*/*/checkpoints")) / f".tmp-{'0' * 32}"
     leftover.mkdir()
     check_left(run)
@@ -121,13 +121,13 @@ def test_a_kill_at_the_very_end_is_no_fault_after_a_refused_resume_either(tmp_pa
     _, error = process.communicate(timeout=END_S)
     assert process.returncode == 2, error
     check_left(run)
-    # A resume that does go on removes it.
+    # A resume that continues the run removes it.
     process = launch(run, None)
     _, error = process.communicate(timeout=END_S)
     assert process.returncode == 0, error
     check_left(run)
     assert not leftover.exists()
-    # As above: the killed one has left its socket.
+    # As above, the killed controller has left its socket.
     remove_socket(default_endpoint(RunFile.load(run / RUN_FILE).run))
 
 
@@ -197,7 +197,7 @@ def test_each_lesson_begins_once_whatever_kills_the_controller(
     tmp_path: Path, deterministic: bool
 ) -> None:
     run = tmp_path / "run"
-    # In each epoch, a lesson may have begun or be about to.
+    # In each epoch a lesson has just begun or is about to begin.
     run_with_kills(run, lessons(deterministic=deterministic), (16, 12, 9, 14))
     began = events(run, LESSON_BEGAN)
     assert [event.subject for event in began] == ["2", "3"]
@@ -212,7 +212,7 @@ def test_each_lesson_begins_once_whatever_kills_the_controller(
         tallies = [(row.kind, row.assignment_id, row.tally) for row in reader.tallies()]
     assert set(lesson_of.values()) == {0, 1, 2}
     for kind, assignment, tally in tallies:
-        # Episodes carried over assignments end in their own lesson; in cooperation each side of a
+        # An episode that is carried over ends in its own lesson; in cooperation each side of a
         # match plays an episode of its own.
         length = 2 * 6 if kind == "evaluate" else (2, 4, 6)[lesson_of[assignment]]
         assert tally.length_sum == tally.matches * length
@@ -259,7 +259,7 @@ def test_every_assignment_has_the_values_of_its_agent_steps_whatever_kills_the_c
         scheduled_rate = 1e-3 - 9.9e-4 * done
         rate = float(trainee.hyperparameters["learning_rate"])
         factor = factors.setdefault(trainee.policy, rate / scheduled_rate)
-        # Within the bounds of the search space.
+        # The explored value stays within the bounds of the search space.
         assert rate == pytest.approx(max(scheduled_rate * factor, 1e-5), rel=1e-9)
         entropy = next(value for at, value in reversed(STEPS.items()) if at <= trainee.agent_steps)
         assert trainee.hyperparameters["entropy_coef"] == entropy

@@ -190,7 +190,7 @@ def test_a_run_whose_directory_is_moved_away_ends_with_one_line(tmp_path: Path) 
     check_left(tmp_path / "elsewhere")
 
 
-# By name: where the tools are installed, only an installation knows.
+# The modules are imported by name, because only an installation knows where the tools are.
 serving = importlib.import_module("populations.commands.launch.serving")
 main = importlib.import_module("populations.commands.main").main
 

@@ -43,7 +43,7 @@ def test_a_stuck_learner_says_where_is_killed_and_its_work_given_out_again(
 ) -> None:
     run = tmp_path / "run"
     config = document(fault, once=str(tmp_path / "once"), num_env_workers=num_env_workers)
-    # Longer than what a learner loads before its first step takes on a busy machine.
+    # The limit exceeds the time that a learner needs before its first step on a busy machine.
     patience = replace(IMPATIENT, stall_s=10.0)
     with served(run, config, patience=patience) as watched:
         watched.done = has_recovered
@@ -54,7 +54,7 @@ def test_a_stuck_learner_says_where_is_killed_and_its_work_given_out_again(
     stacks = (run / "logs" / "stacks-learner-0.txt").read_text()
     assert stacks.startswith("process ")
     if num_env_workers:
-        # Each process writes to a file of its own.
+        # Each process writes its stacks to a file of its own.
         files = sorted((run / "logs").glob("stacks-learner-0-env-*.txt"))
         assert [path.name[-7:] for path in files] == ["v-1.txt", "v-2.txt"]
         stacks = "".join(path.read_text() for path in files)
@@ -118,7 +118,7 @@ def test_a_slow_learner_keeps_its_lease_while_it_gets_on() -> None:
     learner = world.join()
     patience = world.state.crew.patience
     for beat in range(12):
-        # Each turn takes almost as long as a stuck learner is given.
+        # Each turn takes almost as long as the limit for stuck learners.
         for _ in range(int(patience.stall_s) - 15):
             world.now_s += 1.0
             world.beat(learner, progress=beat)
@@ -129,7 +129,7 @@ def test_a_slow_learner_keeps_its_lease_while_it_gets_on() -> None:
 
 
 def test_a_killed_stopped_learner_is_gone_though_it_could_not_write(tmp_path: Path) -> None:
-    # The kernel keeps a signal for a stopped process; SIGKILL it takes all the same.
+    # The kernel delays signals of a stopped process, except SIGKILL.
     run = tmp_path / "run"
     with served(run, document()) as watched:
 

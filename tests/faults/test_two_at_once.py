@@ -54,7 +54,7 @@ def race(run: Path, arguments: Sequence[str | Path], *, codes: tuple[int, ...]) 
 @pytest.mark.timeout(180)
 def test_two_launches_at_once(tmp_path: Path, arena: Command) -> None:  # noqa: F811
     run = tmp_path / "run"
-    # The other finds the directory locked (4), or the run made already (2).
+    # The other launch finds the directory locked (4), or the run already created (2).
     race(run, launch_arguments(run, ENDLESS, "--learners", "1"), codes=(2, 4))
     assert tables_of(run).run.epoch == 1
     arena("verify", run)
@@ -100,7 +100,7 @@ def test_a_run_that_is_live_is_not_started_again(tmp_path: Path) -> None:
         with pytest.raises(RunInUse, match=f"in use by process {os.getpid()}") as locked:
             RunLock(tmp_path / "run")
         assert exit_code(locked.value) == 4
-        # A copy of the directory has another lock, and the same socket.
+        # A copy of the directory has another lock but the same socket.
         with pytest.raises(AddressInUse, match=f"is live, process {os.getpid()}") as copied:
             make_launcher(run).__enter__()
         assert exit_code(copied.value) == 4

@@ -77,7 +77,8 @@ def test_flipped_checkpoints_are_set_aside_and_their_policies_go_on_from_older_o
     setting = Setting(policies=2, learners=1, cooperates=False, workers=1)
     with running(tmp_path, setting.document()) as run:
         before = run.tables()
-        # It must read its checkpoints from the disk again, so it is stopped, and killed after.
+        # The learner must read its checkpoints from the disk again, so it is suspended and then
+        # killed.
         (learner,) = learners_of(run.directory)
         learner.suspend()
         wait_until(lambda: _is_all_recorded(run), timeout_s=5.0)
@@ -98,7 +99,7 @@ def test_flipped_checkpoints_are_set_aside_and_their_policies_go_on_from_older_o
             assert event.data["key"] in damaged
             assert tables.checkpoints[str(event.data["key"])].state == "corrupt"
             assert "sha256" in str(event.data["reason"])
-        # Where it fell back to, the next one begins.
+        # The next checkpoint descends from the one that the policy fell back to.
         assert parents <= {row.parent for row in tables.checkpoints.values()}
         for policy, row in tables.policies.items():
             assert row.agent_steps >= before.policies[policy].agent_steps
@@ -190,7 +191,7 @@ def test_faulty_learners_of_each_kind_harm_neither_policies_nor_the_run(tmp_path
             watched.server.run()
             codes = [process.wait(timeout=TIMEOUT_S) for process in processes]
             said = [process.stderr.read() for process in processes if process.stderr is not None]
-    # Each may come again, once what it says is mended.
+    # Each learner may join again once the reported problem is fixed.
     ended = state.tables.run.reason, [(event.kind, event.subject) for event in watched.events]
     assert codes == [EXIT_AGAIN] * len(KINDS), ended
     for text in said:
@@ -215,7 +216,7 @@ def test_a_learner_without_the_runs_directory_is_told_what_to_mount(tmp_path: Pa
         endpoint = json.loads((run / "status.json").read_text())["endpoint"]
         elsewhere.mkdir()
         shutil.copy(run / "run.yaml", elsewhere)
-        # A directory without a store would ask for checkpoints; this is another run's.
+        # A directory without a store id would fetch checkpoints, so this one is of another run.
         (elsewhere / "store.id").write_text("0" * 32)
         keys = shutil.copytree(run / "keys", elsewhere / "keys")
         join = ["learner", elsewhere / "run.yaml", "--connect", endpoint]

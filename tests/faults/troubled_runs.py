@@ -65,7 +65,7 @@ class Run:
         arguments = ["--resume"]
         if config is not None:
             path = self.directory.parent / "config.yaml"
-            path.write_text(json.dumps(config))  # which is YAML too
+            path.write_text(json.dumps(config))  # JSON is valid YAML
             arguments = [str(path)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -113,7 +113,7 @@ class Run:
         deadline_s = time.monotonic() + timeout_s
         while not condition():
             assert time.monotonic() < deadline_s, f"not within {timeout_s} s: {self.text}"
-            # Between two looks at the journal the run has the processor.
+            # The wait leaves the processor to the run between two reads of the journal.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(LOOK_S)
                 raise AssertionError(f"it ended: {self.text}")
@@ -161,7 +161,7 @@ def running(directory: Path, config: Mapping[str, object]) -> Iterator[Run]:
         yield run
     finally:
         if run.process is not None and run.is_running():
-            # The second signal ends it at once; a kill would leave its socket behind.
+            # The second signal ends the run at once; a kill would leave its socket.
             for _ in range(2):
                 run.process.send_signal(signal.SIGTERM)
             run.process.wait(LEAVE_S)
@@ -187,8 +187,8 @@ def suffer(run: Run, trouble: Trouble) -> None:
         assert run.process is not None
         assert run.process.wait(2 * WAIT_S) == 3, run.log.read_text()
     else:
-        # A learner that is out of descriptors may die of it: then one pause names that, and
-        # another one, before it or after a further try, the trouble itself.
+        # A learner without descriptors may die of it. Then one pause names the death, and another
+        # one names the trouble itself.
         run.wait_for(lambda: _pauses_name(run, trouble))
     assert re.search(trouble.sentence, run.text), run.text
     if trouble.comes == "ends":

@@ -32,7 +32,7 @@ def answers(export: str, asked: Any) -> dict[str, Any]:
         mask = {} if masks is None else {"action_mask": masks[at]}
         if begins:
             champion.reset()
-        # Before the action, which moves a recurrent state.
+        # The value is taken before the action, which changes a recurrent state.
         if champion.has_value:
             found["value"].append(champion.value(**seen))
         if has_choices:
@@ -42,7 +42,7 @@ def answers(export: str, asked: Any) -> dict[str, Any]:
     batch = {"observation": asked["observation"][first][:NUM_BATCHED]}
     if masks is not None:
         batch["action_mask"] = masks[first][:NUM_BATCHED]
-    # Another player, so that states of this one do not fail it.
+    # A second player is used, because the states of the first one do not fit a batch.
     other = module.Champion(export, seed=1)
     found["action in a batch"] = other.act(**batch, agent=str(asked["agent"][0]))
     return {name: np.asarray(values) for name, values in found.items()}

@@ -52,7 +52,7 @@ def said() -> str:
                 (place / "run" / "journal.db").write_text("no journal" * 99)
             with held(place / "run") if how == "held" else contextlib.nullcontext():
                 answer = _answer(how, line, setting, place)
-            # The same command may be called again.
+            # A suffix is added if the same command occurs again.
             name = " ".join([*([how] if how else []), line])
             while name in found:
                 name += " again"
@@ -86,7 +86,7 @@ def _answer(how: str, line: str, setting: Document, place: Path) -> Document:
 
 
 def _value(word: str) -> str:
-    # No blanks are in a word, and YAML has one behind a colon.
+    # A word contains no blanks, but YAML needs one after a colon.
     return word.replace("ASSETS", str(ASSETS)) if "{" not in word else word.replace(":", ": ")
 
 

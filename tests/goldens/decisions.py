@@ -102,7 +102,7 @@ def run_of(world: Document) -> RunFile:
     config = validate_config(world["config"])
     spec = _spec(world["game"], config)
     made = new_run_file(config, spec, name="golden", launch_directory=".")
-    # Its id would be another one each time.
+    # The run's id is fixed, because a new one is random.
     return replace(made, run="golden")
 
 
@@ -131,7 +131,7 @@ class _Logged(World):
     def carry_out(self, command: Command) -> None:
         for document in messages_of([command]):
             self.note(document)
-        # Not super(): dataclasses with slots are made anew, which breaks it.
+        # `super()` fails here, because dataclasses with slots are created a second time.
         World.carry_out(self, command)
 
 
@@ -178,7 +178,7 @@ def play(world: Document, run_dir: Path) -> list[Document]:
             if epoch:
                 log.lines.append({"resumed": epoch})
                 tables = journal.load()
-                # The logs are of controllers that did not know who had been announced before.
+                # The logs are of controllers that did not store the announced champion.
                 for name, row in tables.ratings.items():
                     tables.ratings[name] = structs.replace(row, champion_player=None)
             state = make_state(run_file.config, setup, tables)
@@ -274,7 +274,7 @@ def read(name: str) -> list[Document]:
 def played(name: str) -> list[Document]:
     """Play a world of `worlds` now."""
     with tempfile.TemporaryDirectory() as scratch:
-        # As a file has it: keys are text.
+        # The round trip through JSON makes keys text, as in a file.
         lines = play(worlds()[name], Path(scratch))
     return [json.loads(json.dumps(line)) for line in lines]
 
@@ -295,7 +295,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         found = played(name)
         path = STORED / f"{name}.jsonl.xz"
         explained = parting(read(name) if path.exists() else [], found)
-        # A log that is equal but for last digits stays as it is.
+        # A log that differs only in its last digits is not rewritten.
         if options.make and explained:
             text = "".join(f"{json.dumps(line, separators=(',', ':'))}\n" for line in found)
             path.write_bytes(lzma.compress(text.encode()))

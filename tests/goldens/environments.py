@@ -59,7 +59,7 @@ def cases() -> Iterator[tuple[Case, Sequence[str]]]:
     for name in supported():
         yield (name, "--train", str(setting()["train"])), ()
     for row in rows():
-        # A check is of the environment itself, whatever steps it in a run.
+        # The check is about the environment itself, independent of the backend of a run.
         keys = {"kwargs": row.kwargs, **row.environment, "backend": None}
         given = [f"environment.{key}={json.dumps(value)}" for key, value in keys.items() if value]
         if not any(fnmatch(row.name, name) for name in setting()["left_out"]) or (
@@ -108,7 +108,7 @@ def checked(case: Case) -> Document:
         written = file.read_text(encoding="utf8") if file.exists() else ""
     found: Document = {"exit_code": code}
     if output:
-        # Before it is what an environment prints, which a process of its own keeps apart.
+        # Earlier lines are printed by the environment; the document is the last line.
         found["document"] = _without_noise(json.loads(output.splitlines()[-1]))
     else:
         found["error"] = errors.splitlines()[-8:]
@@ -123,7 +123,7 @@ def _without_noise(document: Document) -> Document:
     for key in OF_ITS_NUMBERS if document.get("trial") else ():
         document["trial"].pop(key)
     if document["preset"] is not None:
-        # A difference names its line.
+        # The preset is split into lines, so that a difference names its line.
         document["preset"] = document["preset"].splitlines()
     return document
 
@@ -144,7 +144,7 @@ def _shown() -> Iterator[Sequence[str]]:
 
 
 def _ran(case: Case, *options: str) -> tuple[int, str, str]:
-    # Modules of environments are found where it is launched.
+    # The check runs in the directory of the environments' modules.
     with contextlib.chdir(ASSETS):
         code, *said = command(["envs", "check", *case, *SHORT, *options])
     output, errors = (text.replace(str(ROOT), "ROOT") for text in said)
@@ -152,7 +152,7 @@ def _ran(case: Case, *options: str) -> tuple[int, str, str]:
 
 
 def _without_lines(text: str) -> str:
-    # The environments are a file of ours, whose lines move.
+    # Line numbers are masked, because they change with edits of this file.
     return re.sub(r"(?<=, line )\d+", "N", text)
 
 

@@ -43,7 +43,7 @@ def messages_of(commands: Sequence[Command]) -> Iterator[Document]:
     for command in commands:
         match command:
             case SendMessage(learner=learner, message=message):
-                # Of an acknowledgement nothing but its place is promised.
+                # Only the position of an acknowledgement is fixed, not its content.
                 sent = {} if isinstance(message, Acknowledge) else plain(message)
                 yield {"to": str(learner), "message": type(message).__name__, **sent}
             case StartLearner(slot=slot, populations=populations):
@@ -72,6 +72,6 @@ def plain(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
     if isinstance(value, float):
-        # The last digits are those of a library of linear algebra.
+        # The last digits depend on the library of linear algebra.
         return float(f"{value:.9g}")
     return value

@@ -32,7 +32,7 @@ from populations.config.run_config import RunConfig, load_config
 from populations.simulation.environment import simulated_config, simulated_run
 from tests.goldens.store import main
 
-# As it is installed: types know the same modules as `tools`.
+# The module has this name once it is installed: types refer to the same modules as `tools`.
 MAIN = importlib.import_module("populations.commands.main")
 
 HERE = Path(__file__).parent
@@ -142,7 +142,8 @@ def _parameters(value: object) -> str:
     except (TypeError, ValueError):
         return ""
     if inspect.isclass(value) and issubclass(value, Struct):
-        # As they are written: a Struct resolves them, with all of their bounds.
+        # The annotations are read as written, because a Struct resolves them with all of their
+        # bounds.
         written = ChainMap(*(vars(one).get("__annotations__", {}) for one in value.__mro__))
         found = found.replace(
             parameters=[

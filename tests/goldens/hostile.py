@@ -66,7 +66,7 @@ def frames_of(case: Document) -> list[bytes]:
                 frames[index] = _changed(frames[index], changes)
     if "with" in case or "without" in case:
         frames[BODY] = _changed(frames[BODY], case.get("with", {}), without=case.get("without"))
-    # 91 is a list of one: lists in lists in lists.
+    # Byte 0x91 begins a list of one element, so the repetition nests lists.
     first, rest = frames[BODY][:1], frames[BODY][1:]
     frames[BODY] = first * case.get("deep", 1) + rest
     if "wide" in case:
@@ -108,7 +108,7 @@ def frames() -> str:
         answers = [
             door.hear(identity, sent, now_s=0.1 * time) for time in range(case.get("times", 1))
         ]
-        # Of many equal ones the first, and the others that are answered.
+        # Of many equal answers only the first one is kept, and all that were answered.
         told = [answers[0], *(one for one in answers[1:] if "answered" in one)]
         assert _words(case) not in found
         found[_words(case)] = {"answers": told, "dropped": door.counts}
@@ -205,7 +205,7 @@ def _verified(run: Path, *options: str) -> Document:
         code, output, errors = command(["verify", run.name, *options, "--json"])
     if not output:
         return {"exit_code": code, "error": errors.replace(str(run), "RUN").splitlines()}
-    # What is set aside is named by the moment.
+    # Names of files that are set aside contain the time.
     output = re.sub(r"\b\d{8}T\d+Z", "MOMENT", output)
     document = json.loads(output.replace(str(run), "RUN"))
     del document["schema"], document["run"]

@@ -71,7 +71,7 @@ def given() -> Mapping[str, str]:
 def _lines(run: Path, name: str) -> Iterator[Document]:
     for line in (run / name).read_text(encoding="utf8").splitlines():
         document = json.loads(line.replace(str(run), "RUN"))
-        # Of all digits of its numbers, the last of which are the machine's.
+        # The checksum covers all digits, the last of which depend on the machine.
         document.pop("crc32", None)
         yield plain(document)
 
@@ -91,7 +91,7 @@ def _asked(run: Path, kind: str) -> str:
                 with urllib.request.urlopen(request, timeout=60) as answer:
                     return f"{answer.headers['content-type']}\n{answer.read().decode()}"
             except urllib.error.HTTPError as error:
-                # Until its data are made it says when to come again.
+                # Until its data are computed, the page answers 503.
                 if error.code != http.HTTPStatus.SERVICE_UNAVAILABLE:
                     raise
                 time.sleep(0.2)

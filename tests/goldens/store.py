@@ -31,7 +31,7 @@ def read(path: Path) -> str:
 def write(path: Path, text: str) -> None:
     """Store a file, unless it has this content."""
     path.parent.mkdir(exist_ok=True)
-    # Equal texts keep their bytes, whatever library compresses them.
+    # An unchanged text keeps its bytes, because another library may compress it differently.
     if read(path) != text:
         path.write_bytes(lzma.compress(text.encode()) if path.suffix == ".xz" else text.encode())
 
@@ -63,11 +63,11 @@ def main(description: str | None, directory: Path, makers: Makers, argv: Sequenc
     options = parser.parse_args(argv)
     if unknown := set(options.names) - makers.keys():
         parser.error(f"files are {', '.join(makers)}, got {', '.join(sorted(unknown))}")
-    # Nothing depends on the terminal.
+    # The output must not depend on the terminal.
     os.environ.update({"COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"})
     parted = False
     for name in options.names or makers:
-        # What users' code says may not be text in UTF-8.
+        # Output of user code may be invalid UTF-8.
         found = makers[name]().encode("utf8", "backslashreplace").decode()
         if options.make:
             write(directory / name, found)

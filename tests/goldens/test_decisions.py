@@ -30,7 +30,7 @@ def test_worlds_reach_what_they_are_about() -> None:
     trained = [[line for line in epoch if line.get("message") == "Train"] for epoch in epochs]
     assert all(trained)
     assert all(any(line["attempt"] > 1 for line in epoch) for epoch in trained[1:])
-    # A policy that is alone copies nobody.
+    # A single policy copies no other.
     unmoved = {name for name in kinds if "exploited" not in kinds[name]}
     assert unmoved == {"kuhn_poker", "leduc_poker"}
 

@@ -50,7 +50,7 @@ def test_every_key_is_among_the_refusals() -> None:
     assert {"pbt.share", "stop.duration_s", "populations.player.network.core"} <= keys
     refused = (STORED / "refusals.txt").read_text(encoding="utf8")
     assert all(f"\n{key}=" in f"\n{refused}" for key in keys)
-    # A rule names the value that broke it once.
+    # A rule names the wrong value only once.
     assert not [line for line in refused.splitlines() if line.count(", got ") > 1]
 
 

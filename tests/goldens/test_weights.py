@@ -260,7 +260,7 @@ def test_observations_are_legal_and_the_same_each_time() -> None:
         ("begins", "agent", "observation", "mask"), NUM_OBSERVATIONS
     )
     assert {*found["agent"]} == {"player_0"}
-    # A column is legal while its topmost place is empty.
+    # A column is legal while its topmost cell is empty.
     assert (found["mask"] == (found["observation"][:, 0].sum(axis=-1) == 0)).all()
     again = observed(connect_four, ["player_0"])
     assert not [*part_of_tensors("asked", found, again)]

@@ -362,7 +362,7 @@ def compare(name: str, before: Checkout, after: Checkout) -> tuple[str, list[str
     exports = [side.scratch / f"{name}-exports" for side in (before, after)]
     lines, exported = list(part_of_run(name, before, after)), list(part_of_export(*exports))
     if lines:
-        # Other weights have other exports; only their names are news.
+        # Other weights give other exports, so only the names of the exports are compared.
         lines += [f"exports: {' '.join(line for line in exported if not line.startswith(' '))}"]
     else:
         lines = exported

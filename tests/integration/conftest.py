@@ -16,7 +16,7 @@ import pytest
 from experiments.faults.killing import processes_of
 from tests.support import exit_code, run_process, wait_until
 
-# Installed, the folder tools/ has this name.
+# The folder tools/ has this name once it is installed.
 ARENA = (sys.executable, "-m", "populations.commands.main")
 SMALL = (
     "environment.num_envs=64",
@@ -72,7 +72,7 @@ def arena() -> Command:
 
 def launch_config(config: Mapping[str, object], directory: Path) -> Path:
     """Run a configuration to its end where its code is, and return the run's directory."""
-    # YAML as JSON, which has no anchors for what is there twice.
+    # The file is JSON, because YAML writes repeated values as anchors.
     (directory / "config.yaml").write_text(json.dumps(config), encoding="utf8")
     run = directory / "run"
     command = [*ARENA, "launch", "config.yaml", "--run-dir", str(run)]

@@ -56,7 +56,7 @@ def test_a_finished_run_is_evaluated_by_its_own_scheduler_and_finished_again(
     lines = arena_json("league", run)["populations"]["player"]
     assert {line["player"] for line in lines} == set(rated)
     policies = [line for line in lines if line["kind"] == "policy"]
-    # Matches of the standings are evaluation matches; ratings are of all of them.
+    # Standings count evaluation matches only, but ratings use all matches.
     gained = [line["matches"] - rated[line["player"]]["matches"] for line in policies]
     assert min(gained) >= 0 < max(gained)
     assert any(line["rating"] != rated[line["player"]]["rating"] for line in policies)
@@ -68,7 +68,7 @@ def test_a_finished_run_is_evaluated_by_its_own_scheduler_and_finished_again(
     assert "ratings_fitted" in later
     assert not {"train_assigned", "exploited", "ghost_created"} & later
     arena("verify", run)
-    # Training goes on as without it.
+    # Training continues as if the evaluation had not happened.
     arena("launch", "--resume", "--run-dir", run, "stop.agent_steps_per_policy=7000")
     assert arena_json("league", run, "status")["agent_steps"] > after["agent_steps"]
     arena("verify", run)

@@ -67,7 +67,7 @@ def test_a_foreign_immigrant_brings_another_runs_weights(
     events = arena_json("league", run, "lineage")["immigrants"]
     assert events
     assert {event["from"] for event in events} == {foreign}
-    # All of that run's: its policy may have ended on a donor's weights.
+    # All weights of that run are allowed: its policy may have ended on a donor's weights.
     theirs = {
         row["weights_digest"] for row in arena_json("league", evolved, "checkpoints")["checkpoints"]
     }
@@ -76,7 +76,7 @@ def test_a_foreign_immigrant_brings_another_runs_weights(
     assert {(row["policy"], row["generation"]) for row in came} >= {
         (event["subject"], event["generation"])
         for event in events
-        if event["agent_steps"] < 3000  # later ones may not have had a turn any more
+        if event["agent_steps"] < 3000  # later generations may not have been evaluated
     }
 
 

@@ -65,7 +65,7 @@ def test_inline_is_the_same_run_in_one_process(
     process = start(launch_arguments(run, "launcher=inline", steps))
     wait_until(lambda: bool(live(run).get("learners")), timeout_s=60.0)
     (pid,) = {row["pid"] for row in live(run)["learners"]}
-    # The command's own process and another one only watch over the one that does all.
+    # The command's process and another one only guard the process that does the work.
     assert process.pid in {one.pid for one in psutil.Process(pid).parents()}
     process.communicate(timeout=100)
     assert process.returncode == 0
@@ -132,7 +132,7 @@ def test_policies_start_from_a_players_hyperparameters_on_request(
     (row,) = [row for row in rows if row["weights_digest"] == event["weights"]]
     manifest = json.loads((first / row["key"] / "manifest.json").read_text())
     trained = manifest["hyperparameters"]
-    # An explored value, so that it is not the preset's.
+    # The value was explored, so it differs from the preset's.
     assert trained["learning_rate"] != 3e-4
     assert event["hyperparameters"] == trained
     assert event["factors"] == {}
@@ -144,7 +144,7 @@ def test_policies_start_from_a_players_hyperparameters_on_request(
     # Only the schedule is this run's own.
     assert created["hyperparameters"] == {**trained, "entropy_coef": 0.02}
     arena("verify", second)
-    # The very values, schedule included, are in run.yaml: a resume changes nothing.
+    # run.yaml has the exact values and the schedule, so a resume changes nothing.
     more = "stop.agent_steps_per_policy=3000"
     arena("launch", "--resume", "--run-dir", second, more)
     kinds = {event["kind"] for event in arena_json("league", second, "events")["events"]}
@@ -183,7 +183,8 @@ def test_each_population_starts_from_a_player_of_its_own(
             assert row["weights_digest"] == imported[row["population"]]["weights"]
     said = ", ".join(f"{name}={player}" for name, player in sources.items())
     assert RunFile.load(second / RUN_FILE).init_from == said
-    # A player of the other population has nothing for this one, and two are one too many.
+    # A player of the other population has no weights for this one, and two players are one too
+    # many.
     for arguments, message in (
         ((f"cross={sources['nought']}",), "it has no weights for cross"),
         ((sources["cross"], sources["nought"]), "one player for all populations"),
@@ -221,7 +222,8 @@ def test_a_rewound_policy_goes_on_from_then(
     after = arena_json("league", run, "checkpoints")["checkpoints"]
     made = (rewound["policy"], rewound["generation"])
     first = next(row for row in after if (row["policy"], row["generation"]) == made)
-    # Trained from the weights of then, or they are a ghost's; counted on from now.
+    # Each line descends from the weights of that time, or has a ghost's, and continues the new
+    # counters.
     assert (
         first["parent" if kind == "checkpoints" else "weights_digest"] == oldest["weights_digest"]
     )

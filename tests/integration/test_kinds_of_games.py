@@ -72,7 +72,7 @@ def test_simple_spread_learns_with_a_critic_that_sees_all(
     assert manifests[newest].agent_steps >= 3000
     assert {manifest.network.critic for manifest in manifests.values()} == {critic}
     weights = load_file(newest / "weights.safetensors")
-    # Three agents of eighteen numbers, and which of the three.
+    # The critic sees three agents of eighteen numbers, and which of the three decides.
     assert weights["critic_normalizer.mean"].shape == (54,)
     assert weights["critic.trunk.0.weight"].shape == (16, 57)
     arena("export", run, "--to", tmp_path / "champion")
@@ -131,14 +131,14 @@ def test_a_run_of_many_sides_trains_evaluates_and_is_exported(
     assert between
     for tally in between:
         (pair,) = tally.pairs
-        # One player is alone, and is compared with all others in each match.
+        # A player on a side of its own is compared with all other sides in each match.
         assert pair.wins + pair.draws + pair.losses == tally.matches * (num_sides - 1)
     (lines,) = arena_json("league", run, "standings")["populations"].values()
     rated = {line["player"]: line for line in lines}
     best = max(
         (line for line in lines if line["kind"] == "policy"), key=lambda line: line["rating"]
     )
-    # It takes the largest number nearly always, where random play takes each as often.
+    # It takes the largest number nearly always, while random play chooses uniformly.
     assert best["rating_low"] > rated["bot:random"]["rating"]
     assert best["matches"] <= sum(tally.matches for tally in evaluated)
     (home, away) = arena_json("evaluate", run, "bot:random", "--matches", "8")["pairs"]
@@ -169,7 +169,7 @@ def test_a_killed_run_ends_as_one_that_was_not(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    # Written once the journal has its tables.
+    # The status file is written once the journal has its tables.
     wait_until(lambda: (killed / "status.json").is_file(), timeout_s=120.0)
     wait_until(lambda: len(tallies_of(killed)) > 20, timeout_s=120.0)
     process.send_signal(signal.SIGKILL)

@@ -72,7 +72,7 @@ def test_each_game_that_a_run_has_kept_is_played_again_exactly(finished_run: Pat
     assert len(kept) >= 8
     with closing(Game.of_setup(setup).make_env(1)) as env:
         for game in kept.values():
-            # One that parted would raise.
+            # `replay` raises an error if a game goes differently.
             assert len(list(replay(env, game))) == game.steps + 1
 
 
@@ -171,7 +171,7 @@ def test_ctrl_c_saves_everything_and_resume_goes_on(
     assert "is finished, and a limit holds still" in again.stderr
     assert "networks of" not in again.stderr
     _check_last_lines(again.stderr, run_dir)
-    # A limit that does not end it is raised in vain: the one that holds is named.
+    # Raising another limit has no effect: the message names the limit that ended the run.
     in_vain = arena("launch", "--resume", "--run-dir", run_dir, "stop.agent_steps=1e9")
     assert "finished: stop.agent_steps_per_policy: every" in in_vain.stderr
 
@@ -188,7 +188,7 @@ def _check_last_lines(error: str, run: Path) -> None:
         r"champion: player/p\d{3}(@\d{12})?, rating -?\d+ \[-?\d+, -?\d+\]", champion
     )
     assert re.fullmatch(r"  0\.\d{3} against bot:random, 95% .*, in [\d,]+ matches", score)
-    # So short a run may have taught nobody anything, and is no run to export from then.
+    # A run this short may have no champion worth exporting.
     with closing(Inspection.open(run)) as inspection:
         unproven = unproven_champions(inspection)
     if unproven:
@@ -209,7 +209,7 @@ def test_other_packages_than_recorded_are_warned_of(
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
     recorded = importlib.metadata.version("numpy")
-    # What is installed is read from the first directory of packages that says it.
+    # The version is read from the first directory of packages that has it.
     installed = tmp_path / "packages" / "numpy-1.0.0.dist-info"
     installed.mkdir(parents=True)
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 1.0.0\n")
@@ -309,7 +309,7 @@ def test_the_end_of_a_run_says_what_it_waits_for_and_for_how_long(
     )
     done = arena(*launch_arguments(tmp_path / "run", *more))
     waits = [line for line in done.stderr.splitlines() if "waiting for" in line]
-    # One call of at most 30 s, and as long for those before it; a second has passed.
+    # One call may take 30 s, and earlier calls as much; a second has passed.
     assert len(waits) == 1
     said = re.fullmatch(
         r"all is saved; waiting for hooks, for at most (\d+) s \(logs/hooks\.log\)", waits[0]
@@ -324,7 +324,7 @@ def test_champions_and_checkpoints_are_exported_by_themselves(
     arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    # The line of the documents.
+    # The line is the one that the documents show.
     hook = '[[arena, export, "{run}", --player, "{player}", --to, "{run}/champions/{sequence}"]]'
     more = (
         "stop.agent_steps_per_policy=3000",
@@ -349,8 +349,8 @@ def test_champions_and_checkpoints_are_exported_by_themselves(
     changes = [event for event in events if event["kind"] == "champion"]
     assert changes
     exported = sorted(int(path.name) for path in (run / "champions").iterdir())
-    # On a busy machine some are missing: with one kept checkpoint an earlier champion's may be gone
-    # when its turn comes, and after the run calls have a limited time.
+    # On a busy machine some exports are missing: with one kept checkpoint an earlier champion's may
+    # be removed before its export, and after the run calls have a limited time.
     assert exported
     weights = {event["sequence"]: event["weights"] for event in changes}
     for sequence in exported:

@@ -82,7 +82,8 @@ def test_both_learn_in_the_same_assignments(
     assert len(rows) > 4
     for row in rows:
         assert isinstance(row.message, Train)
-        # In the order of the populations, and each has steps, metrics and a checkpoint of its own.
+        # Trainees are in the order of the populations, each with its own steps, metrics and
+        # checkpoint.
         names = [population_of(trainee.policy) for trainee in row.message.trainees]
         assert names == ["seeker", "hider"]
         steps = [made[row.assignment_id, t.policy] - t.agent_steps for t in row.message.trainees]
@@ -105,7 +106,7 @@ def test_both_learn_in_the_same_assignments(
     ]
     assert between
     assert all(row.kind == "train" for row in between)
-    # Views of what trainees did to each other.
+    # These views show what trainees did to each other.
     for view in ("payoff", "matches", "lineage", "events", "status"):
         arena("league", run, view)
         arena_json("league", run, view)
@@ -232,7 +233,7 @@ def test_three_sides_of_different_sizes(
     by_player = {line["player"]: line for line in lines}
     best = by_player["player/p000"]
     assert best["rating_low"] > by_player["bot:random"]["rating"] == 0.0
-    # In each match everybody is compared with two others.
+    # In each match every player is compared with two others.
     for line in lines:
         assert line["wins"] + line["draws"] + line["losses"] == 2 * line["matches"]
     evaluated = arena_json("evaluate", run, "bot:random", "--matches", "30")

@@ -78,7 +78,7 @@ def test_a_policy_learns_to_beat_a_bot_and_its_export_is_an_opponent(tmp_path: P
         "player/p000#0",
     }
     returns = [_mean_return(row) for row in tallies]
-    # A match has 15 rounds: against a fixed rock a fresh policy is about even, paper gets 15.
+    # A match has 15 rounds: against a fixed rock a fresh policy scores about even, paper gets 15.
     assert returns[0] < 10.0
     assert min(returns[-2:]) > 13.0
 
@@ -115,7 +115,7 @@ def test_a_player_of_another_run_is_rated_with_the_others_and_is_a_goal(
     shutil.copytree(finished_run, source)
     player = f"{source}:player/p001"
     bots = f"evaluation.bots=[bot:random, '{player}']"
-    # No policy can miss it: the run ends by this goal as soon as there are matches for a bound.
+    # Any policy reaches this score, so the run ends as soon as the bound has enough matches.
     goal = f"stop.evaluation={{player: '{player}', score: 0.001}}"
     wide = "populations.player.network.hidden_sizes=[8]"
     done = arena(*launch_arguments(run, bots, wide), code=2)
@@ -137,7 +137,7 @@ def test_a_player_of_another_run_is_rated_with_the_others_and_is_a_goal(
         if row["player"] == "player/p001"
     ]
     assert (imported["origin"], imported["weights"]) == (player, there["weights"])
-    # What was copied is enough.
+    # The run's own copy of the weights is sufficient.
     shutil.rmtree(source)
     resume = ("launch", "--resume", "--run-dir", run, "stop.evaluation=null")
     steps = f"stop.agent_steps_per_policy={status['agent_steps']}"
@@ -220,7 +220,7 @@ def test_a_policy_learns_beside_a_partner_that_only_plays(tmp_path: Path) -> Non
     partner = "bot:scripted:Hand(hand=2)"
     first, *_, last = training_tallies(tmp_path / "run")
     assert set(first.tally.entrants) == {"guest/p000#0", partner}
-    # Both are paid alike: a third of random choices meets it, and nearly all in the end.
+    # Both are paid alike: a third of random choices matches, and nearly all in the end.
     assert first.tally.return_sum[0] == first.tally.return_sum[1]
     assert first.tally.return_sum[0] / first.tally.matches < 0.7
     assert last.tally.return_sum[0] / last.tally.matches > 0.95
@@ -254,7 +254,7 @@ def test_a_side_that_only_plays_is_met_by_all_and_goes_on(
     assert "nought is played by bot:random; nobody is trained for it" in done.stderr
     populations = arena_json("league", first)["populations"]
     assert [line["player"] for line in populations["nought"]] == ["bot:random"]
-    # The network is the player's own, whatever is the default.
+    # The network is the imported player's own, independent of the default.
     player = f"{first}:cross/p001"
     cross = f"populations.cross={{agents: [player_1], player: '{player}'}}"
     done = arena("launch", config, cross, "--run-dir", second)

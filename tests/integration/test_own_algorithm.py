@@ -77,7 +77,8 @@ def test_dqn_learns_beside_ppo(
     manifest = read_manifest(checkpoint)
     key = str(checkpoint.relative_to(run))
     _, weights, state = load_checkpoint(run, CheckpointRef(digest=manifest.digest, key=key))
-    # What survives: network, target network, Adam; not the replay.
+    # Checkpoints contain the network, the target network and Adam's state, but not the replay
+    # buffer.
     assert set(manifest.hyperparameters) >= {"temperature", "target_rate"}
     assert {name.split(".")[0] for name in state} == {"exp_avg", "exp_avg_sq", "step", "target"}
     assert not torch.equal(state["target.head.weight"], weights["head.weight"])

@@ -27,7 +27,8 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.integration,
     pytest.mark.xdist_group("processes"),
-    # Found, not imported: every worker collects this, and Ray takes a second to import.
+    # The module is only looked up: every worker collects this file, and importing Ray takes a
+    # second.
     pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed"),
 ]
 
@@ -72,12 +73,12 @@ def test_a_run_on_a_ray_of_its_own_ends_as_any_other_and_leaves_nothing(
     run = tmp_path / "run"
     process = start(launch_arguments(run, *ON_RAY, FOR_EVER))
     works(run, process)
-    # Ray starts actors one by one: the second one may come long after the first one's results.
+    # Ray starts actors one by one, so the second one may come long after the first one's results.
     wait_until(lambda: len(events(run, "learner_joined")) == 2, timeout_s=TIMEOUT_S)
     directory = own_directory(RunFile.load(run / RUN_FILE).run)
     assert directory.stat().st_mode & 0o777 == 0o700
     processes = descendants(process)
-    # Only on loopback: Ray's own sockets, the controller's, and those of the learners.
+    # All listening sockets are on loopback: Ray's, the controller's and the learners'.
     listening = [
         connection.laddr[0]
         for one in [psutil.Process(process.pid), *processes]
@@ -123,8 +124,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A cluster without room for learners."""
     from ray.cluster_utils import Cluster
 
-    # A Ray of its own, begun by an earlier test in this process, has set it to 0, and Ray reads it
-    # when it is imported: no other node could join.
+    # An earlier test in this process may have started Ray, which sets this variable to 0 and reads
+    # it at import, so that no other node could join.
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "1")
     monkeypatch.setattr("ray._private.ray_constants.ENABLE_RAY_CLUSTER", True)
     cluster = Cluster(initialize_head=True, head_node_args=node(num_cpus=0))
@@ -194,7 +195,7 @@ def test_on_nodes_that_see_nothing_of_the_run_weights_travel_by_the_store(
     run = here / "run"
     own = (
         *("environment.id=my_game:make", "environment.num_envs=4", "ray.custom={simulator: 1}"),
-        # Policies as young as these are hardly apart: they are copied by a guess, or late.
+        # Young policies are hardly distinguishable, so copies would come late with a gate.
         "pbt.confidence=0",
     )
     with (
@@ -222,7 +223,7 @@ def test_on_nodes_that_see_nothing_of_the_run_weights_travel_by_the_store(
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 130
-        # While the node is there still.
+        # The node is still present.
         left = psutil.Process(host.pid).children(recursive=True)
         assert left
         assert not [one for one in left if "arena.learners.process" in " ".join(one.cmdline())]
@@ -246,7 +247,7 @@ def test_a_learner_whose_node_goes_waits_for_another_one(
 ) -> None:
     run = tmp_path / "run"
     arguments = launch_arguments(run, *ON_RAY, FOR_EVER, "ray.custom={simulator: 1}")
-    # As in a driver that `ray job submit` started.
+    # The process runs as in a driver that `ray job submit` started.
     process = subprocess.Popen(
         [*ARENA, *map(str, arguments)],
         stdout=subprocess.PIPE,
@@ -273,7 +274,7 @@ def test_a_learner_whose_node_goes_waits_for_another_one(
     second = cluster.add_node(**node(num_cpus=2, resources={"simulator": 2}))
     wait_until(lambda: waiting() == 0, timeout_s=TIMEOUT_S)
     works(run, process)
-    # Without a moment to say that it goes.
+    # The node is removed without a chance to report that it leaves.
     cluster.remove_node(second, allow_graceful=False)
     wait_until(lambda: waiting() == 2, timeout_s=TIMEOUT_S)
     cluster.add_node(**node(num_cpus=2, resources={"simulator": 2}))
@@ -285,7 +286,7 @@ def test_a_learner_whose_node_goes_waits_for_another_one(
     arena("verify", run)
     assert {event.data["reason"] for event in events(run, "learner_lost")} == {"its node was lost"}
     assert not events(run, "learner_start_failed", "quarantined", "learner_dismissed")
-    # The cluster is there still, and free of learners.
+    # The cluster still exists and has no learners.
     import ray
 
     ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)

@@ -167,5 +167,5 @@ def test_other_code_of_the_same_interface_is_said_and_an_event_at_the_start(code
     assert "warning: the code of rules is other than when the run was made" in done.stderr
     (event,) = events(code, "code_differs")
     assert event.data.keys() == {"rules"}
-    # Before anything is decided in this epoch.
+    # The event comes before any decision of this epoch.
     assert event.sequence < events(code, "controller_started")[-1].sequence

@@ -93,7 +93,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     resume = ("launch", "--resume", "--run-dir", run)
     second = started(run, *resume)
     try:
-        # Until a tracker has points of this process, too: wandb, the slowest to open.
+        # Wait until each tracker has points of this process; wandb is the slowest to open.
         wait_until(
             lambda: (
                 len(lines_of(run)) > known + 12
@@ -131,8 +131,8 @@ def of_wandb(run: Path, uuid: str) -> Kept:
     rows: list[tuple[int, dict[str, Any]]] = []
     notes, runs = [], set()
     folders = sorted(run.glob("wandb/offline-run-*"))
-    # One of each process, all of one run; the first may be killed before wandb has made its own, or
-    # the file in it.
+    # Each process has a folder of the same run; the first process may be killed before wandb has
+    # made its own.
     assert len(folders) in (2, 3)
     files = [folder / f"run-{uuid}.wandb" for folder in folders]
     for file in files if files[0].exists() else files[1:]:
@@ -203,7 +203,7 @@ def of_trackio(run: Path, uuid: str) -> Kept:
 READERS = {"wandb": of_wandb, "mlflow": of_mlflow, "trackio": of_trackio}
 
 
-@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # MLflow's
+@pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")  # MLflow's warning
 @pytest.mark.parametrize("name", TRACKERS)
 def test_after_two_kills_there_is_one_run_and_no_point_is_missing_or_double(
     run: Path, name: str
@@ -215,10 +215,10 @@ def test_after_two_kills_there_is_one_run_and_no_point_is_missing_or_double(
     assert set(kept.curves) == set(expected)
     for curve, points in expected.items():
         assert Counter(kept.curves[curve]) == Counter(points), curve
-    # Of the three processes one was there at the end of the run.
+    # One of the three processes was alive at the end of the run.
     (page,) = kept.games
     assert 'id="step-1"' in page.read_text()
-    # A sink that fails is told, once.
+    # A failing sink is reported once.
     failing = [note for note in kept.notes if "sink_failed" in note]
     assert len(failing) == 1
     assert "json:loads" in failing[0]
@@ -261,7 +261,7 @@ def test_a_tracker_knows_the_games_that_it_was_shown(name: str, tmp_path: Path) 
 
     assert shown(3, "3.1", "close") == [-1, []]
     assert shown(7, "12.0", "kill") == [3, ["3.1"]]
-    # Of seconds before a kill wandb has nothing: neither the game nor the point of its row.
+    # wandb loses the seconds before a kill: both the game and the point of its row.
     known = [3, ["3.1"]] if name == "wandb" else [7, ["12.0", "3.1"]]
     assert shown(9, "20.4", "close") == known
     pages = [one.read_text() for one in tmp_path.rglob("*.html")]
@@ -281,7 +281,7 @@ def test_every_training_assignment_has_one_point_though_the_controller_was_kille
         for trainee in row.message.trainees:
             begun[trainee.policy].append(trainee.agent_steps)
     for policy, starts in begun.items():
-        # Each assignment ends where the next one of its policy begins.
+        # Each assignment ends where the policy's next one begins.
         ends = [*sorted(set(starts)), policies[policy].agent_steps][1:]
         points = own(run)[f"{policy}/pbt/generation_count"]
         assert [steps for steps, _ in points] == ends

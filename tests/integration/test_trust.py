@@ -59,7 +59,7 @@ def test_the_life_of_a_run_that_names_code(tmp_path: Path) -> None:
     for machine in (mine, fresh):
         (machine.place / "game_of_a_life.py").write_text(game)
         (machine.place / "life.yaml").write_text(CONFIG)
-    # The code is in another directory than the one to stand in.
+    # The code is not in the current directory.
     code = mine.place / "code"
     code.mkdir()
     (mine.place / "game_of_a_life.py").rename(code / "game_of_a_life.py")
@@ -67,18 +67,18 @@ def test_the_life_of_a_run_that_names_code(tmp_path: Path) -> None:
     assert f"no module 'game_of_a_life' in {mine.place}" in said
     mine.arena("launch", "life.yaml", "--run-dir", "run", "--code", "code")
     play = ("bot:random", "--matches", 1, "--json")
-    # Launched here: no option, wherever the directory is by then.
+    # The run was launched here, so it needs no option wherever the directory has moved.
     mine.arena("evaluate", "run:player/p000", *play)
     (mine.place / "run").rename(mine.place / "moved")
     mine.arena("evaluate", "moved:player/p000", *play)
-    # The code moves, too: a resume with its new place is remembered.
+    # The code moves, too: a resume with its new place is recorded.
     code.rename(mine.place / "src")
     mine.arena("evaluate", "moved:player/p000", *play, code=2)
     mine.arena("evaluate", "moved:player/p000", *play, "--code", "src")
     more = "stop.agent_steps_per_policy=128"
     mine.arena("launch", "--resume", "--run-dir", "moved", "--code", "src", more)
     mine.arena("evaluate", "moved:player/p000", *play)
-    # In another home, with the code beside it: not without the word.
+    # In another home directory the run needs --trust, although the code is beside it.
     for machine in (theirs, fresh):
         shutil.copytree(mine.place / "moved", machine.place / "copy")
     shutil.copy(mine.place / "src" / "game_of_a_life.py", theirs.place)
@@ -99,10 +99,11 @@ def test_the_life_of_a_run_that_names_code(tmp_path: Path) -> None:
     theirs.arena("evaluate", "copy:player/p000", *play, "--trust")
     theirs.arena("evaluate", "copy:player/p000", *play, code=2)
     theirs.arena(*resume, further, "--trust")
-    # A resume is a launch here.
+    # A resume counts as a launch on this machine.
     document = json.loads(theirs.arena("evaluate", "copy:player/p000", *play))
     assert document["environment"] == "game_of_a_life:env"
-    # An unattended restart in a fresh home names its CONFIG, and is the word for that alone.
+    # An unattended restart in a fresh home names its CONFIG, which grants trust for that file
+    # alone.
     fresh.arena(*resume, "life.yaml", further)
     fresh.arena(*resume, "stop.agent_steps_per_policy=256")
     path = fresh.place / "copy" / "run.yaml"

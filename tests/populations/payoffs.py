@@ -38,7 +38,7 @@ def record(
         return Record()
     total = reduce(added, found)
     returns = total.first_return_sum, total.second_return_sum
-    # A journal gives back 0.0 for -0.0, which is its equal; their sum with 0.0 is 0.0.
+    # A journal returns 0.0 for -0.0, which compares equal; adding 0.0 gives 0.0.
     return Record(*(sum_ + 0.0 for sum_ in (total.wins, total.draws, total.losses, *returns)))
 
 

@@ -140,7 +140,7 @@ class SmallRun:
         tables = self.tables
         row = tables.policies[policy]
         agent_steps = row.agent_steps + STEPS
-        # Other weights for each policy and step.
+        # Each policy and step has other weights.
         numbers = np.array([row.index, agent_steps], dtype=np.float32)
         files = {
             WEIGHTS: safetensors.numpy.save({"weights": numbers}),

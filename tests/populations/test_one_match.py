@@ -99,11 +99,11 @@ def test_a_match_passes_six_modules_and_ends_in_a_copy() -> None:
     world = eager_world()
     event, simulated = first_evaluation(world)
     with noted(called):
-        # Tally: a learner counts what its environments ended with.
+        # Tally: a learner counts the results of its environments.
         tally = counted(simulated, seats=world.state.league.seats)
         tallies = tuple(tally if one is simulated else one for one in event.finished.tallies)
         finished = replace(event.finished, tallies=tallies)
-        # Row and pair, in one transaction.
+        # Rows: the tally and the pair are stored in one transaction.
         rows = world.handle(replace(event, finished=finished)).rows
         (stored,) = [row for row in rows if isinstance(row, TallyRow) and row.tally == tally]
         (pair,) = [
@@ -113,12 +113,12 @@ def test_a_match_passes_six_modules_and_ends_in_a_copy() -> None:
         ]
         (score,) = tally.pairs
         assert (pair.wins, pair.draws, pair.losses) == (score.wins, score.draws, score.losses)
-        # Fit: both are rated by it.
+        # Fit: both players are rated by the result.
         world.fit()
         ratings = world.state.tables.ratings["player"]
         assert ratings.num_tallies >= stored.sequence
         assert {*tally.entrants} <= {*ratings.entrants}
-        # Decision and copy.
+        # Decision and copy: PBT copies the donor by these ratings.
         copied = first_copy(world)
     donor, generation = copied.data["donor"], copied.data["generation"]
     policy = world.state.tables.policies[PolicyId(copied.subject)]

@@ -151,7 +151,7 @@ KIND = RuleKind(
     make=lambda found: HardestRule(patience=found.patience),
     usual={"latest_ratio": 0.1},
 )
-NEW = by_name(*kinds.KINDS.values(), KIND)  # the one line
+NEW = by_name(*kinds.KINDS.values(), KIND)  # this is the only line to change
 
 
 def test_a_new_stateful_rule_is_one_kind_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:

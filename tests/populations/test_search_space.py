@@ -49,10 +49,10 @@ def test_what_is_integral_is_decided_by_the_hyperparameter() -> None:
     dimensions = parse_search_space(SPACE, start=START)
     integral = {name for name, dim in dimensions.items() if isinstance(dim, Range) and dim.integral}
     assert integral == {"num_epochs", "num_minibatches", "rollout_length"}
-    # 1 as a bound of entropy_coef does not make it a coin.
+    # The bound 1 of entropy_coef does not make it a choice of 0 and 1.
     rng = np.random.default_rng(0)
     assert 0.0 < number_of(dimensions["entropy_coef"].sample(rng)) < 1.0
-    # Where there is no value, the way the bounds are written decides.
+    # Without a start value the type of the bounds decides.
     unknown = parse_search_space(
         {"a": {"low": 1, "high": 3}, "b": {"low": 1.0, "high": 3}}, start={}
     )
@@ -133,9 +133,9 @@ def test_types_stay() -> None:
     [
         ({"low": 0.0, "high": 0.5}, 0.0, 0.005, 0.0),
         ({"low": -1.0, "high": 1.0}, 0.0, 0.02, -0.02),
-        # 1 - x is what a factor multiplies, and 0 here.
+        # A factor multiplies 1 - x, which is 0 here.
         ({"low": 0.5, "high": 1.0, "complement": True}, 1.0, 0.995, 1.0),
-        # 1e-300 is moved by a factor, and a bound is no fixed point.
+        # A factor moves 1e-300, and a bound is not a fixed point.
         ({"low": 0.0, "high": 1.0}, 1e-300, 1.2e-300, 8e-301),
         ({"low": 0.1, "high": 1.0}, 0.0, 0.1, 0.1),
     ],
@@ -304,7 +304,7 @@ def test_choices_have_their_order_and_keep_their_types() -> None:
     flag = Categories(choices=(True, False))
     assert found == {"colour": COLOURS, "flag": flag, "size": Choices(choices=(3, 1))}
     assert [COLOURS.place(one) for one in ("blue", "pink", None, 1, True)] == [2, *[None] * 4]
-    # 1 equals True, and is another value.
+    # 1 == True in Python, but they are different values here.
     assert [flag.place(one) for one in (False, True, 0, 1)] == [1, 0, None, None]
     assert [COLOURS.fit(one) for one in ("blue", "pink")] == ["blue", "red"]
     assert [COLOURS.to_unit(one) for one in COLOURS.choices] == [0.0, 0.5, 1.0]
@@ -356,7 +356,7 @@ def test_values_are_those_of_the_formula(
     schedule = parse_schedules({"x": written})["x"]
     for agent_steps, value in expected.items():
         assert schedule.at(agent_steps) == pytest.approx(value, rel=1e-12, abs=1e-15)
-    # Exact at both ends.
+    # The schedule is exact at both ends.
     assert (schedule.at(0), schedule.at(10**12)) == (expected[0], expected[max(expected)])
 
 
@@ -460,7 +460,7 @@ def test_the_factor_moves_the_value_and_bounds_hold_for_the_value() -> None:
     assert new == {"learning_rate": pytest.approx(1.5e-3)}
     later = scheduled.values(new, factors=factors, agent_steps=500)
     assert later == {"learning_rate": pytest.approx(1.5 * 5.05e-4)}
-    # 1.5e-5 is below the bounds; with a factor of 1 the schedule's own value holds.
+    # 1.5e-5 is below the bounds; with a factor of 1 the schedule's own value is kept.
     assert scheduled.values(new, factors=factors, agent_steps=1000) == {"learning_rate": 1e-4}
     untouched = scheduled.values(new, factors={"learning_rate": 1.0}, agent_steps=1000)
     assert untouched == {"learning_rate": 1e-5}

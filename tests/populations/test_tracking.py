@@ -202,7 +202,7 @@ def test_the_end_of_a_run_shows_a_champions_worst_game(
     told += process.finish()
     shown = [[0, {"game": "page of 1.0", "game_id": "1.0"}]]
     assert told_to(tmp_path)[1:] == [*(shown if is_told else []), ["finished"]]
-    # Nothing that comes after it says that all is well.
+    # No later note says that the sink works.
     problem = "" if is_told else "game 1.0: nobody has the environment of 1.0"
     assert told[-1] == Finding("sink_failed", "wandb", "wandb", problem)
 
@@ -224,7 +224,7 @@ def test_a_game_is_shown_once_and_each_after_a_while(
             return Reached(games=frozenset({"2.0"}))
 
         def write(self, points: Sequence[Point], notes: Sequence[Note]) -> None:
-            # Three times there is a game to show, and twice one that it lacks.
+            # There is a game to show three times, and twice the environment is missing.
             if points[-1].agent_steps == 3:
                 control.backlog_s = 0.0
 
@@ -259,7 +259,7 @@ def test_a_figure_that_has_not_changed_at_a_step_is_told_once(tmp_path: Path) ->
         sink.write("run", 6, {"a/b": 1.0})
         rest = [Point(1, "run", 5, {"a/c": 3.0}), Point(3, "run", 6, {"a/b": 1.0})]
         assert read(points) == [Point(0, "run", 5, {"a/b": 1.0, "a/c": 2.0}), *rest]
-        # Whoever holds the first of them gets the same rest.
+        # A reader that has only the first points gets the same rest.
         with closing(points_of(path, after=0)) as again:
             assert read(again) == rest
         for step in range(2 * PAGE):

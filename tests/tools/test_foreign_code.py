@@ -99,7 +99,7 @@ def commands(run: Path, key: str) -> Iterator[Sequence[object]]:
     yield from (["verify", run], ["league", run], ["league", run, "why", "p000"])
     yield from (["league", run, "diff", run], ["league", run, "standings", "--exploitability"])
     yield ["evaluate", run, "bot:random", "--matches", 1]
-    # Where it is not refused it takes seconds: tried with one key that it does not need.
+    # Without a refusal these take seconds, so they are tried with only a few keys.
     if any(name in key for name in ("environment", "spec", "network", "evaluation.bots", "roles")):
         yield ["export", run, "--player", "p003", "--to", run / "out", "--matches", 1]
     yield ["evaluate", run, "--into", run, "--for", "1s"]
@@ -154,7 +154,7 @@ def test_a_game_of_code_is_not_played(
         assert said in error
     with pytest.raises(NotTrusted) as caught:
         arena.evaluate([str(run), "bot:random"], matches=1)
-    # One rule and one text, for commands and from Python.
+    # Commands and the Python API use one rule and one text.
     assert str(caught.value) in error
     assert trap.is_untouched
 
@@ -199,7 +199,7 @@ def test_no_card_imports_anything(
         changed = replaced(card, path, trap.reference)
         (export / "card.json").write_text(json.dumps(changed))
         exit_code("evaluate", export, "bot:random", "--matches", "1")
-        # As `Champion` finds them: its errors are no ArenaErrors.
+        # `Champion` may raise other errors, which are not ArenaErrors.
         with contextlib.suppress(Exception):
             arena.load(export).module()
         with contextlib.suppress(SystemExit, Exception):
@@ -234,7 +234,7 @@ def test_a_champion_imports_its_environment_with_the_word_alone(
     assert "game_from_elsewhere" not in sys.modules
     play([*arguments, "--trust"])
     assert json.loads(capsys.readouterr().out)["opponent"] == "bot:random"
-    # A name that is no environment's is no module's, either.
+    # A name that is no environment's must not be imported as a module.
     for name in ("mpe2/../evil", "mpe2/_mpe_utils.evil", "mpe2/evil", "classic/../evil", "../evil"):
         card["environment"]["id"] = name
         (export / "card.json").write_text(json.dumps(card))
@@ -276,7 +276,7 @@ def test_with_the_word_a_run_from_elsewhere_works_with_its_code_beside_it(
     (elsewhere / "copied_game.py").write_text(OWN_GAME)
     (elsewhere / "copied_encoder.py").write_text(OWN_ENCODER)
     monkeypatch.setattr("tests.tools.conftest.record_launch", lambda run_file: None)
-    # Of those who made the run: it was launched where the code was.
+    # The run's author launched it where the code was.
     monkeypatch.setenv("PYTHONPATH", str(elsewhere))
     network = {"encoder": "copied_encoder:Encoder", "hidden_sizes": [8]}
     builder = player_run(elsewhere / "run", "copied_game:env", network=network)
@@ -298,7 +298,7 @@ def test_with_the_word_a_run_from_elsewhere_works_with_its_code_beside_it(
     export = ("export", run, "--matches", 1, "--json")
     assert "copied_game:env" in command(*export, code=2)["error"]
     assert command(*export, "--trust")["exports"]["player"]["verified_observations"] > 0
-    # The export names the same code, and nobody has launched it.
+    # The export names the same code, and was never launched here.
     card = run / "champion"
     assert "copied_game:env" in command("evaluate", card, "bot:random", code=2)["error"]
     assert command("evaluate", card, "bot:random", "--matches", 1, "--trust", "--json")["pairs"]

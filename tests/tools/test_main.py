@@ -126,7 +126,7 @@ def test_a_mistake_leaves_nothing_behind(
 
 def test_a_project_may_have_an_arena_of_its_own(tmp_path: Path) -> None:
     root, site, project = Path(__file__).parents[2], tmp_path / "site", tmp_path / "project"
-    # As a wheel installs it.
+    # The layout is that of an installed wheel.
     packages = {"arena": "arena", "populations/commands": "tools", "populations/presets": "configs"}
     packages |= {f"populations/{one.name}": f"populations/{one.name}" for one in
                  (root / "populations").iterdir()}  # fmt: skip
@@ -136,7 +136,7 @@ def test_a_project_may_have_an_arena_of_its_own(tmp_path: Path) -> None:
     project.mkdir()
     (project / "arena.py").write_text("raise SystemExit('this is not Arena')\n")
     environ = os.environ | {"PYTHONPATH": str(site)}
-    # So it starts exports of a run, and runs of the Python API.
+    # A run's exports and runs of the Python API are started in this way.
     said = subprocess.run([*CHILD, "presets"], cwd=project, env=environ, capture_output=True)
     assert (said.returncode, said.stderr) == (0, b"")
     for half in ("arena", "populations", "tools"):
@@ -377,7 +377,7 @@ def test_an_agents_name_may_have_brackets() -> None:
         "walker1",
     )
     assert expand_agents(["walker[[]*"], agents=agents, key="k") == agents[:2]
-    # Without such an agent it is a glob.
+    # Without an agent of this name the text is a glob.
     assert expand_agents(["walker[01]"], agents=agents, key="k") == agents[2:]
     with pytest.raises(ConfigError, match=r"there is no agent 'walker\[2\]'"):
         expand_agents(["walker[2]"], agents=agents, key="k")
@@ -398,7 +398,7 @@ def test_every_policy_and_every_population_is_told_of(command: Command, tag_run:
     }
 
 
-# Installed, the folder tools/ has this name.
+# The folder tools/ has this name once it is installed.
 main = importlib.import_module("populations.commands.main").main
 LEARNER_RUN = Path(__file__).parents[1] / "assets" / "golden_runs" / "0.1.0" / "run.yaml"
 

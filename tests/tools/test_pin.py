@@ -81,7 +81,7 @@ def test_a_player_is_pinned_and_let_go(
     assert (document["pinned"], document["changed"]) == (True, True)
     assert pinned(run) == directories
     assert len(document["directories"]) == len(directories)
-    # Again it changes nothing, and says so.
+    # Pinning again changes nothing, and says so.
     command("pin", player)
     assert "is pinned, as before" in capsys.readouterr().out
     assert verify_run(run.run_dir).faults == []
@@ -98,7 +98,7 @@ def unneeded(tables: Tables) -> list[str]:
 
 
 def test_retention_leaves_a_pinned_checkpoint(run: SmallRun) -> None:
-    # The first one is a ghost's origin, which a row of a linked ghost does not need.
+    # The first checkpoint is a ghost's origin, which the row of a linked ghost does not need.
     tables, _ = read(run)
     first, second, _ = run_checkpoints(tables)
     assert [key for key in unneeded(tables) if P0 in key] == [first.key, second.key]
@@ -205,7 +205,7 @@ def test_weights_and_hyperparameters_of_then_counters_of_now(
     assert event.subject == P0
     assert event.data["instead_of"] == before.policies[P0].checkpoint
     assert verify_run(rewound_run.run_dir).faults == []
-    # Once more, forward: any kept checkpoint will do.
+    # A second rewind goes forward: any kept checkpoint is possible.
     command("rewind", f"{rewound_run.run_dir}:player/p000@300")
     (go_on,) = capsys.readouterr().out.splitlines()[1:]
     assert shlex.split(go_on)[2:] == [
@@ -231,7 +231,7 @@ def test_a_ghost_is_gone_on_from_with_a_fresh_optimizer(
     (ghost,) = tables.ghosts.values()
     player = str(rewound_run.run_dir / ghost.key)
     if named == "name":
-        # Retention has removed the checkpoint that has its agent steps.
+        # Retention has removed the checkpoint with these agent steps.
         player = f"{rewound_run.run_dir}:{ghost.player}"
         checkpoint = tables.checkpoints[ghost.checkpoint]
         with Journal.open(rewound_run.run_dir / "journal.db") as journal:
@@ -267,7 +267,7 @@ def test_the_best_rated_checkpoint_is_a_name(
         best_ratings=(100.0,),
         best_deviations=(20.0,),
     )
-    # Another one of as many agent steps, made later: a policy that began again has two.
+    # A policy that began again has two checkpoints with equal steps; the later one counts.
     twin = replace(first, agent_steps=best.agent_steps, assignment_id=AssignmentId(99))
     with Journal.open(rewound_run.run_dir / "journal.db") as journal:
         journal.commit([rated, twin])

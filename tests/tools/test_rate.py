@@ -96,7 +96,8 @@ def test_a_cyclic_game_is_warned_about_and_has_a_mixture(tmp_path: Path) -> None
     file = written(tmp_path, "home,away,score\n" + "\n".join(lines))
     outcome = CliRunner().invoke(app, [str(file)], catch_exceptions=False)
     text = " ".join(outcome.stdout.split())
-    # 10^2 / 4 / 10 points for each pair, and 7.815 / 4 for what chance does in 95 of 100 leagues.
+    # Each pair gives 10^2 / 4 / 10 points, less 7.815 / 4 for what chance does in 95 of 100
+    # leagues.
     assert "Warning: cyclicity is 0.74, above 0.25" in text
     assert "Nash mixture: paper 0.333, rock 0.333, scissors 0.333" in text
     file = written(tmp_path, "home,away,score\n" + "a,b,1\nb,c,1\na,c,1\n" * 10)
@@ -174,7 +175,7 @@ def test_columns_that_are_no_seats_are_noticed_and_fitted_without(
     error, advantage, note = rated(tmp_path, rows, "--no-seats")
     assert error < 30.0
     assert (advantage, note) == (0.0, "")
-    # The other columns first is the same.
+    # The order of the columns makes no difference.
     turned = [(away, home, 1.0 - score) for home, away, score in rows]
     assert rated(tmp_path, turned)[2].startswith(said.replace("home won", "home lost"))
     assert rated(tmp_path, turned, "--no-seats")[0] == pytest.approx(error, abs=0.1)
@@ -193,7 +194,7 @@ def test_blanks_and_a_byte_order_mark_change_nothing(tmp_path: Path) -> None:
     plain = rated(tmp_path, rows)
     spaced = rated(tmp_path, rows, form=" {} ,\t{}, {} \n\n , ,\n", start="\ufeff")
     assert spaced == plain
-    # A line that is there twice is two matches: the same ratings, known better.
+    # A repeated line counts as two matches: the same ratings, with smaller errors.
     twice = MatchTable.from_matches([*rows, *rows])
     assert int(twice.num_matches().sum()) == 4 * len(rows)
 

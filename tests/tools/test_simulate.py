@@ -56,7 +56,7 @@ def test_a_population_larger_than_its_learners_gets_smaller() -> None:
     outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
     document = json.loads(outcome.stdout)
     assert (document["policies"], document["retired"]) == (6, 3)
-    # Of those that are left.
+    # The matches are those of the remaining policies.
     assert document["round_robin_matches"] == 6
 
 
@@ -151,7 +151,8 @@ def test_seeds_are_compared_by_their_curves_and_by_a_tournament(
         *((str(board_run), 1), (str(other_run), 2))
     ]
     last = document["populations"]["player"][-1]
-    # As far as both have come: there the best policies have 200 (not 300, of later) and 200.
+    # The comparison ends where both runs have results: there the best policies have 200 each (300
+    # comes later).
     assert (last["agent_steps"], last["rating"], last["rating_runs"]) == (90_000, 200.0, 2)
     rated = {line["player"]: line["rating"] for line in document["tournament"]["ratings"]}
     assert rated.keys() == {str(board_run), str(other_run), "bot:random"}

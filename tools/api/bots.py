@@ -34,7 +34,7 @@ class BotPlayer(GraphPlayer):
     ) -> None:
         self._name = name
         self._bot = bot
-        # Games (row of a batch, agent) that the bot has begun.
+        # Games that the bot has begun, as (row of the batch, agent).
         self._begun: set[tuple[int, str]] = set()
         space = facts["action"]["space"]
         number = ActionLayout.from_json(space, continuous=continuous_of(facts)).num_logits

@@ -45,7 +45,7 @@ _STOPPED = (0, 130, 143)
 """Exit codes of runs that ended with everything saved."""
 
 _SWITCHES = frozenset({"resume", "force", "with_hyperparameters", "accept_loss"})
-# Commands are left alone, which are typed as they are, and texts that name the argument already.
+# Commands in backticks are kept as typed, and so are options whose Python argument is named.
 _OPTION = re.compile(r"`[^`]*`|--([a-z]+(?:-[a-z]+)*)(?![-a-z]| \(from Python)")
 _RENAMED = {"schedule-of": "replay"}
 """Arguments whose options have another name."""
@@ -64,7 +64,7 @@ class LaunchedRun(Run):
         self._lines: deque[str] = deque(maxlen=MAX_LINES)
         self._owner = os.getpid()
         self._is_asked = False
-        # A run whose output has no reader any more stops, with everything saved.
+        # The reader thread must not stop: a run whose output has no reader stops.
         self._process = Child(MAIN, ["launch", *arguments], dies_with_parent=False, talks="errors")
         self._reader = threading.Thread(target=self._read, name="arena-launch", daemon=True)
         self._reader.start()
@@ -115,7 +115,8 @@ class LaunchedRun(Run):
             timeout_s: Seconds for saving; after these the process is ended, and the work since the
                 last published checkpoints is lost.
         """
-        # The first signal saves, the second does not, the third cannot be handled.
+        # The first signal saves the run, the second one ends it without saving, SIGKILL cannot be
+        # handled.
         for send, patience_s in (
             (self._ask_to_stop, timeout_s),
             (self._process.terminate, AT_ONCE_S),
@@ -134,7 +135,7 @@ class LaunchedRun(Run):
         self.stop()
 
     def _ask_to_stop(self) -> None:
-        # The signal is sent once, for a second one ends the run without saving.
+        # The signal is sent once, because a second one ends the run without saving.
         if not self._is_asked:
             self._is_asked = True
             self._process.terminate()
@@ -146,7 +147,8 @@ class LaunchedRun(Run):
 
     def _bury(self) -> None:
         """Read the rest of the output, and let go of the pipe."""
-        # The wait has an end: a hook's own processes may hold the pipe for longer than the run.
+        # The wait is bounded, because child processes of a hook may keep the pipe open after the
+        # run.
         self._reader.join(AT_ONCE_S)
         if not self._reader.is_alive():
             self._process.close()
@@ -201,9 +203,9 @@ _RUNNING: set[LaunchedRun] = set()
 @atexit.register
 def _stop_all() -> None:
     """Stop all runs at the end of this process."""
-    # A forked process has copies of the handles of its parent's runs.
+    # A forked process has copies of its parent's handles, but must not stop its parent's runs.
     runs = [run for run in _RUNNING if run._owner == os.getpid()]
-    # All at once, for each may have much to save.
+    # All runs are asked to stop before any is waited for, because saving may take long.
     for run in runs:
         run._ask_to_stop()
     for run in runs:
@@ -280,13 +282,13 @@ def launch(
     }
     options += [f"--{name}" for name, is_on in switches.items() if is_on]
     texts = _as_texts(overrides)
-    # A file of plain data is there until the run has ended, or begun and so read it.
+    # The temporary file is kept until the run has read it, that is, until it has begun or ended.
     with TemporaryDirectory() if isinstance(config, Mapping) else nullcontext() as directory:
         if isinstance(config, Mapping):
             config, data = Path(str(directory)) / "config.yaml", config
             config.write_text(_as_json("config", data))
         positional = [] if config is None else [os.fspath(config)]
-        # Nothing behind "--" is taken for an option.
+        # Arguments after "--" are never parsed as options.
         run = LaunchedRun(run_dir, [*options, "--", *positional, *texts])
         try:
             if wait:
@@ -320,7 +322,7 @@ def _as_texts(overrides: Mapping[str, object] | Sequence[str]) -> list[str]:
 
 def _as_json(name: str, value: object) -> str:
     try:
-        # All JSON is YAML.
+        # JSON is a subset of YAML.
         return json.dumps(value, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{name} must be plain data, got {value!r}") from error
@@ -331,7 +333,7 @@ def _until_begun(run: LaunchedRun) -> None:
     from populations.storage.status import read_status
 
     while run.is_running:
-        # Written by the controller when it begins to serve.
+        # The controller writes the status file when it begins to serve.
         status = read_status(run.run_dir)
         if status is not None and status.get("pid") == run.pid:
             return

@@ -87,7 +87,7 @@ def _bot(name: str, *, environment: str, seed: int | None) -> Player:
     parts: dict[str, GraphPlayer] = {}
     for population, agents in game.populations.items():
         facts = game.spec.agent_specs[agents[0]]
-        # One for each population, as in matches: their action spaces may differ.
+        # Each population has a bot of its own, because their action spaces may differ.
         made = make_object(canonical, launch_directory=game.launch_directory)
         parts[population] = BotPlayer(
             canonical,
@@ -124,7 +124,7 @@ def _exported(
         champion = _champion(directory, options)
         champions[str(champion.card["population"])] = champion
     environments = [champion.card["environment"] for champion in champions.values()]
-    # A directory may hold exports that were never made together.
+    # A directory may hold exports of different runs.
     if any(one[key] != environments[0][key] for one in environments for key in ("id", "kwargs")):
         raise ConfigError(f"the exports in {name} are of different environments")
 
@@ -146,7 +146,7 @@ def _champion(directory: Path, options: Mapping[str, Any]) -> Champion:
         return Champion(directory, **options)
     except NoLevel as error:
         raise ConfigError(str(error)) from None
-    # An export may come from anywhere: its card may lack any key, and its graph be no graph.
+    # An export may come from anywhere: its card may lack keys, and its graph may be invalid.
     except Exception as error:
         raise CheckpointCorrupt(
             f"{directory} must be a whole export: {type(error).__name__}: {error}"
@@ -169,7 +169,7 @@ def _of_run(name: str, *, seed: int | None, trust: bool) -> Player:
         name,
         parts,
         why_no_value=_CENTRALIZED,
-        # A copy: to change it changes nothing in the player.
+        # The copies may be changed without changing the player.
         modules=lambda population: deepcopy(networks[population]),
     )
 
@@ -183,7 +183,8 @@ def _torch_player(
     facts = _facts(game, policy.agents)
     observation, _ = game.layouts(policy.agents, network=policy.network)
     session = TorchSession(network, layout=observation, has_mask=facts["mask"] is not None)
-    # The tensors have the temperature in them; at 1 it only samples.
+    # The tensors already include the temperature; 1 makes the player sample from the logits as they
+    # are.
     temperature = None if policy.temperature is None else 1.0
     return GraphPlayer(facts, [session], temperature=temperature, seed=seed)
 

@@ -28,7 +28,7 @@ class Records(list[dict[str, Any]]):
             ConfigError: If pandas is not installed.
         """
         try:
-            # pandas is imported by name, because it is no dependency of Arena's.
+            # pandas is imported by name, because it is not a dependency of Arena.
             pandas = importlib.import_module("pandas")
         except ModuleNotFoundError as error:
             raise ConfigError(

@@ -33,10 +33,10 @@ def work_as_child(make: Callable[..., Work]) -> None:
     seconds, *arguments = sys.argv[1:]
     torch.set_num_threads(1)
     work = make(*arguments)
-    # The first call allocates and imports.
+    # The first call is not timed, because it allocates and imports.
     work()
     sys.stdout.write(f"{READY}\n")
-    # A pipe is buffered in blocks: the parent would wait for ever.
+    # A pipe is buffered in blocks, so without a flush the parent would wait for ever.
     sys.stdout.flush()
     if not sys.stdin.readline():
         sys.exit(1)  # the parent is gone
@@ -64,9 +64,10 @@ def rate_of_children(module: str, arguments: Sequence[Sequence[str]]) -> float:
         for child in children:
             child.wait_until_ready()
         for child in children:
-            # All are ready before one begins, so that none has the machine for itself.
+            # All children are ready before the first one begins, so that none has the machine for
+            # itself.
             child.tell(b"go")
-        # Each by its own clock: none waits for the slowest.
+        # Each child measures by its own clock, so that none waits for the slowest.
         return sum(child.rate() for child in children)
 
 
@@ -78,7 +79,8 @@ class _Measured(Child):
 
     def rate(self) -> float:
         line = self._line()
-        # After reading: a child that died has closed its output, so the line above is empty.
+        # A child that died has closed its output, so the line above is empty and its exit code is
+        # here.
         if code := self.wait():
             raise self._failure(f"ended with code {code}")
         try:

@@ -75,7 +75,7 @@ def bench(
     from .guard import load_table, save_table
     from .measure import Effort
 
-    # Mistakes in names and files are told before minutes of measuring.
+    # Names and files are checked before the measurement, which takes minutes.
     names = _names(only or (), whole_run=whole_run)
     # The stored table is read before --save may replace it.
     stored = load_table(against) if guard or against is not None else None
@@ -90,7 +90,7 @@ def bench(
             effort=Effort(rounds=rounds, seconds=seconds, run_seconds=run_seconds),
             say=say,
         )
-    # Before the guard's verdict, which may end the command.
+    # The table is saved before the guard, which may end the command.
     if save is not None:
         save_table(table, save)
     _show(table, stored=stored, as_json=as_json)
@@ -106,7 +106,7 @@ def _show(table: Table, *, stored: Table | None, as_json: bool) -> None:
     if as_json:
         document = plain(table)
         if fallen is not None:
-            # No key without a comparison; an empty list says that nothing fell.
+            # Without a comparison there is no key; an empty list means that no measurement fell.
             document["fell"] = [
                 {
                     "name": now.name,
@@ -137,7 +137,7 @@ def _names(only: Sequence[str], *, whole_run: bool) -> list[str]:
         if name not in known:
             raise ConfigError(f"--only {name}: must be one of {', '.join(known)}")
     wanted = only or (known if whole_run else STAGES)
-    # Known order, not the user's: stages come before whole runs.
+    # The order is the program's: stages come before whole runs.
     return [name for name in known if name in wanted]
 
 
@@ -162,7 +162,7 @@ def _measure(
 
     say("the environment's facts")
     subject = load_subject(config, overrides, policies=policies)
-    # Stages need no learners, and not every configuration has one number of them.
+    # Only whole runs need learners: not every configuration has a fixed number of them.
     num_learners = number_of_learners(subject, learners) if set(names) & set(RUNS) else 1
     found: list[Measurement] = []
 
@@ -170,7 +170,8 @@ def _measure(
         for name in names:
             if name in known:
                 say(name)
-                # A measurement's name is its method's; a stage is made when its turn has come.
+                # A measurement has the name of its method; each stage is made just before it is
+                # measured.
                 stages: Iterator[Stage] = getattr(owner, name)()
                 found.extend(compare(stage, rounds=effort.rounds) for stage in stages)
 

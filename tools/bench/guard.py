@@ -50,7 +50,7 @@ def falls(before: Table, now: Table) -> list[tuple[Measurement, Measurement]]:
     Raises:
         ConfigError: If the tables are of different settings or have no ratio in common.
     """
-    # The union: a setting that one table lacks is another setting, too.
+    # The keys of both tables are compared: a setting that only one table has differs, too.
     for key in sorted({*before.settings, *now.settings}):
         stored, found = before.settings.get(key), now.settings.get(key)
         if stored != found:
@@ -58,7 +58,7 @@ def falls(before: Table, now: Table) -> list[tuple[Measurement, Measurement]]:
                 f"ratios can be compared only for equal settings: {key} is {stored!r} in the "
                 f"stored table and {found!r} now"
             )
-    # By bound, too: a ratio to float32 products says nothing about one to bfloat16 products.
+    # Measurements match by name and bound: ratios to float32 and to bfloat16 products differ.
     known = {(m.name, m.bound_name): m for m in before.measurements}
     pairs = [
         (known[m.name, m.bound_name], m)
@@ -93,7 +93,7 @@ def load_table(path: Path | None) -> Table:
     Raises:
         ConfigError: If there is none, or it is no table of this release.
     """
-    # A resource, because an installed package need not lie in a directory.
+    # The baseline is a package resource, because an installed package need not be a directory.
     source = resources.files(__package__) / BASELINE if path is None else path
     try:
         return from_json(source.read_bytes(), Table)

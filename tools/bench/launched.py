@@ -57,7 +57,7 @@ def committed_rate(commits: Commits, *, num_learners: int) -> float:
     # rate = L sum_l (steps after l's first commit) / sum_l (l's last - first commit)
     agent_steps = sum(steps for span in commits.values() for _, steps in span[1:])
     learner_seconds = sum(span[-1][0] - span[0][0] for span in commits.values())
-    # One look may find two commits of a learner: they have the same time.
+    # Two commits that one look finds have the same time, so their difference may be 0.
     if agent_steps == 0 or learner_seconds <= 0.0:
         raise RunFailed(
             f"the run was too short: no learner committed training twice in "
@@ -71,7 +71,7 @@ class _Watch:
 
     def __init__(self, path: Path, *, num_learners: int) -> None:
         self._path = path
-        # Learners end assignments in another order than they got them: one runs, one is queued.
+        # Assignments finish out of order: each learner has one running and one queued.
         self._num_open = 4 * num_learners
         self._seen: set[int] = set()
         self._after = 0
@@ -81,7 +81,7 @@ class _Watch:
         """Note what was committed since the last look."""
         if not self._path.exists():
             return
-        # Before reading: the time is the look's, and reading a long journal takes some.
+        # The clock is read before the journal, because reading a long journal takes some time.
         now = time.perf_counter()
         with contextlib.closing(JournalReader(self._path)) as reader:
             rows = reader.assignments(after=self._after, statuses=["finished"])
@@ -89,7 +89,7 @@ class _Watch:
             if row.assignment_id not in self._seen:
                 self._seen.add(row.assignment_id)
                 self._note(row, now)
-        # Reads a window and not all: a run makes thousands of assignments.
+        # Only the newest assignments are read, because a run makes thousands of them.
         self._after = max(0, max(self._seen, default=0) - self._num_open)
 
     def _note(self, row: AssignmentRow, now: float) -> None:
@@ -113,7 +113,7 @@ def launched_rate(
     Raises:
         RunFailed: If the run fails or is too short to tell.
     """
-    # Beside the run directory, which the run makes itself.
+    # The files lie beside the run directory, which only the run itself may make.
     config_path, log_path = run_dir.with_suffix(".yaml"), run_dir.with_suffix(".log")
     write_document(config.model_dump(mode="json"), config_path)
     arguments = ["launch", str(config_path), "--run-dir", str(run_dir), "--json"]
@@ -123,11 +123,11 @@ def launched_rate(
     try:
         _attend(process, watch, run_seconds=run_seconds)
     finally:
-        # An interrupted measurement leaves no run behind.
+        # The process is ended even if the measurement is interrupted.
         _end(process)
-    # The stop has committed what learners had done by then.
+    # The stop has committed the partial assignments of the learners.
     watch.look()
-    # 0: it ended by its own limits before the stop.
+    # Code 0 means that the run reached its own limits before the stop.
     if (code := process.wait()) not in (0, STOPPED):
         raise _failure(f"ended with code {code}", process)
     if not watch.commits:
@@ -137,7 +137,7 @@ def launched_rate(
 
 def _attend(process: Child, watch: _Watch, *, run_seconds: float) -> None:
     """Look for commits, stop the run at its time, and return when it has ended or is overdue."""
-    # Two deadlines in turn: until the first commit, then until the end after the stop.
+    # The first deadline is for the first commit, the second one for the end after the stop.
     deadline_s = time.perf_counter() + START_S
     told = False
     while process.poll() is None and time.perf_counter() < deadline_s:

@@ -59,7 +59,7 @@ class LearnerWork:
 
         @cache
         def frozen(player: Player, *, population: str) -> Actor:
-            # Other weights for each player, as opponents in a league have.
+            # Each frozen player has weights of its own, as opponents in a league have.
             return subject.make_frozen(population, seed=next(seeds))
 
         self._collector = make_collector(
@@ -95,7 +95,7 @@ class LearnerWork:
 
     def __call__(self) -> int:
         """Play and learn, and return the decisions of the policy that learns."""
-        # The difference, because the collector counts from its beginning.
+        # The collector counts from its creation, so the difference is returned.
         return play_and_learn(self._collector, generator=self._generator)
 
 
@@ -103,7 +103,7 @@ def play_and_learn(collector: Collector, *, generator: torch.Generator) -> int:
     """Play one rollout of each policy that learns, update them on theirs, and return their
     decisions.
     """
-    # The difference, because the collector counts from its beginning.
+    # The collector counts from its creation, so the difference is returned.
     before = sum(collector.agent_steps.values())
     for learning, rollout in collector.collect():
         learning.algorithm.update(rollout, generator=generator)
@@ -183,7 +183,7 @@ def _seatings(setup: LearnerSetup, *, trainee: Player, num_frozen: int) -> tuple
                 for name in dict.fromkeys(seat.population for seat in setup.seats)
             },
         )
-        # Of those that cooperate there is one seating, unless they have partners.
+        # Cooperating agents have one seating, unless they have partners.
         for turn in range(max(2 * num_frozen, 1) if is_mixed or len(setup.sides) > 1 else 1)
     ]
     return training_seatings(casts, seats=setup.seats, population=own, is_mixed=is_mixed)

@@ -40,7 +40,7 @@ DIRECTIONS = (1, COLUMN_BITS - 1, COLUMN_BITS, COLUMN_BITS + 1)
 
 GAMMA, GAE_LAMBDA, CLIP, ENTROPY, VALUE, MAX_NORM = 0.99, 0.95, 0.2, 0.01, 0.5, 0.5
 LEARNING_RATE, ADAM_EPSILON = 1e-3, 1e-5
-# Finite: exp(-inf) * -inf would make the entropy NaN.
+# The value is finite, because exp(-inf) * -inf would make the entropy NaN.
 ILLEGAL = -1e9
 
 
@@ -82,16 +82,16 @@ class Games:
             Whether the player who dropped it has won, and whether the game is over. bool [N] each.
         """
         other = self.stones ^ self.own
-        # The column's lowest bit, added to its stones, carries to its lowest empty cell.
+        # Adding the column's lowest bit carries to the lowest empty cell of the column.
         stones = self.stones | (self.stones + BOTTOM[column])
         mover = stones ^ other
         won = np.zeros(len(mover), dtype=np.bool_)
         for direction in DIRECTIONS:
-            # Two in a row, and two of these two steps apart: four.
+            # A pair and another pair two steps away along the same direction make four in a row.
             pairs = mover & (mover >> direction)
             won |= (pairs & (pairs >> 2 * direction)) != 0
         over = won | (stones == FULL)
-        # The other player is on turn now.
+        # The boards are stored from the view of the player who is on turn next.
         self.own = np.where(over, 0, other)
         self.stones = np.where(over, 0, stones)
         return won, over
@@ -118,7 +118,7 @@ class _Network(nn.Module):
         for size, next_size in pairwise(sizes):
             layers += [nn.Linear(size, next_size), nn.ReLU()]
         head = nn.Linear(sizes[-1], NUM_COLUMNS + 1)
-        # Small: the first policy is nearly uniform, and values begin near 0.
+        # A small head makes the first policy nearly uniform and the first values nearly 0.
         nn.init.orthogonal_(head.weight, 0.01)
         self.layers = nn.Sequential(*layers, head)
 
@@ -149,7 +149,7 @@ class HandWrittenLoop:
         self._legal = torch.empty(*shape, NUM_COLUMNS, dtype=torch.bool)
         self._action = torch.empty(shape, dtype=torch.int64)
         self._log_prob = torch.empty(shape)
-        # One more row: V(s_T), from which the last advantages are bootstrapped.
+        # The extra row holds V(s_T), from which the last advantages are bootstrapped.
         self._value = torch.empty(settings.rollout_length + 1, settings.num_games)
         self._reward = torch.empty(shape)
         self._goes_on = torch.empty(shape)
@@ -168,7 +168,7 @@ class HandWrittenLoop:
             legal = torch.from_numpy(self._games.legal())
             logits, value = self._network(observation)
             log_probs = _log_probs(logits, legal)
-            # The largest of log-probabilities with Gumbel noise is a sample.
+            # The argmax of log-probabilities with Gumbel noise is a sample.
             noise = torch.empty_like(log_probs).exponential_().log_()
             action = (log_probs - noise).argmax(dim=1)
             self._observation[t] = observation
@@ -177,7 +177,8 @@ class HandWrittenLoop:
             self._log_prob[t] = log_probs.gather(1, action[:, None])[:, 0]
             self._value[t] = value
             won, over = self._games.step(action.numpy())
-            # 1 for the move that wins, 0 otherwise; the loss is the other player's next value.
+            # The reward is 1 for a winning move, else 0; a loss enters by the negated value of the
+            # next state.
             self._reward[t] = torch.from_numpy(won)
             self._goes_on[t] = torch.from_numpy(~over)
         self._value[-1] = self._network(torch.from_numpy(self._games.observation()))[1]

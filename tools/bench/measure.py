@@ -100,13 +100,14 @@ def compare(stage: Stage, *, rounds: int) -> Measurement:
     for _ in range(rounds):
         for found, measure in sides:
             found.append(measure())
-        # With a fixed order a machine that steadily slows down would favour the first.
+        # The order alternates: with a fixed one, a machine that steadily slows down favours the
+        # first.
         sides.reverse()
     for rate in (*rates, *bound_rates):
-        # Not `<=`, so that NaN is refused, too.
+        # `not >` instead of `<=` refuses NaN, too.
         if not rate > 0.0:
             raise ValueError(f"a rate must be greater than 0, got {rate!r} in {stage.name}")
-    # Ratios of rounds, not of medians: both sides of a round saw the same machine.
+    # The ratio is taken per round, because both sides of a round saw the same machine.
     ratios = [rate / bound for rate, bound in zip(rates, bound_rates, strict=True)]
     return Measurement(
         name=stage.name,
@@ -122,7 +123,7 @@ def compare(stage: Stage, *, rounds: int) -> Measurement:
 
 
 def _in_unit(rate: float, *, unit: str) -> float:
-    # A time per item is the inverse of a rate.
+    # A unit of microseconds per item is the inverse of a rate.
     return MICROSECONDS / rate if unit.startswith("us/") else rate
 
 
@@ -138,7 +139,7 @@ def timed(work: Work, *, seconds: float, clock: Clock = time.perf_counter) -> tu
     started = clock()
     while True:
         items += work()
-        # Looked at after the work, so that a work that takes longer is counted whole.
+        # The clock is read after the work, so that the last call is counted whole.
         elapsed = clock() - started
         if elapsed >= seconds:
             return items, elapsed

@@ -109,12 +109,12 @@ class PlainLoop:
             for _ in range(num_envs)
         ]
         self._states = [holder_of_state(env) if self._is_aec else env for env in self._envs]
-        # Only environments in which all act at once say here what is seen next.
+        # Only parallel environments return all observations at once, so only these are kept here.
         self._seen = [env.reset(seed=seed) for seed, env in enumerate(self._envs)]
 
     def __call__(self) -> int:
         """Step all, reset what is over, and return the number of decisions."""
-        # One call for all: a call of NumPy for each would slow the bound down.
+        # The draws are made in one call, because a NumPy call for each environment would be slower.
         draws = self._rng.random(len(self._envs)).tolist()
         step = self._step_in_turns if self._is_aec else self._step_at_once
         return sum(step(index, draw) for index, draw in enumerate(draws))
@@ -133,12 +133,13 @@ class PlainLoop:
         while state.agents and _is_dead(state):
             env.step(None)
         if not state.agents:
-            # After the last agent is gone, not when the first one ends.
+            # The environment is reset after the last agent has ended, not after the first one.
             env.reset(seed=index)
         return 1
 
     def _step_at_once(self, index: int, draw: float) -> int:
-        # All agents share one draw: each is uniform, and their dependence costs nothing here.
+        # All agents share one draw: each action is still uniform, and their correlation does not
+        # matter.
         env, (observations, infos) = self._envs[index], self._seen[index]
         actions = {
             agent: _random_action(

@@ -32,7 +32,7 @@ class Stopwatch:
 
     def __init__(self, clock: Clock = time.perf_counter) -> None:
         self._clock = clock
-        # Innermost stage last
+        # The innermost stage is last.
         self._stages = [OTHER]
         self._since = clock()
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -45,7 +45,7 @@ class Stopwatch:
         try:
             yield
         finally:
-            # To the stage that ends, before the one below is on top.
+            # The elapsed time belongs to the stage that ends, so it is added before the pop.
             self._account()
             self._stages.pop()
 
@@ -71,10 +71,10 @@ class Stopwatch:
 @contextmanager
 def timed_calls(stopwatch: Stopwatch, methods: Sequence[Timed]) -> Iterator[None]:
     """Time all calls of some methods, on whatever object, until the block ends."""
-    # Callbacks run in reverse: a method that is timed twice ends as it was.
+    # The exit stack restores in reverse order, so a method that is timed twice ends as it was.
     with ExitStack() as stack:
         for stage, owner, method in methods:
-            # Setting an inherited method back would leave a copy of it in the subclass.
+            # An inherited method is deleted again; setting it would leave a copy in the subclass.
             inherited = method not in vars(owner)
             original = getattr(owner, method)
             setattr(owner, method, _timing(original, stopwatch, stage))
@@ -121,7 +121,7 @@ def stage_shares(
     """Repeat a work for at least so long, at least once, and say where the time went."""
     stopwatch = Stopwatch(clock)
     with timed_calls(stopwatch, methods):
-        # After the patching, which is no stage.
+        # The clock starts after the patching, which is not part of any stage.
         stopwatch.start()
         timed(work, seconds=seconds, clock=clock)
         return stopwatch.shares()

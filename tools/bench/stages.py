@@ -47,7 +47,7 @@ class Products:
         device: torch.device | None = None,
     ) -> None:
         def normal(rows: int, columns: int) -> torch.Tensor:
-            # Variance 1/columns: products neither overflow nor become denormal, at any width.
+            # With variance 1/columns, products neither overflow nor become denormal at any width.
             values = torch.randn(rows, columns).mul_(columns**-0.5)
             return values.to(device=device, dtype=dtype)
 
@@ -55,7 +55,7 @@ class Products:
         self._weights = [normal(sizes[i + 1], sizes[i]) for i in layers]
         self._weight_gradients = [torch.empty_like(weight) for weight in self._weights]
         self._rows = [normal(num_rows, size) for size in sizes]
-        # One for each row tensor, so that indices agree; the first is not used.
+        # Each row tensor has a gradient, so that indices agree; the first one is not used.
         self._row_gradients = [normal(num_rows, size) for size in sizes]
 
     def forward(self) -> None:
@@ -84,7 +84,7 @@ class Products:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Compute on one thread, as a learner process does."""
-    # The setting is the process's: whatever runs after this block gets its threads back.
+    # The thread count is global to the process, so it is restored after the block.
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -168,16 +168,16 @@ class Stages:
         dtypes = {"float32": torch.float32}
         if has_bfloat16(self._subject.device):
             dtypes["bfloat16"] = torch.bfloat16
-        # One rollout for both precisions: an update does not change it.
+        # Both precisions use one rollout, because an update does not change it.
         rollout = LearnerWork(self._subject, self.env).collect()
         num_epochs, num_minibatches = (
             int(self._subject.hyperparameters.get(name, 1))
             for name in ("num_epochs", "num_minibatches")
         )
-        # Equal minibatches, the rest of the rollout left out.
+        # Minibatches are of equal size; the remaining rows are left out.
         num_rows = max(1, len(rollout) // num_minibatches)
         for precision, dtype in dtypes.items():
-            # Standing still: the same rollout stays on-policy through all rounds.
+            # The learning rate is close to 0, so that the rollout stays on-policy in all rounds.
             policy = self._subject.make_policy(precision=precision, stands_still=True)
             products = Products(
                 self._subject.layer_sizes,
@@ -202,26 +202,26 @@ class Stages:
         policies.
         """
         yield from self._learner("learner/self_play", num_frozen=0)
-        # In cooperation a policy has no opponents: it trains with itself.
+        # Cooperating policies have no opponents: each trains with itself.
         if len(self._subject.setup.sides) > 1:
             yield from self._learner("learner/league", num_frozen=NUM_FROZEN)
 
     def _learner(self, name: str, *, num_frozen: int) -> Iterator[Stage]:
         subject, seconds = self._subject, self._effort.seconds
-        # The first call allocates: it is in no stage's share.
+        # The first call allocates, so it is not part of any stage's share.
         work = LearnerWork(subject, self.env, num_frozen=num_frozen)
         work()
-        # A pass of its own: timers cost time, too.
+        # The shares are measured in a pass of their own, because timers cost time.
         self.shares[name] = stage_shares(
             work, methods=learner_methods(self.env, work.algorithm), seconds=seconds
         )
         settings = subject.loop_settings
-        # Without such a loop the parts alone are the bound.
+        # Without a hand-written loop the parts are the only bound.
         if settings is not None:
             loop = HandWrittenLoop(settings)
             yield self._stage(name, work, "hand-written float32 loop", loop.iterate)
             return
-        # The learner goes on from where its environments are; what bounds it has its own.
+        # The learner continues in its environments; the bound has environments of its own.
         with closing(subject.make_env()) as env:
             yield Stage(
                 name=name,
@@ -240,7 +240,7 @@ class Stages:
         subject = self._subject
         per_trained = LearnerWork(subject, env, num_frozen=num_frozen).decisions_per_trained()
         rollout = LearnerWork(subject, env).collect()
-        # After the rollout, because both reset the environments.
+        # The environment's rate is measured after the rollout, because both reset the environments.
         play = self._random_play(env)
         generator = self._generator()
         policy = subject.make_policy(stands_still=True)
@@ -282,7 +282,7 @@ class Stages:
 
     def _finished(self, work: Work) -> Work:
         """Return a work that waits for its own end."""
-        # On a GPU a call returns before it is done.
+        # A GPU call returns before its work is done, so the device is synchronized.
         if self._subject.device.type != "cuda":
             return work
 

@@ -51,14 +51,14 @@ DEFAULT: dict[str, object] = {
             "hyperparameters": {"num_epochs": 4, "num_minibatches": 8, "rollout_length": 32},
         }
     },
-    # As often as in the preset of this game: a policy does 100,000 steps in a second.
+    # The intervals are the preset's: a policy makes 100,000 steps of this game in a second.
     "ghosts": {"every_agent_steps": 500_000},
     "pbt": {"ready_agent_steps": 500_000, "warm_up_agent_steps": 1_000_000},
     "evaluation": {"share": 0.05},
 }
 """Default subject: the game that the hand-written loop plays."""
 
-# 0 is refused, and Adam's step is about the learning rate, however large the gradient.
+# The key does not allow 0. Adam's step is about the learning rate for any gradient.
 STAND_STILL = {"learning_rate": 1e-9}
 """Learning rate of a policy that is updated on one rollout throughout a measurement."""
 
@@ -116,7 +116,7 @@ class Subject:
         return (
             self.observations[self.population].size,
             *hidden,
-            # One output more for the value: actor and critic as one network, like the loop's.
+            # One more output is the value: actor and critic are one network, like the loop's.
             self.players.actions[self.population].num_logits + 1,
         )
 
@@ -143,7 +143,7 @@ class Subject:
                 self.setup.populations[self.population].algorithm,
                 launch_directory=self.setup.launch_directory,
             )
-            # An algorithm of the user may have no learning rate.
+            # A user's algorithm may have no learning rate.
             still = {k: v for k, v in STAND_STILL.items() if k in model.model_fields}
             # target_kl would end updates early.
             hyperparameters.pop("target_kl", None)
@@ -170,7 +170,8 @@ class Subject:
         """The hand-written loop of the same size; None where it cannot play this."""
         population = self.setup.populations[self.population]
         environment = self.setup.environment
-        # The loop's game is batched: beside PettingZoo's it would measure the environments.
+        # The loop's game is batched: compared with PettingZoo, the ratio would measure
+        # environments.
         if self.setup.spec.id != LOOP_ENVIRONMENT or environment.backend == "pettingzoo":
             return None
         # The loop's update is PPO's.
@@ -223,13 +224,13 @@ def load_subject(
     )
     directory = code_directory()
     request = config.inspection(launch_directory=directory)
-    # Playing takes a while, and only automatic sizes need the environment's pace.
+    # Playing takes a while, and only automatic sizes depend on the environment's speed.
     found = inspect_and_play(request, play="timed" if needs_pace(config) else None)
     spec = inspect_lessons(found.spec, config.lessons, request=request)
     name = "default" if source is None else source
     run_file = new_run_file(config, spec, name=name, launch_directory=directory, pace=found.pace)
     if policies is not None:
-        # After resolution, which has filled in the populations' names.
+        # The sizes are set after resolution, which has filled in the populations' names.
         sizes = {f"populations.{name}.size": policies for name in run_file.config.populations}
         run_file = with_config(run_file, with_changes(run_file.config, sizes))
     return Subject(
@@ -243,7 +244,7 @@ def load_subject(
 def with_changes(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
     """Return a configuration with other values at some dotted paths."""
     values = [(tuple(path.split(".")), value) for path, value in changes.items()]
-    # Through plain data, so that the changed configuration is validated as a whole.
+    # The configuration goes through plain data, so that it is validated as a whole.
     return validate_config(apply_values(config.model_dump(mode="json"), values))
 
 

@@ -53,7 +53,7 @@ def recorded_training(run_dir: Path) -> list[Train]:
         if isinstance(row.message, Train)
         # Assignments of 0 steps only published initial weights.
         and row.message.agent_steps > 0
-        # Retention has removed opponents that were no ghosts.
+        # Some opponents' checkpoints were removed by retention, because they were not ghosts.
         and all(_is_there(run_dir, seating) for seating in row.message.opponents)
     ]
     if not found:
@@ -63,7 +63,7 @@ def recorded_training(run_dir: Path) -> list[Train]:
 
 def _is_there(run_dir: Path, seating: Seating) -> bool:
     references = [player.weights for player in seating.players if player.weights is not None]
-    # A file and not the directory: opponents need no optimizer's state.
+    # The weights file is checked, because opponents need no optimizer state.
     return all((run_dir / reference.key / WEIGHTS).exists() for reference in references)
 
 
@@ -77,7 +77,7 @@ class UnmanagedLearner:
 
     def __init__(self, run_dir: Path, messages: Sequence[Train]) -> None:
         run_file = RunFile.load(run_dir / RUN_FILE)
-        # `arena bench` has launched it, in this very process's directory.
+        # `arena bench` has launched the run in the directory of this process.
         run_file = dataclasses.replace(run_file, launch_directory=run_file.launched_in)
         self._setup: LearnerSetup = learner_setup(run_file, root=run_dir)
         self._messages = messages
@@ -106,14 +106,15 @@ class UnmanagedLearner:
                 generator=generator,
                 seed=message.seed,
             )
-            # Rollouts are whole, so more may be done than the budget.
+            # Rollouts are whole, so the steps may exceed the budget.
             while sum(collector.agent_steps.values()) < message.agent_steps:
                 yield play_and_learn(collector, generator=generator)
 
     def _learning(self, trainee: Trainee) -> Learning:
         """Return the policy in memory, with fresh weights the first time."""
         if trainee.policy not in self._policies:
-            # The checkpoints of a run's start may be gone, and weights cost alike.
+            # A checkpoint of the run's start may be removed by now, and fresh weights cost the
+            # same.
             fresh = structs.replace(
                 trainee, checkpoint=None, initial_weights=None, learner_updates=0
             )
@@ -125,7 +126,7 @@ class UnmanagedLearner:
 def _work(run_dir: str, learner: str, learners: str) -> UnmanagedLearner:
     """Return one of several learners that share the assignments of a run."""
     messages = recorded_training(Path(run_dir))
-    # With fewer assignments than learners some train the same ones.
+    # With fewer assignments than learners, some learners train the same ones.
     return UnmanagedLearner(Path(run_dir), messages[int(learner) :: int(learners)] or messages)
 
 

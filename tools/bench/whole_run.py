@@ -50,8 +50,7 @@ class WholeRuns:
         self._say = say
         self._numbers = count()
         self._last: Path | None = None
-        # The measurement decides when a run ends, not its own limits.
-        # All limits null: none is left.
+        # All limits are null, because the measurement decides when a run ends.
         limits = type(subject.config.stop).model_fields.keys() - {"members"}
         self._changes: dict[str, object] = {"stop": dict.fromkeys(sorted(limits))}
 
@@ -110,7 +109,7 @@ class WholeRuns:
 
     def _launch(self, changes: Mapping[str, object], *, num_learners: int | None = None) -> float:
         config: RunConfig = with_changes(self._subject.config, {**self._changes, **changes})
-        # A new one each time: a run is not launched into a directory that exists.
+        # Each run needs a new directory, because a launch refuses one that exists.
         run_dir = self._directory / f"run{next(self._numbers)}"
         self._say(f"a run of {self._effort.run_seconds:g} s")
         rate = launched_rate(
@@ -119,7 +118,8 @@ class WholeRuns:
             num_learners=num_learners or self._num_learners,
             run_seconds=self._effort.run_seconds,
         )
-        # Not before: a run that failed has no assignments to train on.
+        # The directory is stored after the run, because a failed run has no assignments to train
+        # on.
         self._last = run_dir
         return rate
 

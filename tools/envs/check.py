@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from arena.learners.smoke_training import SmokeTraining
     from arena.types import Hyperparameters
 
-# Small, so that some thousand steps make several updates.
+# The sizes are small, so that some thousand steps make several updates.
 TRIAL_ENVS = 16
 TRIAL_ROLLOUT = 16
 TRIAL_MATCHES = 16
@@ -111,13 +111,13 @@ def check_and_try(
         seconds=seconds,
         limit=limit,
     )
-    # Training would fail for the same reasons, less clearly.
+    # Training would fail for the same reasons with a less clear message.
     if report.problems:
         return Checked(report=report, trial=None, given=given)
     # The trial trains by the very configuration that is suggested.
     untried = preset_text(report, environment=given)
     setup, hyperparameters = _trial_setup(untried, report)
-    # This follows `_trial_setup`: what cannot be configured is refused without a trial, too.
+    # `_trial_setup` comes first, so that an invalid configuration is refused without a trial, too.
     if not agent_steps:
         return Checked(report=report, trial=None, given=given)
     # The trial stays None where the time limit leaves the stage (`TimeLimit.stage`).
@@ -127,7 +127,8 @@ def check_and_try(
             setup,
             hyperparameters=hyperparameters,
             agent_steps=agent_steps,
-            # Matches end with episodes; where none ended at random these might not, either.
+            # Matches end with episodes. Where no episode ended in random play, matches might not
+            # end either.
             matches=TRIAL_MATCHES if report.measured.episodes else 0,
         )
     return Checked(report=report, trial=trial, given=given)
@@ -160,7 +161,7 @@ def _trial_setup(
         }
         for name, population in run_file.config.populations.items()
     }
-    # The CPU is always there, and float32 works on each.
+    # The CPU is always available and supports float32.
     small = {"environment": environment, "device": "cpu", "precision": "float32"}
     return setup.model_copy(update=small), hyperparameters
 
@@ -191,7 +192,7 @@ def _report_lines(checked: Checked) -> Iterator[str]:
     yield f"  turn order: {report.turn_order}"
     if report.never_asked:
         yield f"  never asked at random: {', '.join(report.never_asked)}"
-    # Nothing was measured where the check stopped before playing.
+    # Nothing is measured if the check stops before it plays.
     if measured.calls:
         yield from _measured_lines(measured)
         yield f"  deterministic by seed: {'yes' if report.deterministic else 'no'}"

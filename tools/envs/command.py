@@ -31,7 +31,7 @@ def list_environments(as_json: AsJson = False) -> None:
     from arena.envs.openspiel.game import known_games
     from arena.envs.registry import TWINS, known_environments
 
-    # Two sources, one list: an id's origin is of no interest here.
+    # The source of an id does not matter here, so both lists are merged.
     known = sorted(known_environments() + known_games(), key=lambda environment: environment.id)
     rows = [
         {
@@ -115,10 +115,10 @@ def check(
 
     from arena.errors import ConfigError
 
-    # Batches are small: what is measured is one core, and more threads would wait for each other.
+    # Batches are small and one core is measured, so more threads would only wait for each other.
     torch.set_num_threads(1)
     if against is not None:
-        # A comparison makes both environments with their defaults, and suggests nothing.
+        # A comparison makes both environments with their defaults and suggests no configuration.
         if overrides or write is not None:
             raise ConfigError("--against compares two ids: no KEY=VALUE, no --write")
         _check_against(environment, against, games=games, num_envs=num_envs, as_json=as_json)
@@ -158,7 +158,8 @@ def _check_alone(
     from .check import check_and_try, print_checked
     from .suggested_preset import left_out
 
-    # Two limits: stages are left by an exception, a call that never returns by ending the process.
+    # The soft limit ends stages by an exception; the hard one ends the process if a call never
+    # returns.
     try:
         with stage_progress(time_limit) as show, hard_limit(time_limit):
             limit = TimeLimit(time_limit, tell=show)
@@ -248,7 +249,7 @@ def _check_against(
 def _conformance_lines(report: ConformanceReport) -> Iterator[str]:
     yield f"{report.games:,} games, {report.decisions:,} decisions compared"
     one, other = report.env_steps_per_s
-    # Speeds of 0: the comparison ended before it measured any.
+    # Speeds are 0 if the comparison ended before measuring them.
     if one and other:
         yield (
             f"{one:,.0f} against {other:,.0f} environment steps/s in batches: "
@@ -275,7 +276,7 @@ def _difference_lines(found: Difference) -> Iterator[str]:
             yield f"first at position {at}: {found.one[at]} against {found.other[at]}"
     yield f"one:   {found.one}"
     yield f"other: {found.other}"
-    # Facts that differ have no episode.
+    # A difference between static facts has no episode.
     if found.environment_index is None:
         return
     yield (

@@ -76,7 +76,7 @@ def preset_text(
     lines += _environment(report, environment, batch=batch)
     populations, why = suggested_populations(report)
     sides = environment.get("sides") or suggested_sides(report)[0]
-    # Policies of equal index that cooperate train at once.
+    # Policies of equal index that cooperate train at the same time.
     learns_together = isinstance(sides, Mapping) and len(sides) == 1
     num_sharing = 1 if learns_together else len(populations)
     size = _size(usable_cores() if num_cores is None else num_cores, num_sharing=num_sharing)
@@ -91,8 +91,8 @@ def preset_text(
     )
     if problems:
         texts = [
-            # The lines of the user's code, which follow the first, are left out; an error's text
-            # may have what no file in UTF-8 takes.
+            # Only the first line is kept: the others are from the user's code, and an error's text
+            # may have characters that UTF-8 cannot encode.
             *(f"problem: {plain(finding.problem.splitlines()[0])}" for finding in problems),
             *(f"left out: {left}" for left in left_out(report)),
         ]
@@ -124,7 +124,7 @@ def _environment(
     yield f"  id: {_yaml(report.spec.id)}", ""
     for key, value in given.items():
         if key not in ("id", "num_envs", "sides") and value:
-            # Keys are as the user wrote them, so they are no guess.
+            # Keys that the user has set are not guesses, so they have no reason.
             yield f"  {key}: {_yaml(value)}", ""
     speed = (
         f"{measured.env_steps_per_s:,.0f} environment steps/s of one core"
@@ -134,7 +134,7 @@ def _environment(
     if report.twin is not None:
         speed += "; its native twin, which trains in its place, is faster"
     yield f"  num_envs: {batch[0]}", speed
-    # Sides of the user need no reason.
+    # Sides that the user has set need no reason.
     sides, why = (given["sides"], "") if given.get("sides") else suggested_sides(report)
     if sides is not None:
         yield f"  sides: {_yaml(sides)}", why
@@ -153,7 +153,7 @@ def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[st
     from populations.config.resolution import group_agents
 
     groups = group_agents(report.spec)
-    # Roles by behaviour in random play: spaces may be equal where tasks are not.
+    # Roles follow behaviour in random play: spaces may be equal where tasks are not.
     role_of = {agent: role for role in report.measured.roles for agent in role.agents}
     found: dict[str, tuple[str, ...]] = {}
     reasons = []
@@ -209,11 +209,11 @@ def suggested_sides(report: EnvironmentReport) -> tuple[Mapping[str, list[str]] 
     if len(agents) == 1:
         return None, ""
     rewarded = measured.rewarded_share > 0.0
-    # Equal rewards say something only where there were some: zeros are always equal.
+    # Equal rewards mean something only if some were paid: zeros are always equal.
     if rewarded and len(measured.same_rewards) == 1:
         return {"team": ["*"]}, "a guess: all agents always received the same reward"
     kinds = kinds_of(agents)
-    # One kind, or one for each agent, divides nothing.
+    # A single kind, or one kind for each agent, divides nothing.
     if 1 < len(kinds) < len(agents):
         together = [set(group) for group in measured.same_rewards]
         if rewarded and all(any(set(k) <= t for t in together) for k in kinds.values()):
@@ -236,12 +236,12 @@ def _globbed(groups: Mapping[str, Sequence[str]], agents: Sequence[str]) -> dict
 
 def _patterns(group: Sequence[str], agents: Sequence[str]) -> list[str]:
     """Return a glob for a group if one matches exactly its agents; else all names."""
-    # A single agent is not "*", because its name says more.
+    # A single agent is written by name instead of "*".
     if len(group) == len(agents) > 1:
         return ["*"]
     (stem, *_) = kinds_of(group)
     glob = f"{stem}_*"
-    # The glob must not catch agents of other groups.
+    # The pattern must not match agents of other groups.
     if len(group) > 1 and [a for a in agents if fnmatchcase(a, glob)] == list(group):
         return [glob]
     return list(group)
@@ -290,7 +290,7 @@ def _network(facts: AgentSpec, *, same_view: Sequence[str] = ()) -> Iterator[Lin
     seen = (
         f"{numbers}; its pictures are convolved" if convolved else f"{numbers}; convolves nothing"
     )
-    # Statistics of zeros and ones would only rescale them.
+    # Zeros and ones need no normalization.
     binary = all(
         leaf.kind != "Box" or ((leaf.low, leaf.high) == (0.0, 1.0) and leaf.dtype.kind in "iub")
         for leaf in layout.leaves
@@ -310,7 +310,7 @@ def _decisions_per_episode(report: EnvironmentReport) -> float | None:
     if length is None:
         return None
     in_turns = report.spec.api == "aec"
-    # A call of step is one agent's decision in AEC, otherwise one of each.
+    # A call of step is one agent's decision in AEC, else one decision of each agent.
     return length / len(report.spec.agents) if in_turns else length
 
 
@@ -326,9 +326,9 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
     spec = report.spec
     at_once = 1 if spec.api == "aec" else len(spec.agents)
     row_bytes = step_bytes(spec, spec.agents)
-    # The user's number, the twin's, or "auto", which is resolved at launch.
+    # The number is the user's, else the batched twin's, else "auto", which is resolved at launch.
     written = given or (TWIN_ENVS if report.twin is not None else "auto")
-    # Nothing is known that another length could follow from.
+    # Without a measured speed the rollout length has no other basis.
     if not report.measured.env_steps_per_s:
         return str(written), USUAL_ROLLOUT
     if isinstance(written, int):
@@ -341,14 +341,14 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
             num_learners=1,
             agent_steps=None,
         )
-        # Launch will choose as many on a machine like this; here they decide the length of the
-        # rollout alone.
+        # Launch will choose about the same number on such a machine; here it only sets the rollout
+        # length.
         num_envs = choose_num_envs(_pace(report), load)
     # T = decisions / (B * decisions per step)
     steps = max(MIN_ROLLOUT, min(MAX_ROLLOUT, DECISIONS // (num_envs * at_once)))
-    # A power of two, as batches of environments are.
+    # The length is rounded to a power of two, as batch sizes are.
     rollout_length = 2 ** round(math.log2(steps))
-    # Memory is the harder bound, so it may go below MIN_ROLLOUT.
+    # Memory is the harder bound, so the length may go below MIN_ROLLOUT.
     while rollout_length > 8 and num_envs * rollout_length * row_bytes > ROLLOUT_BYTES:
         rollout_length //= 2
     return str(written), rollout_length
@@ -362,7 +362,7 @@ def _pace(report: EnvironmentReport) -> Pace:
     return Pace(
         episode_length=measured.mean_length or max(measured.calls, 1),
         is_lower_bound=measured.mean_length is None,
-        # The speed must not be 0 where the time ended before a step was measured.
+        # The speed must not be 0, which it is if time ran out before a step was measured.
         step_s=1.0 / max(measured.env_steps_per_s, 1e-3),
         env_bytes=0,
         is_batched=report.twin is not None,
@@ -396,7 +396,7 @@ def _round(number: float) -> int:
     if number < 1000:
         return 1000
     unit = 10 ** (len(str(int(number))) - 1)
-    # One digit: the measurement is no surer than that.
+    # One digit is kept, because the measurement is not more precise.
     return int(round(number / unit) * unit)
 
 
@@ -406,6 +406,6 @@ def _yaml(value: object) -> str:
 
 
 def _name(value: str) -> str:
-    # Ids and references are strings without quotes, too; `true` and `null` would be none.
+    # Ids and references need no quotes as YAML strings; `true` and `null` would not be strings.
     is_plain = re.fullmatch(r"[a-z][\w/.-]*(:[\w.]+)?", value) and value not in NO_STRINGS
     return value if is_plain else json.dumps(value)

@@ -119,7 +119,7 @@ def evaluate_run(
     from ..launch.preflight import look_at_world
     from ..launch.serving import held_run, serve
 
-    # Learners occupy the cores, as in `arena launch`.
+    # One thread is enough, as learners occupy the cores, as in `arena launch`.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if into is None:
         raise ConfigError(f"--for {duration} needs --into: the run that is evaluated")

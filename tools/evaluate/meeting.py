@@ -46,7 +46,7 @@ def resolve_players(
         if environment is None:
             raise ConfigError(f"bots alone play anything: {option} ID says what")
         return Game.of_environment(environment), players
-    # A run knows more of its game than an export; code that nobody vouches for is not used.
+    # A run knows more about its game than an export; code that is not trusted is not used.
     first, game = min(
         games.items(), key=lambda item: (not item[1].is_playable, item[1].is_exported)
     )
@@ -56,7 +56,8 @@ def resolve_players(
         first, game = option, game.vouched_for(environment)
     game.check_word()
     for name, other in games.items():
-        # The digest covers spaces and kwargs: rows of another one would mean something else.
+        # The digest covers spaces and kwargs: with another digest, rows of a batch differ in
+        # meaning.
         if other.spec.digest != game.spec.digest:
             raise ConfigError(
                 f"players must share one environment: {first} plays {_described(game)}, "
@@ -68,7 +69,7 @@ def resolve_players(
                 f"{dict(game.populations)}, {name} has {dict(other.populations)}"
             )
         ours, theirs = (g.environment.continuous_actions for g in (game, other))
-        # Without a Box the key has no meaning.
+        # The key only has a meaning for Box spaces.
         if ours != theirs and game.spec.has_numbers:
             raise ConfigError(
                 f"players must share environment.continuous_actions: {first} has {ours}, "
@@ -90,7 +91,7 @@ def _told_who_decides(players: Sequence[ResolvedPlayer]) -> tuple[str, ...]:
     for player in players:
         for population, policy in player.policies.items():
             (told if policy.is_told_who_decides else others)[population] = player
-    # One batch has one width of rows for each population.
+    # A batch has one row width for each population.
     for population in told.keys() & others.keys():
         raise ConfigError(
             f"players of population {population} must share network.agent_id: it is on for "

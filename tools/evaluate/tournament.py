@@ -61,11 +61,11 @@ def play(
         show(f"{len(players)} players, {num_matches} matches a pair") as progress,
     ):
         result = game.play(env, contenders, num_matches=num_matches, seed=seed, progress=progress)
-    # Names are read after bots have got their canonical ones, by which tallies know them.
+    # Names are read after bots have their canonical names, which tallies use.
     names = [player.name for player in resolved]
-    # A policy that samples draws anew, so only greedy players can repeat.
+    # A policy that samples draws anew, so only greedy players can repeat a game.
     repeating = [player.name for player in resolved if greedy and player.can_repeat]
-    # Equal games are samples, too, where there is chance.
+    # Equal games are independent samples if the environment is random.
     if repeating and game.has_chance():
         repeating = []
     keys = ("home", "away", "seats", *(column.key for column in RESULT))
@@ -122,14 +122,15 @@ def ratings_of(
     )
     if met_in_both_orders(results):
         results = over_seats(results)
-    # The mean is 0 without random play.
+    # Without random play the mean rating is 0.
     anchors = {str(RANDOM_BOT)} & set(players)
     fit = BradleyTerry().fit(results, entrants=players, anchors=anchors)
     lines: list[dict[str, object]] = []
     for player in sorted(players, key=fit.rating, reverse=True):
         low, high = fit.interval(player)
         met = [tally for tally in result.tallies if player in tally.entrants]
-        # An interval has no meaning with one game per seating, because nothing was drawn.
+        # An interval has no meaning if each seating is one repeated game, because nothing is
+        # random.
         is_sampled = player in anchors or not all(
             is_repeating(tally, repeating) and tally.distinct == 1 for tally in met
         )
@@ -151,11 +152,11 @@ def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
     from populations.ratings.results import Counts
 
     weights = result_weights(numbers_of(tally), entrants=tally.entrants)
-    # Repeated games shrink all counts alike: k different ones of n weigh k / n each.
+    # Repeated games shrink all counts alike: k distinct ones of n weigh k / n each.
     share = counted(tally, repeating) / tally.matches
     for pair in tally.pairs:
         weight = weights.get((pair.first, pair.second))
-        # A player has met itself where there is no weight.
+        # The weight is None where a player has played itself.
         if weight is not None:
             counts = Counts.from_results(pair, weight=share * weight)
             yield Result(

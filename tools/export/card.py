@@ -50,7 +50,7 @@ class Cards:
         from populations.views.questions.results import calibrations
 
         ratings = inspection.tables.ratings
-        # The same figures as `arena league RUN calibration`, for these pairs alone.
+        # The values are those of `arena league RUN calibration`, for these pairs alone.
         anchored = calibrations(
             (
                 pair
@@ -141,18 +141,18 @@ class Cards:
         from arena.types import RANDOM_BOT, Entrant
 
         ours, anchor = (population, Entrant(digest)), (population, Entrant(RANDOM_BOT))
-        # The key's order is that of the seats that met first.
+        # A key has its two seats in the order in which they first played.
         one = self.anchored.get((ours, anchor))
         if one is None and (turned := self.anchored.get((anchor, ours))) is not None:
             one = turned.turned()
-        # Only matches of these very weights count: often there are none.
+        # Only matches of exactly these weights count, and often there are none.
         return one if one is not None and one.matches > 0.0 else None
 
 
 def _seats(game: Game, population: str) -> tuple[CardSeat, ...]:
     from arena.export.card import CardSeat
 
-    # Two seats have the same agents in cooperation: for a single player they are one.
+    # In cooperation two seats may have the same agents, which are one seat for a single player.
     return tuple(
         {
             seat.agents: CardSeat(name=seat.name, agents=seat.agents)
@@ -169,7 +169,7 @@ def lineage(league: League, digest: Digest) -> Iterator[Ancestor]:
     stretch = None
     for weights in league.ancestors(digest):
         row = league.checkpoints.get(weights)
-        # The nearest is first, so the first of a generation is its newest.
+        # Copies are nearest first, so the first row of a generation is its newest.
         if row is not None and (row.policy, row.generation) != stretch:
             stretch = (row.policy, row.generation)
             yield Ancestor(

@@ -118,7 +118,7 @@ def export(
         to=to, num_matches=matches, seed=seed, force=force, html=html, trust=trust
     )
     written: Mapping[str, Written[Card] | Written[MixtureCard]]
-    # The tables stay in memory: only the journal is closed.
+    # The tables stay in memory; only the journal is closed.
     with closing(Inspection.open(run)) as inspection:
         known = inspection.standings()
         if population is not None and population not in known:
@@ -146,7 +146,7 @@ def _begun(inspection: Inspection, settings: ExportSettings) -> Iterator[Export]
     from ..terminal.progress import play_progress
     from .record import Export
 
-    # The word is taken before anything of the game is made.
+    # Trust is checked before anything of the game is imported.
     word = word_for_run(inspection.run_file, inspection.run_dir, trust=settings.trust)
     setup = learner_setup(inspection.run_file, root=inspection.run_dir)
     encoders = (population.network.encoder for population in setup.populations.values())
@@ -250,7 +250,7 @@ def _chosen(
 
     from ..players.in_run import champions, find_in_run
 
-    # A player that is named needs no rating.
+    # A player that the user names needs no rating.
     if player is not None:
         chosen = find_in_run(inspection, player)
         name = population_of(chosen[0])
@@ -266,7 +266,7 @@ def _chosen(
         if name not in found and population in (None, name)
     }
     if population is not None:
-        # The one that was asked for: an error. One of several: a line.
+        # A missing requested population is an error; if none is requested, it is only reported.
         if missing:
             raise ConfigError(missing[population])
         return {population: found[population]}
@@ -283,7 +283,7 @@ def _document(written: Written[Card] | Written[MixtureCard]) -> dict[str, Any]:
     card = written.card
     document = {key: value for key, value in plain(card).items() if key in SHOWN} | {
         "directory": str(written.directory),
-        # The numbers are over all members of a mixture, of which each has a graph of its own.
+        # The values are over all members of a mixture, each of which has its own graph.
         "verified_observations": NUM_CHECKED * len(written.differences),
         "max_logit_difference": max(written.differences),
     }

@@ -90,7 +90,7 @@ def choose_levels(ratings: Sequence[float], meet: Meet, *, number: int) -> list[
 
 def _below(upper: Candidate, ratings: Sequence[float], meet: Meet, gap: float) -> Candidate | None:
     target = 1.0 / (1.0 + 10.0 ** (-gap / 400.0))
-    # All members before `first` are too strong, that at `last` and all after it too weak.
+    # All members before `first` are too strong; those from `last` on are too weak.
     first, last = upper.member + 1, len(ratings)
     proposed = (i for i in range(first, last) if ratings[i] <= ratings[upper.member] - gap)
     place = next(proposed, last - 1)
@@ -116,7 +116,7 @@ def _tempered(upper: Candidate, member: int, meet: Meet, target: float) -> Candi
         tried[temperature] = score
         low, high = (temperature, high) if score < target else (low, temperature)
     nearest = min(tried, key=lambda one: abs(tried[one] - target), default=None)
-    # Chance may keep the search from its aim, but not from what is asked for.
+    # By chance the search may miss its target, but the score must stay within `SCORES`.
     if nearest is None or not SCORES[0] <= tried[nearest] <= SCORES[1]:
         return None
     return Candidate(member, nearest)
@@ -124,7 +124,7 @@ def _tempered(upper: Candidate, member: int, meet: Meet, target: float) -> Candi
 
 def _score(upper: Candidate, lower: Candidate, meet: Meet, target: float) -> float:
     score = meet(upper, lower)
-    # A policy that was near by chance is not chosen: it has to be near twice.
+    # The score is measured twice, so that a policy is not chosen for a lucky score.
     return meet(upper, lower) if abs(score - target) <= TOLERANCE else score
 
 
@@ -170,7 +170,7 @@ def find_teams(
         return [{name: member} for member in ladder]
     shares = [step / (MAX_TEAMS - 1) for step in range(MAX_TEAMS)]
     teams = [{name: _at(ladder, share) for name, ladder in ladders.items()} for share in shares]
-    # Far apart as they are, some shares may have the same members.
+    # The shares are far apart, yet some may have the same members.
     return list({tuple(team.values()): team for team in teams}.values())
 
 
@@ -215,7 +215,8 @@ class Matches:
         self._env = env
         self._teams = teams
         self._policies: dict[int, dict[str, PolicyWeights]] = {}
-        # Scores and matches of each ordered pair that has met, seen from its first.
+        # Scores and matches of each ordered pair that has played, from the view of its first
+        # member.
         self._scores: dict[tuple[Candidate, Candidate], list[tuple[float, int]]] = {}
 
     def policies(self, candidate: Candidate) -> dict[str, PolicyWeights]:
@@ -236,7 +237,7 @@ class Matches:
             self._env,
             {self._name(one): self._actors(one) for one in (upper, lower)},
             num_matches=NUM_MATCHES,
-            # Other games each time that they meet.
+            # The seed changes, so that a repeated pair plays other games.
             seed=export.settings.seed + len(known),
             progress=export.progress,
         )
@@ -321,7 +322,7 @@ def card_levels(
     assert top.rating_low is not None, "a rating has an interval"
     graphs = {policies[0].digest: POLICY}
     for place, (policy, temperature) in enumerate(zip(policies, temperatures, strict=True)):
-        # The exported policy's graph is there already.
+        # The graph of the exported policy is already written.
         graph = graphs.setdefault(policy.digest, f"levels/{len(graphs):02d}/{POLICY}")
         distance, deviation = distance_of(scores[:place])
         rating = top.rating - distance
@@ -336,7 +337,7 @@ def card_levels(
             weights_digest=policy.digest,
             rating=rating,
             rating_low=rating - spread,
-            # Open above, as the exported player's.
+            # The interval is open above if the exported player's is.
             rating_high=None if top.rating_high is None else rating + spread,
             score_below=score,
             matches_below=matches,
@@ -349,7 +350,7 @@ def distance_of(scores: Sequence[tuple[float, int]]) -> tuple[float, float]:
     Args:
         scores: Score of each against the next, and the matches that it is from.
     """
-    # The deviation of a score is at most sqrt(s (1 - s) / n), and less where there are draws.
+    # The deviation of a score is at most sqrt(s (1 - s) / n), and less if there are draws.
     distance = math.fsum(ELO * math.log(score / (1.0 - score)) for score, _ in scores)
     variance = math.fsum(ELO**2 / (n * score * (1.0 - score)) for score, n in scores)
     return distance, math.sqrt(variance)

@@ -36,8 +36,8 @@ def is_present(inspection: Inspection, line: Standing) -> bool:
     """Return whether a player's weights are in the run's directory."""
     from arena.checkpoints.manifest import MANIFEST
 
-    # Ghosts stay, but retention removes checkpoints of policies. The row first: a doomed directory
-    # may still be there, and be removed meanwhile.
+    # Ghosts stay, but retention removes checkpoints of policies. The row is checked first: a
+    # directory that is marked for deletion may still exist, and be removed during the export.
     return inspection.is_kept(line) and (inspection.run_dir / str(line.key) / MANIFEST).is_file()
 
 
@@ -74,7 +74,7 @@ def export_mixture(export: Export, mixture: Mixture, *, target: Path) -> Written
         num_matches={"sampled": export.settings.num_matches},
     )
     cards = [card for _, card in members]
-    # Members share a population, so what is about agents and environment is equal.
+    # Members share a population, so the agents and the environment are equal.
     shared_keys = {*AnyCard.__struct_fields__} - {"schema_version"}
     ratings = export.inspection.tables.ratings.get(mixture.population)
     card = MixtureCard(
@@ -115,6 +115,6 @@ def _announced(
 ) -> Iterator[tuple[Card, Mapping[str, torch.Tensor]]]:
     """Yield members one after the other, as they are written."""
     for card, policy in zip(cards, weights.members, strict=True):
-        # Lazily, so that the line names the member whose graph is being verified.
+        # The generator is lazy, so that progress names the member whose graph is being verified.
         progress.begin(f"{card.player}: writing and verifying the graph")
         yield card, policy.tensors

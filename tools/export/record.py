@@ -60,7 +60,8 @@ class ExportSettings:
         from arena.export.directory import check_target
 
         populations = list(names)
-        # Several populations side by side, unless the user names one place for one of them.
+        # Several populations are exported into sibling directories, unless --to names one for one
+        # of them.
         is_alone = len(inspection.standings()) == 1 or (
             self.to is not None and len(populations) == 1
         )
@@ -121,20 +122,21 @@ def play_record(
         return ()
     game = export.game
     opponents = dict([*_bots(export, population), *_ghosts(export, policy, population)])
-    # One batch for all opponents and modes.
+    # All opponents and modes share one batch of environments.
     num_envs = game.batch_size(max(num_matches.values()))
     lines: list[RecordLine] = []
     with closing(game.make_env(num_envs)) as env:
         for mode, count in num_matches.items():
-            # The player's own mode alone differs: opponents sample, or two deterministic players
-            # would repeat one game.
+            # Only the exported player plays greedily: two deterministic players would repeat one
+            # game.
             actor = policy.make_actor(game, greedy=mode == "greedy")
             actors = {**_teammates(export, policy, population), population: actor}
-            # The mode is in the name, so that a ghost with the same weights is another contender.
+            # The name includes the mode, so that a ghost with the same weights is another player.
             me = f"{policy.player} ({mode})"
             for opponent, their_actors in opponents.items():
                 export.progress.begin(f"{me} against {opponent}")
-                # The same seed for each opponent: a record does not depend on their order.
+                # The seed is the same for each opponent, so that a record does not depend on their
+                # order.
                 tallies = game.play(
                     env,
                     {me: actors, opponent: their_actors},
@@ -172,18 +174,18 @@ def record_lines(
     from arena.matches.seating import seat_teams
 
     teams = seat_teams(game.seats)
-    # A side shares one score: the first seat of each stands for it.
+    # Members of a side share one score, so the first seat of each side represents it.
     leading = {teams.index(team) for team in teams}
     for tally in tallies:
         mine = [index for index, entrant in enumerate(tally.entrants) if entrant == me]
-        # One player may have several of more than two sides: its result against itself says
-        # nothing.
+        # With more than two sides a player may be on several; its result against itself is left
+        # out.
         if len({teams[index] for index in mine}) != 1:
             continue
         leader = teams.index(teams[mine[0]])
         # Other pairs repeat the result for other members of the teams.
         wins, draws, losses, won = seen_from(leader, leading - {leader}, tally.pairs)
-        # The seat of the exported population: teammates of others sit beside it.
+        # The seat is the exported population's: teammates of other populations sit beside it.
         seat = next(index for index in mine if game.seats[index].population == population)
         yield RecordLine(
             opponent=opponent,
@@ -223,7 +225,7 @@ def _mates(export: Export, policy: PolicyWeights) -> dict[str, tuple[PolicyId, W
     if origin is None or not origin.assignment_id:  # which one is not known after a repair
         return {}
     tables = inspection.tables
-    # One assignment trains a team, so its checkpoints belong together.
+    # A team is trained by one assignment, so its checkpoints belong together.
     made = {
         row.key: row
         for row in tables.checkpoints.values()
@@ -231,7 +233,7 @@ def _mates(export: Export, policy: PolicyWeights) -> dict[str, tuple[PolicyId, W
     }
     kept = {row.policy: row.weights for row in made.values() if row.state == "present"}
     ghosts = (ghost for ghost in tables.ghosts.values() if ghost.is_present)
-    # Ghosts after checkpoints: their directories are never removed.
+    # Ghosts override checkpoints, because their directories are never removed.
     kept.update((ghost.policy, ghost.weights) for ghost in ghosts if ghost.checkpoint in made)
     return {population_of(name): (name, weights) for name, weights in kept.items()}
 
@@ -241,10 +243,10 @@ def _bots(export: Export, population: str) -> Iterator[tuple[str, Contender]]:
     from arena.types import is_bot
 
     config = export.inspection.run_file.config
-    # Random play first: ratings are relative to it.
+    # Random play comes first, because ratings are relative to it.
     for bot in dict.fromkeys(("bot:random", *config.rated_players)):
         actors = export.game.make_bots(bot) if is_bot(bot) else _imported(export, bot)
-        # A player with weights for the others alone is met by these.
+        # A player without weights for all other populations cannot be an opponent.
         if actors.keys() >= set(_rivals(export.game, population)):
             yield bot, actors
 
@@ -267,7 +269,7 @@ def _imported(export: Export, player: str) -> dict[str, Actor]:
 
 def _rivals(game: Game, population: str) -> list[str]:
     """Return the populations of which one can oppose a population's players."""
-    # Nobody is an opponent within one side; in cooperation teams are compared.
+    # Players of one side are not opponents; in cooperation teams are compared.
     own_sides = {seat.side for seat in game.seats if seat.population == population}
     can_oppose_itself = len(own_sides) > 1 or len(game.sides) == 1
     names = dict.fromkeys(seat.population for seat in game.seats)
@@ -290,7 +292,7 @@ def _ghosts(
             line for line in standings[name] if line.kind == "ghost" and line.rating is not None
         ]
         ranked[name] = [line for line in ghosts if line.weights != own]
-    # The r-th strongest of each population as one team; as many as the smallest has.
+    # The r-th strongest of each population form a team; the smallest population bounds r.
     for rank in range(min([NUM_GHOSTS, *(len(lines) for lines in ranked.values())])):
         team = {name: lines[rank] for name, lines in ranked.items()}
         name = " + ".join(line.player for line in team.values())

@@ -81,16 +81,16 @@ def launch(
     as_json: FinalAsJson = False,
 ) -> None:
     """Start a run, or resume one."""
-    # Must be set before NumPy is imported. Learners occupy the cores, and threads of BLAS that wait
-    # for one another would make fits of ratings several times slower.
+    # This must be set before NumPy is imported. Learners occupy the cores, and BLAS threads that
+    # wait for one another make rating fits several times slower.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     changes = list(overrides or ())
-    # The first argument may be an override with --resume: the configuration is the run's then.
+    # With --resume the first argument may be an override, because the configuration is the run's.
     if config is not None and "=" in config:
         changes.insert(0, config)
         config = None
     if learners is not None:
-        # The number comes last, so that the option is stronger than a key.
+        # The number comes last, so that --learners overrides the key.
         changes.append(f"learners={learners}")
     origin = Origin(
         init_from=tuple(init_from or ()),
@@ -98,7 +98,8 @@ def launch(
         replay=replay,
     )
     if resume:
-        # A resumed run has its weights and schedule; --force would throw away what is to go on.
+        # A resumed run has its weights and schedule; --force would throw away the run to be
+        # resumed.
         has_start = force or not origin.is_empty
         _resume(
             config,
@@ -144,15 +145,15 @@ def _start(
     # The target is checked before the environment is inspected, which takes seconds.
     _check_target(target, force=force)
     run_file, initial = _new_run_file(draft, source, overrides, target=target, origin=origin)
-    # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
+    # Weights are read now, because their files may be removed later, also by --force.
     outsiders = find_outsiders(run_file)
     immigrants = find_arrivals(run_file)
     make_run_directory(target)
     with RunLock(target):
-        # Look again, because only the lock keeps a second launch out.
+        # The directory is checked again, because only the lock keeps a second launch out.
         if has_run(target) and not force:
             raise ConfigError(f"{target} holds a run by now: another launch was faster")
-        # Leftovers of a launch that was killed are no run, but in the way.
+        # Leftovers of a launch that was killed are not a run, but must be removed.
         clear_run(target)
         why_not = create_run(
             target,
@@ -185,7 +186,7 @@ def _check_target(target: Path, *, force: bool) -> None:
             raise ConfigError(
                 f"{target} holds a run already: --resume goes on with it, --force throws it away"
             )
-    # --force throws away runs, no other directories.
+    # --force throws away runs, but no other directories.
     elif target.exists() and any(target.iterdir()):
         raise ConfigError(f"{target} is neither empty nor a run directory")
 
@@ -214,10 +215,10 @@ def _new_run_file(
     from .sizing import crowd_line, repeats_line, sizing_line, stakes_line
 
     launch_directory = code_directory()
-    # All faults at once, while there is nothing to clear up.
+    # All faults are reported at once, before anything is written.
     found = looked_over(draft, launch_directory=launch_directory)
     asked = draft.require()
-    # Sizes are careful where random play came to no end, and `why` says so.
+    # Sizes are conservative if random play reached no end; `why` gives the reason.
     config = with_networks(without_pace(asked, why=found.why) if found.why else asked)
     if origin.replay is not None:
         config = replaying(config, found.spec, origin.replay, launch_directory=launch_directory)
@@ -235,17 +236,17 @@ def _new_run_file(
         run_file, origin.init_from, with_hyperparameters=origin.with_hyperparameters
     )
     if origin.with_hyperparameters:
-        # Anew, because sizes and margins follow from hyperparameters, too.
+        # The run file is made again, because sizes and margins depend on hyperparameters, too.
         try:
             run_file = make(
                 with_hyperparameters(
                     config, run_file.config, imports=initial, overrides=overrides, notify=tell
                 )
             )
-        # The values are not in what the user wrote.
+        # The message names the option, because the values are not in the user's file.
         except ConfigError as error:
             raise ConfigError(f"--with-hyperparameters: {error}") from error
-    # A check: the run makes its own sinks when it is opened.
+    # This is only a check: the run makes its own sinks when it is opened.
     find_sinks(config.metrics.sinks, target, launch_directory=launch_directory)
     check_hooks(config, launch_directory=launch_directory)
     sizes = sizing_line(asked, run_file, why=found.why)

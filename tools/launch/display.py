@@ -139,13 +139,13 @@ def training_progress(
         left.append(stop.duration_s - trained_s)
     in_flight = moment.agent_steps - tables.run.agent_steps
     for goal, missing in agent_steps_left(config, tables, crew):
-        # Rows are committed work, so steps in flight come off.
+        # Rows hold committed work, so steps in flight are subtracted.
         missing -= in_flight
         shares.append(1.0 - missing / goal if goal else 1.0)
-        # No time is promised until the first speed is known.
+        # The remaining time is unknown until the speed has been measured.
         if moment.speed > 0.0:
             left.append(missing / moment.speed)
-    # Running assignments may take both beyond the limit.
+    # Running assignments may exceed the limit.
     return min(max(shares), 1.0), max(min(left), 0.0) if left else None
 
 
@@ -162,7 +162,7 @@ def finals_after(
         return None
     num_learners = max(len(learners), 1)
     share = config.evaluation.share
-    # Evaluation gets its share of the seconds left.
+    # Evaluation gets its share of the remaining seconds.
     training_s = tables.run.training_s + training_left_s * num_learners * (1.0 - share)
     return longest_s(training_s=training_s, num_learners=num_learners)
 
@@ -205,7 +205,7 @@ def learner_lines(setup: LearnerSetup, tables: Tables, crew: Crew, moment: Momen
 
 
 def _work(setup: LearnerSetup, tables: Tables, learner: Learner, moment: Moment) -> str:
-    # The first that it holds is the one it works at; the next one is queued.
+    # A learner works on the first assignment that it holds; the next one is queued.
     row = tables.assignments.get(learner.held[0].assignment_id) if learner.held else None
     if row is None:
         return "idle"
@@ -307,7 +307,7 @@ class PlainDisplay:
         self._screen = screen
         self._state = state
         self._run_dir = run_dir
-        # A resume has nothing new to say.
+        # The sizes of a resumed run have been printed before.
         self._sized = {population_of(row.policy) for row in state.tables.checkpoints.values()}
         self._next_line_s = 0.0
         self._phase = ""
@@ -343,7 +343,7 @@ class PlainDisplay:
     def refresh(self, status: Mapping[str, Json]) -> None:
         """Print a line now and then."""
         now_s = time.monotonic()
-        # A new phase is told at once.
+        # A new phase is printed at once.
         if now_s >= self._next_line_s or self._state.phase.name != self._phase:
             self._next_line_s, self._phase = now_s + LINE_EVERY_S, self._state.phase.name
             now = "  ".join(headline(self._state, status))
@@ -358,7 +358,7 @@ class LiveDisplay(PlainDisplay):
         super().__init__(screen, state, run_dir)
         self._live = live
         self._trends: dict[str, Trend] = {}
-        # `_drawn` has what each population's table says, and how that is drawn.
+        # `_drawn` holds the content of each population's table and its rendered lines.
         self._drawn: dict[str, tuple[object, SegmentLines]] = {}
 
     def refresh(self, status: Mapping[str, Json]) -> None:
@@ -368,12 +368,12 @@ class LiveDisplay(PlainDisplay):
 
         from populations.league.standings import standings
 
-        # Memory may be ahead of the disk, so nothing else is shown.
+        # Memory may be ahead of the disk, so only the warning is shown.
         if warning := alert(status):
             self._live.update(Text(warning), refresh=True)
             return
         now_s, began_s = time.monotonic(), time.thread_time()
-        # A new phase is told at once.
+        # A new phase is shown at once.
         if now_s < self._next_line_s and self._state.phase.name == self._phase:
             return
         moment = Moment.of(self._state, status)
@@ -400,7 +400,7 @@ class LiveDisplay(PlainDisplay):
         ratings = self._state.fits.ratings(population)
         trend.record(None if ratings.row is None else ratings.row.num_tallies, lines)
         lines = [line for line in lines if line.same_as is None]
-        # Policies that train are always shown; then the best of the others.
+        # Policies in training are always shown; the best other players follow.
         shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
         is_ascii = self._screen.options.ascii_only
         rows = [
@@ -418,7 +418,7 @@ class LiveDisplay(PlainDisplay):
         says = rows, notes, self._screen.width
         known = self._drawn.get(population)
         if known is not None and known[0] == says:
-            # Drawing is nearly all that the display costs, and most tables stay for seconds.
+            # Rendering is most of the display's cost, and most tables do not change for seconds.
             return known[1]
         table = framed(
             Table(COLUMNS, rows),
@@ -431,7 +431,7 @@ class LiveDisplay(PlainDisplay):
         )
         for column, width in zip(table.columns, WIDTHS, strict=True):
             column.min_width, column.no_wrap = width, True
-        # Pieces of a line that look alike are one: all of them are looked at each second.
+        # Adjacent segments of equal style are merged, because all of them are compared each second.
         drawn = [list(Segment.simplify(line)) for line in self._screen.render_lines(table)]
         self._drawn[population] = says, SegmentLines(drawn, new_lines=True)
         return self._drawn[population][1]
@@ -477,7 +477,7 @@ class Trend:
         elo = round(gained[0])
         if elo == 0:
             return "= 0"
-        # The sign tells the same where there are no arrows, and no colour is needed.
+        # The sign has the same information where there are no arrows, and no colour is needed.
         arrow = "" if is_ascii else "↑ " if elo > 0 else "↓ "
         return f"{arrow}{elo:+d}"
 
@@ -504,7 +504,7 @@ def explain(row: EventRow, *, name: Callable[[str], str] = str) -> str:
     """
     if row.kind in ("alert", "alert_cleared"):
         return alert_event(row)
-    # Lines below the first one are tracebacks.
+    # The lines after the first one are tracebacks.
     data = {key: _first_line(value) for key, value in row.data.items()}
     about = {**data, "kind": row.kind, "subject": row.subject}
     return one_line(sentence(about, name=name), max_chars=MAX_CHARS)

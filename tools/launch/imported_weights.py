@@ -97,7 +97,7 @@ def find_initial_weights(
     found: dict[str, Import] = {}
     populations = run_file.config.learning
     players = players_by_population(init_from, populations)
-    # Those that are named for none last: they are for what is left.
+    # Players without a population come last: they are for the remaining populations.
     for name, player in sorted(players.items(), key=lambda entry: entry[0] is None):
         left = [known for known in populations if known not in found] if name is None else [name]
         said = f"--init-from {player if name is None else f'{name}={player}'}"
@@ -130,7 +130,8 @@ def players_by_population(
     for text in init_from:
         name, is_named, player = text.partition("=")
         population: str | None = name
-        # A path or a bot's arguments may have an equals sign, too, but no name of a population.
+        # A path or a bot's arguments may have an equals sign, too, but a population's name does
+        # not.
         if not is_named or not POPULATION_NAME.fullmatch(name):
             population, player = None, text
         elif name not in populations:
@@ -166,7 +167,7 @@ def find_arrivals(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
         # A population's own section counts, as when the run looks for immigrants.
         for index, player in enumerate(config.pbt_of(name).immigration.players)
     }
-    # `roles.reset` concerns exploiters, which alone start again, and may name their own weights.
+    # `roles.reset` concerns only exploiters, which start again and may have imported weights.
     if config.roles.is_imported:
         wanted |= {
             reset_key(name): (config.roles.reset, name, "roles.reset")
@@ -199,7 +200,7 @@ def find_outsiders(run_file: RunFile) -> dict[str, Import]:
     outsiders: dict[str, Import] = {}
     config = run_file.config
     for index, player in imported_players(config).items():
-        # Those whose agents it has.
+        # Search the population whose configuration has this player.
         own = [name for name, one in config.populations.items() if one.player == player]
         key = f"populations.{own[0]}.player" if own else "evaluation.bots"
         said = f"{'matchmaking.bots' if player in config.matchmaking.bots else key}: {player}"
@@ -228,7 +229,7 @@ def with_networks(config: RunConfig) -> RunConfig:
             found = resolve_player(player).policies.get(name)
         except ConfigError as error:
             raise ConfigError(f"populations.{name}.player: {player}: {error}") from error
-        # Other faults are reported when the weights are looked for.
+        # Other faults are reported when the weights are loaded.
         if isinstance(found, PolicyWeights):
             populations[name] = population.model_copy(update={"network": found.network})
     return config.model_copy(update={"populations": populations})
@@ -269,23 +270,23 @@ def _imports(
         found = resolve_player(player)
     except ConfigError as error:
         raise ConfigError(f"{said}: {error}") from error
-    # Bots have no game, and no weights to import.
+    # Bots have no game and no weights to import.
     if found.game is not None and found.game.spec.agent_specs != run_file.spec.agent_specs:
         raise ConfigError(f"{said}: its observation and action spaces are others")
     imports = {}
     for name, population in run_file.config.populations.items():
         policy = found.policies.get(name)
-        # A population without a policy is no fault here: the callers know whether one is enough.
+        # A population without a policy is not a fault here: the callers know whether one is enough.
         if policy is None or (only is not None and name not in only):
             continue
-        # A policy starts from one set of weights.
+        # A policy starts from one set of weights, not from a mixture.
         if isinstance(policy, MixtureWeights):
             raise ConfigError(
                 f"{said}: {player} is a mixture of {len(policy.members)} policies; name one of "
                 f"them, for example {policy.members[0].export}"
             )
         assert policy.trained_with is not None, "`resolve_player` looks it up"
-        # Equal architectures, because weights are loaded tensor by tensor.
+        # The architectures must be equal, because weights are loaded tensor by tensor.
         theirs, ours = _facts(policy), _facts(population)
         others = [
             f"{change.key} is {shown(change.before)} there and {shown(change.after)} here"
@@ -319,7 +320,7 @@ def _files(run_file: RunFile, policy: PolicyWeights) -> dict[str, bytes]:
 
     # The optimizer is left out, as its moments belong to another run's gradients.
     weights = {WEIGHTS: serialize(policy.tensors)}
-    # Counters of this run begin at 0, whatever the player was trained for.
+    # Counters of this run begin at 0, however long the player was trained before.
     manifest = Manifest(
         policy=policy.player,
         generation=0,

@@ -96,7 +96,7 @@ def with_hyperparameters(
     from populations.config.overrides import overridden
 
     given = overridden({}, overrides, notify=lambda _: None)
-    # The environment decides again about populations without a player.
+    # Populations without imported weights are resolved again with the environment.
     populations = {**resolved.populations, **config.populations}
     for name, start in imports.items():
         populations[name] = _started(
@@ -183,7 +183,7 @@ def replaying(
     from populations.pbt.settings import PbtConfig
     from populations.views.questions.inspection import Inspection
 
-    # The last colon: a path may have some, a policy's id has none.
+    # The last colon separates the policy: a path may contain colons, a policy's id does not.
     run, _, policy = player.rpartition(":")
     if not _POLICY.fullmatch(policy) or not (Path(run) / "run.yaml").is_file():
         raise ConfigError(
@@ -205,7 +205,7 @@ def replaying(
             f"{said}: its environment is {theirs.spec.id} {dict(theirs.spec.kwargs)}, "
             f"this run's {spec.id} {dict(spec.kwargs)}"
         )
-    # Populations that the configuration leaves out are there by name, too.
+    # Populations that the configuration leaves out exist, too, named by the environment.
     populations = assign_agents(config.populations, spec)
     if name not in populations:
         raise ConfigError(
@@ -222,11 +222,11 @@ def replaying(
             "hyperparameters": {
                 key: value
                 for key, value in schedule[0].hyperparameters.items()
-                # Settings that PBT changed in that run are in the schedule alone.
+                # Settings that PBT changed in that run are taken from the schedule alone.
                 if key not in settings
             },
             "schedule": schedule,
-            # There is no donor with size 1, and exploring would leave the schedule.
+            # A population of size 1 has no donor, and exploring would leave the schedule.
             "pbt": PbtConfig(exploit="none"),
         }
     )

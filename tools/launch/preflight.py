@@ -50,8 +50,8 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> Inspected:
         draft.require()
     with faults.gathered():
         check_machine(config)
-    # The inspection below finds the faults of the environment, too, and plays it once, if there are
-    # none so far.
+    # The inspection below also finds the faults of the environment, and plays only if there are
+    # none.
     if not faults.is_empty:
         _look_at_the_rest(draft, config, faults, launch_directory=launch_directory)
     faults.raise_any()
@@ -71,12 +71,12 @@ def _look_at_the_rest(
     with faults.gathered():
         try:
             spec = inspect_lessons(inspect_environment(request), config.lessons, request=request)
-        # The command ends here: a user's environment that breaks is one more fault in the list.
+        # The fault is added to the list, because the command ends here.
         except EnvironmentFault as error:
             raise ConfigError(str(error)) from error
-        # Faults that would only follow from a known one are not reported.
+        # Faults that only follow from a known one are not reported.
         if not _is_doubtful(draft, config):
-            # Nothing is played to choose sizes: this run does not begin.
+            # Sizes are not chosen by playing, because this run does not begin.
             resolve_config(config, spec, launch_directory=launch_directory)
 
 
@@ -112,7 +112,7 @@ def check_machine(config: RunConfig) -> None:
     from populations.launchers.ray_session import check_ray
 
     if config.launcher == "ray":
-        # Devices are those of its nodes.
+        # With Ray, devices are those of the cluster's nodes.
         check_ray(config.ray)
     else:
         check_devices(config.devices)
@@ -130,7 +130,7 @@ def check_devices(devices: Sequence[str]) -> None:
     asked = [device for device in devices if device.startswith("cuda")]
     if not asked:
         return
-    # GPUs are counted once for all, because it takes a process that imports torch.
+    # GPUs are counted once, because counting takes a process that imports torch.
     num_gpus = count_gpus()
     for device in asked:
         if num_gpus == 0:
@@ -138,7 +138,7 @@ def check_devices(devices: Sequence[str]) -> None:
                 f"device: {device} needs a GPU that torch can use, and torch finds none here (or "
                 "does not answer); write device=cpu, or device=auto (a GPU where there is one)"
             )
-        # "cuda" is the first one.
+        # "cuda" without an index is the first GPU.
         index = int(device.partition(":")[2] or 0)
         if index >= num_gpus:
             last = f"cuda:{num_gpus - 1}"
@@ -151,7 +151,7 @@ def count_gpus() -> int:
     0 also where torch cannot be imported, or does not answer within `_TIMEOUT_S`.
     """
     try:
-        # A process of its own: the controller never imports torch.
+        # The count runs in a child process, because the controller never imports torch.
         done = subprocess.run(
             [sys.executable, "-c", _COUNT],
             capture_output=True,
@@ -161,7 +161,7 @@ def count_gpus() -> int:
         )
     except subprocess.TimeoutExpired:
         return 0
-    # Warnings of drivers may be printed instead of a number.
+    # A driver may print warnings instead of a number.
     return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdigit() else 0
 
 
@@ -207,7 +207,8 @@ def look_at_world(run_file: RunFile, config: RunConfig, *, run_dir: Path) -> Wor
     check_hooks(config, launch_directory=directory)
     find_sinks(config.metrics.sinks, run_dir, launch_directory=directory)
     try:
-        # As a launch does, in a child. A resolved configuration has its sizes: nothing is played.
+        # The environment is inspected in a child process, as at launch. A resolved configuration
+        # has its sizes, so nothing is played.
         inspected = inspect_for(config, launch_directory=directory)
     except (ConfigError, EnvironmentFault) as error:
         raise ConfigError(f"this run cannot go on as it is: {error}") from error

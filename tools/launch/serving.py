@@ -50,12 +50,12 @@ def raised(state: object, reason: str, limits: Mapping[str, Json]) -> str:
     value = limits.get(limit[1]) if limit is not None else None
     if state != "finished" or limit is None or value is None:
         return ""
-    # Results and shares have no double.
+    # Results and shares cannot be doubled, so the limit is removed.
     if limit[1] in ("evaluation", "success_rate") or not isinstance(value, int | float):
         return f"stop.{limit[1]}=null"
-    # A rating has no zero to double from: 100 Elo more.
+    # A rating has no natural zero, so 100 Elo are added instead of doubling.
     more = value + 100 if limit[1] == "rating" else 2 * value
-    # 15 digits: no exponent below 10^15 steps, and no rest of a binary fraction.
+    # 15 digits give no exponent below 10^15 steps and no rounding remainder.
     return f"stop.{limit[1]}={more:.15g}"
 
 
@@ -75,11 +75,11 @@ def last_lines(
         holds: The limit for which a finished run was not gone on with.
     """
     run, state, reason = shlex.quote(str(run_dir)), status["state"], holds or str(status["reason"])
-    # A failed run is reported as every command reports that it failed.
+    # A failed run is reported as every command reports a failure.
     what = "arena: the run failed" if state == "failed" else state
     yield f"{what}: {reason}"
     logs = shlex.quote(str(run_dir / "logs"))
-    # A run may end in good order without training: learners that fail at once, or a tiny limit.
+    # A run may end properly without training, if learners fail at once or the limit is tiny.
     if status["agent_steps"] == 0:
         yield "nothing was trained: 0 agent steps are committed"
         yield f"  the learners' logs may say why: {logs}; if not, raise what stop says"
@@ -101,7 +101,7 @@ def last_lines(
     for name, one in champions.items():
         of = f" of {name}" if len(champions) > 1 else ""
         low, high = one["rating_low"], one["rating_high"]
-        # Nobody took a point from it.
+        # The upper bound is None if no opponent took a point from this player.
         rating = (
             f"{low:z.0f}+" if high is None else f"{one['rating']:z.0f} [{low:z.0f}, {high:z.0f}]"
         )
@@ -113,7 +113,7 @@ def last_lines(
     if len(proven) == len(champions):
         yield f"next: arena export {run}"
     else:
-        # A policy that has learned nothing is no champion to ship.
+        # A policy that has learned nothing is not suggested for export.
         yield from (f"next: arena export {run} --population {name}" for name in proven)
 
 
@@ -139,8 +139,8 @@ def say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
     return status
 
 
-# -P: a project's own arena.py, in the current directory, is not imported. The folder tools/ is
-# populations.commands once it is installed, and without that it has no presets either.
+# -P keeps a project's own arena.py in the current directory from being imported. The folder tools/
+# is populations.commands once it is installed; otherwise it has no presets.
 MAIN = "populations.commands.main"
 ARENA = (sys.executable, "-P", "-m", MAIN)
 """Command that is ``arena``, whatever the path of this process is."""
@@ -162,11 +162,12 @@ def held_run(run_dir: Path, *, accept_loss: bool = False) -> Iterator[RunFile]:
     if not (run_dir / RUN_FILE).exists():
         raise ConfigError(f"there is no run in {run_dir}")
     with RunLock(run_dir):
-        # Losses are looked for here as well as at the opening, which comes seconds later: a journal
-        # that is damaged needs another remedy than an environment.
+        # Losses are checked here as well as at the opening, which comes seconds later: a damaged
+        # journal needs another remedy than an environment.
         accepted_loss(run_dir, accept=accept_loss)
-        # The file is read under the lock: another controller may have changed run.yaml until now. A
-        # change that was cut off is finished later: nothing is written before all is checked.
+        # The file is read under the lock, because another controller may have changed run.yaml
+        # until now. An interrupted change is completed later: nothing is written before all is
+        # checked.
         yield RunFile.load(current_file(run_dir))
 
 
@@ -182,7 +183,7 @@ def stopped_run(run_dir: Path, *, trust: bool) -> Iterator[OpenRun]:
     from populations.controller.server.run_directory import OpenRun
 
     with held_run(run_dir) as found:
-        # The rules of matchmaking and PBT are made with the run's state.
+        # The rules of matchmaking and PBT are constructed with the run's state.
         code = trusted(found, run_dir, trust=trust).launch_directory
         with OpenRun(run_dir, with_sinks=False, launch_directory=code) as run:
             yield run
@@ -230,14 +231,14 @@ def serve(
 
     for warning in () if world is None else world.warnings:
         tell(warning)
-    # Recovers from a crash, if there was one, before anything is decided.
+    # Opening the run recovers from a crash before anything is decided.
     with OpenRun(
         run_dir, changed=changed, launch_directory=launch_directory, accept_loss=accept_loss
     ) as run:
         if evaluate_s is not None:
             _require_evaluable(run)
             run.state.phase.evaluation_only = Countdown(duration_s=evaluate_s)
-        # The journal has these, too, because standard error is forgotten.
+        # The journal records these differences, too, because standard error is not kept.
         if world is not None:
             run.note_event("versions_differ", world.other_versions, utc=utc_now())
             run.note_event("code_differs", world.other_code, utc=utc_now())
@@ -251,7 +252,7 @@ def serve(
             control(run)
         else:
             tell(f"{run_dir} is finished, and a limit holds still: nothing was trained")
-    # The run is closed by now: its end is read from the journal, as any command sees it.
+    # The run is closed by now, so its end is read from the journal, as any command reads it.
     document = say_how_it_ended(run_dir, holds=holds)
     if json_:
         print_json(document)
@@ -288,7 +289,7 @@ def _holding_limit(run: OpenRun) -> str | None:
     from populations.controller.phases import limit_reached
 
     row = run.state.tables.run
-    # A stopped or failed run goes on, and its controller looks at the limits itself.
+    # A stopped or failed run is resumed, and its controller checks the limits itself.
     if row.state != "finished" or run.state.phase.evaluation_only is not None:
         return None
     return limit_reached(
@@ -308,7 +309,7 @@ def control(run: OpenRun) -> None:
 
     from .display import make_display
 
-    # A log that the disk refuses is no reason to print a traceback for each line of it.
+    # A log line that the disk refuses must not print a traceback.
     logging.raiseExceptions = False
     begin_log(file=run.run_dir / "logs" / "controller.log")
     raise_limit()
@@ -321,7 +322,7 @@ def control(run: OpenRun) -> None:
 
         def refresh(status: Mapping[str, Json]) -> None:
             display.refresh(status)
-            # A closed output is a hang-up: the run stops with everything saved.
+            # A closed output counts as a hang-up: the run stops with everything saved.
             if not display.is_seen:
                 server.request_stop("interrupted by SIGHUP: its output has no reader any more")
 
@@ -345,7 +346,7 @@ def control(run: OpenRun) -> None:
             on_status=refresh,
             on_wait=display.wait_for,
         )
-        # Signals end the command until here (`leave_on_signals`), since there is nothing to save.
+        # Until here signals end the command (`leave_on_signals`), because there is nothing to save.
         with stop_on_signals(server, run_dir=run.run_dir):
             server.run()
 
@@ -386,7 +387,7 @@ def _tell_where(run: OpenRun, endpoint: str) -> None:
     from arena.wire.address import is_loopback
     from arena.wire.keys import KEYS
 
-    # Each learner has a key of its own on Ray, which is in no file here.
+    # On Ray each learner has a key of its own, which is not in a file here.
     keys = "this run" if run.run_file.config.launcher == "ray" else run.run_dir / KEYS
     if endpoint.startswith("tcp://") and not is_loopback(endpoint):
         tell(
@@ -400,5 +401,5 @@ def _end(state: str, reason: str) -> None:
     if state == "failed":
         raise typer.Exit(3)
     if state == "stopped":
-        # The reason names the signal (`stop_on_signals`); 130 is SIGINT's code.
+        # The reason names the signal (`stop_on_signals`); 130 is SIGINT's exit code.
         raise typer.Exit(143 if "SIGTERM" in reason or "SIGHUP" in reason else 130)

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
     from populations.config.run_file import RunFile
 
-# Connect Four on two cores (`benchmarks/2026-11-27-2-cores-shares.md`): half of the steps cost some
-# 120 Elo, so two policies a learner that much, and each doubling as much again. From three minutes
-# to six a lone policy gains about as much; longer times were not measured.
+# Source: Connect Four on two cores (`benchmarks/2026-11-27-2-cores-shares.md`). Half of the steps
+# cost some 120 Elo, so two policies per learner cost that much, and each doubling as much again.
+# From three minutes to six a lone policy gains about as much; longer times were not measured.
 MOST_PER_LEARNER, LEAST_TRAINING_S = 2, 180.0
 """Policies that share a learner evenly without a remark, and seconds of a core for each of them
 from which on more do."""
@@ -39,7 +39,7 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> Inspected:
     request = config.inspection(launch_directory=launch_directory)
     screen = log_console()
     watching = screen.status(f"playing {config.environment.id} at random, to choose sizes")
-    # Playing takes seconds; without it there is nothing to wait for.
+    # The progress line is shown only if the environment is played, which takes seconds.
     with watching if is_needed and screen.is_terminal else nullcontext():
         # Deterministic runs must not depend on this machine's speed.
         amount: Play = "counted" if config.deterministic else "timed"
@@ -75,7 +75,7 @@ def crowd_line(config: RunConfig) -> str:
     Args:
         config: Resolved.
     """
-    # Each policy gets its steps without a time, however long that takes.
+    # Without a limit of time each policy gets its steps, however long that takes.
     if config.stop.duration_s is not None:
         for name in config.learning:
             if line := _crowd_line(config, name, duration_s=config.stop.duration_s):
@@ -92,7 +92,7 @@ def _crowd_line(config: RunConfig, population: str, *, duration_s: float) -> str
     crowd = f"{num_policies} policies share {num_learners:g} learner"
     crowd += "" if num_learners == 1 else "s"
     if config.pbt_of(population).share == "halving":
-        # A policy needs an assignment at least before the first decision.
+        # Each policy needs at least one assignment before the first decision.
         once_s = num_policies * config.assignment.target_s / num_learners
         if once_s <= SEARCH_SHARE * duration_s:
             return ""
@@ -135,7 +135,7 @@ def stakes_line(run_file: RunFile) -> str:
         return f"environment.outcome: a margin of {outcome.margin:g} is a whole match " + (
             "(the game's range)" if measured.is_margin_known else "(as random play shows)"
         )
-    # Margins are suggested where a rating by them would tell more than one by wins.
+    # Margins are suggested where they carry more information than wins.
     if outcome == "return" and len(config.sides) > 1 and measured.has_stakes:
         return (
             "returns are not only -1, 0 and 1 "

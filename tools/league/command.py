@@ -132,7 +132,7 @@ def league(
         "--trust": trust,
         "--code": code,
     }
-    # An option that would change nothing is refused, not ignored.
+    # An option without an effect is refused instead of ignored.
     _check(view, operand, [name for name, one in values.items() if one not in (None, False, [])])
     if optuna is not None:
         _write_studies(run, optuna, population, as_json=as_json)
@@ -249,7 +249,7 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
 
     from populations.views.questions.study import UNIT, write_studies
 
-    # Optuna would print a line per study on standard error.
+    # Otherwise Optuna prints a line per study on standard error.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with inspected(run, population) as inspection:
         written = write_studies(inspection, file, population=population)

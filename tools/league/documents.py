@@ -99,7 +99,7 @@ def opened_views(
     from populations.gc_pause import collector_paused
     from populations.views.views import document
 
-    # The inspection is opened anew each time, because it is one moment of the run.
+    # Each call opens a new inspection, because an inspection shows one moment of the run.
     with collector_paused(), inspected(run, population) as inspection:
         populations = tuple(inspection.run_file.config.populations)
         return [

@@ -48,10 +48,10 @@ class Keys:
         if not ready:
             return ""
         if is_in_background():
-            # They are the shell's, which takes them.
+            # In the background the shell reads the keys.
             time.sleep(timeout_s)
             return ""
-        # A key with a sequence arrives as a whole.
+        # All bytes of a key's escape sequence arrive in one read.
         self._pressed = KEY.findall(os.read(self._descriptor, MOST_BYTES)) or [b"q"]
         return self._next()
 
@@ -75,10 +75,10 @@ def is_in_background() -> bool:
             # The fields after the program's name are state, parent, group, session, terminal and
             # its group.
             _, _, group, _, _, foreground = file.read().rpartition(b")")[2].split()[:6]
-    # A system that stops it: there it has no guards.
+    # Without /proc there are no guards, so the kernel stops a background job that reads.
     except FileNotFoundError:
         return False
-    # -1: it has no terminal, so no shell reads there.
+    # -1 means that the process has no terminal, so no shell reads there.
     return int(foreground) > 0 and foreground != group
 
 
@@ -88,9 +88,9 @@ def read_keys() -> Iterator[Keys]:
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
-        # The terminal is not raw, so Ctrl-C stays a signal.
+        # In cbreak mode, unlike in raw mode, Ctrl-C stays a signal.
         tty.setcbreak(descriptor)
         yield Keys(descriptor)
     finally:
-        # Keys that were typed and not read are no command for the shell.
+        # Keys that were typed but not read must not reach the shell as a command.
         termios.tcsetattr(descriptor, termios.TCSAFLUSH, before)

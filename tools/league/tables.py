@@ -73,7 +73,7 @@ def fit_screen(screen: Screen, *, is_wide: bool) -> None:
     if is_wide:
         screen.width = WIDEST
     elif not screen.is_terminal and not os.environ.get("COLUMNS", "").isdigit():
-        # rich takes 80 columns for a pipe, in which few views fit.
+        # rich assumes 80 columns for a pipe, which is too narrow for most views.
         screen.width = PIPE_WIDTH
 
 
@@ -121,7 +121,7 @@ def _limit(shown: Shown, document: Document, screen: Screen, available: Room) ->
 
 def room(shown: Shown, screen: Screen) -> int:
     """Return the rows of a view that a screen has room for, in all of its tables."""
-    # Warnings stand below the tables.
+    # Warnings stand below the tables, so they take lines, too.
     overhead = shown.overhead + (WARNING_LINES if shown.view.warns else 0)
     return max((screen.height - overhead) // shown.view.lines, LEAST_ROWS)
 
@@ -161,9 +161,9 @@ def write_csv(rows: Sequence[Row], file: TextIO) -> None:
 def _csv_cell(value: object) -> object:
     """Return a cell that no spreadsheet takes for a formula, and no terminal for a command."""
     if isinstance(value, Mapping | list | tuple):
-        # A structure is written as --json has it, which other programs read.
+        # A structured value is written as in --json, so that other programs can read it.
         value = json.dumps(value)
     if not isinstance(value, str):
         return value
-    # A spreadsheet calculates nothing behind an apostrophe.
+    # A leading apostrophe keeps spreadsheets from evaluating a formula.
     return plain(f"'{value}" if value[:1] in FORMULA else value, keep="\n\r\t")

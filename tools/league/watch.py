@@ -61,14 +61,15 @@ class Query:
             StorageError: If the journal cannot be read.
         """
         if self.measures and view == "standings":
-            # Each round measures: players appear while the run goes on, and only new ones are
+            # New players appear while the run goes on; only players without a measurement are
             # measured.
             self._measure()
         own = VIEWS[view].arguments(self.given, self.operand)
         (opened,) = opened_views(self.run, [view], self.population, **own)
         document = opened.document
         if view == "payoff":
-            # Rows are those of the player: the same results stand there from the other side, too.
+            # A result has a row for each of its players, so the rows of this player have all its
+            # results.
             cells = document["payoff"]
             chosen = [row for row in cells if self.player in (None, row["player"])]
             return opened._replace(document={**document, "payoff": chosen})
@@ -111,11 +112,10 @@ def watch_views(query: Query, shown: Shown) -> None:
     """
     from rich.live import Live
 
-    # The query is read before the screen is taken, so that a mistake is reported on the screen that
-    # the user sees.
+    # The query is checked before the alternate screen, so that the error stays visible.
     query.read(shown.name)
     screen = console()
-    # Both restore the terminal, also after SystemExit, which signals raise.
+    # The context managers restore the terminal, also after a SystemExit from a signal.
     with (
         read_keys() as keys,
         Live(
@@ -137,7 +137,7 @@ class _Watch:
         self._screen = screen
         self._live = live
         self._keys = keys
-        # A view about a player or a second run needs to be told which.
+        # A view about a player or a second run needs its name, so only the current one is listed.
         self._views = [
             name for name, view in VIEWS.items() if not view.operand or name == shown.name
         ]
@@ -149,7 +149,7 @@ class _Watch:
             next_s = time.monotonic() + REFRESH_S
             size = self._screen.size
             while (left_s := next_s - time.monotonic()) > 0.0:
-                # Waits are short, so that a window that changes its size is drawn soon.
+                # Waits are short, so that a resized window is redrawn soon.
                 key = self._keys.wait(min(left_s, 0.25))
                 if key in ("q", "escape"):
                     return
@@ -187,7 +187,7 @@ class _Watch:
         try:
             opened = self._query.read(self._shown.name)
         except ArenaError as error:
-            # A view that this run has not (cross-play), or a run that is removed meanwhile.
+            # The view may not exist for this run (cross-play), or the run may have been removed.
             parts.append(Text(str(error)))
         else:
             parts += rendered(self._shown, opened, self._screen)
@@ -199,7 +199,7 @@ class _Watch:
         from rich.text import Text
 
         names = [
-            # The present view is not marked by colour alone.
+            # The current view is marked by brackets too, not only by colour.
             f"[{number}\xa0{name}]" if name == self._shown.name else f"{number}\xa0{name}"
             for number, name in enumerate(self._views, 1)
         ]

@@ -33,7 +33,7 @@ def _answers(requests: Iterator[str]) -> Iterator[str]:
     try:
         use_code(Path(code) if code else None)
         game = PersonsGame(sit_down(**json.loads(table)), seed=int(seed))
-        # The default of this signal is the end of the process.
+        # SIGALRM ends the process by default if no request comes in time.
         signal.setitimer(signal.ITIMER_REAL, float(idle_s))
         for line in requests:
             signal.setitimer(signal.ITIMER_REAL, float(idle_s))

@@ -65,7 +65,7 @@ def play(
     from .table import sit_down
     from .terminal import play_in_terminal
 
-    # This is set before an environment looks: pictures are text or pixels here.
+    # The variables are set before an environment reads them: pictures are text or pixels here.
     os.environ.update(NO_WINDOWS)
     with play_progress(f"{player} is being loaded"):
         seated = sit_down(**table)

@@ -123,7 +123,7 @@ class PersonsGame:
         self.points: tuple[float, ...] = ()
         self.returns = torch.zeros(len(self.agents), dtype=torch.float64)
         self.told: list[str] = []
-        # An environment that is only drawn follows this one.
+        # A second environment, which is only drawn, repeats these turns.
         self._turns: list[dict[str, Any]] = []
         self._moments = pictures_of(
             drawable(game, seed=seed, turns=self._turns, viewer=table.agent)
@@ -134,7 +134,7 @@ class PersonsGame:
         self._look()
         self._think()
         for actions, digest in past:
-            # Players remember what they see; what they choose now is not used.
+            # The players act so that their recurrent state follows; the recorded actions are used.
             self._chosen()
             self._step(actions)
             if self.shown[-1] != digest:
@@ -148,8 +148,6 @@ class PersonsGame:
     def close(self) -> None:
         """Close the environment."""
         self._env.close()
-
-    # The person's decision
 
     @property
     def moves(self) -> dict[str, tuple[int, Move]]:
@@ -184,7 +182,8 @@ class PersonsGame:
         group, slot = self._decision
         facts = self.table.game.spec.agent_specs[self.table.agent]
         layout = ObservationLayout.from_json(facts.observation)
-        # A policy may be told beside who decides.
+        # A policy's row may have more columns, such as the deciding agent; only the observation
+        # counts.
         rows = group.observation[0, slot, None, : layout.size].cpu().numpy()
         parts = [unflattened(leaf, rows[:, leaf.place])[0] for leaf in layout.leaves]
         return nested(layout.nest, parts)
@@ -224,7 +223,7 @@ class PersonsGame:
             return self._numbers(text)
         moves = self.moves
         known = {name.lower(): index for name, (index, _) in moves.items()}
-        # Positions do not count where names are numbers themselves, as columns are.
+        # Numbers select by position only if no name is itself a number, as a column is.
         if not any(name.isdecimal() for name in known):
             start = self.layout.leaves[0].starts[0]
             known |= {str(index + start): index for index in known.values()}
@@ -265,7 +264,7 @@ class PersonsGame:
         past = [*zip(self.actions, self.shown[1:], strict=True)][: self._mine[-1]]
         again = PersonsGame(self.table, seed=self.seed, past=past)
         self.close()
-        # This game becomes that one from now on.
+        # This object becomes the replayed game, so that references to it stay valid.
         vars(self).update(vars(again))
 
     @property
@@ -281,8 +280,6 @@ class PersonsGame:
         if len(self.points) > 2:
             word = f"came {better + 1} of {len(self.points)}"
         return f"the game is over: you {word}, with {mine}"
-
-    # How it goes
 
     def _sit_down(self) -> SeatedPlayers[Any]:
         game, person = self.table.game, (self.table.agent,)
@@ -330,7 +327,7 @@ class PersonsGame:
         if self._on_turn is not None:
             self._mine.append(len(self.actions))
             self.told = []
-        # Actions are written as drawings take them.
+        # Actions have the form that the drawing takes.
         turn = {
             self.agents[index]: told_action(rows[0, slot], self._layouts[population])
             for population, rows in actions.items()
@@ -355,7 +352,7 @@ class PersonsGame:
     def _tell(self, turn: dict[str, Any]) -> None:
         """Note what the others are about to do, unless that may be hidden from the person."""
         environment = self.table.game.spec.id
-        # Everything is seen in those of OpenSpiel's games that have a drawing.
+        # OpenSpiel games with a drawing show their whole state.
         if is_openspiel(environment) and game_of(environment) not in DRAWINGS:
             return
         for agent, action in turn.items():
@@ -393,13 +390,11 @@ class PersonsGame:
             blank = group.new_actions()[0, slot]
             self._thought = thoughts(self.mind, self.table.agent, group, slot, blank, self.layout)
 
-    # Actions of more than one choice
-
     def _numbers(self, text: str) -> torch.Tensor:
         """Return the row of numbers that were typed, one for each part of an action."""
         layout, mask = self.layout, self._mask
         ends = np.cumsum([leaf.size for leaf in layout.leaves])[:-1]
-        # Too few, too many or no numbers have no shape; all that is wrong is refused below.
+        # A wrong count or a text that is not a number raises ValueError here and is refused below.
         with suppress(ValueError):
             numbers = np.array([float(one) for one in text.replace(",", " ").split()])
             if not np.isfinite(numbers).all():
@@ -410,7 +405,7 @@ class PersonsGame:
             ]
             rows = layout.from_environment(nested(layout.nest, parts))
             is_legal = bool(layout.are_legal(rows, None if mask is None else mask[None].numpy())[0])
-            # A number beyond its bounds, or a fraction of a choice, comes back as another one.
+            # A number out of bounds or a fractional choice does not survive the round trip.
             given = numbers_of(rows[0], layout)
             if is_legal and np.allclose(given, numbers, rtol=1e-4, atol=1e-4):
                 return torch.from_numpy(rows[0])

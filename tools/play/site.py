@@ -38,7 +38,7 @@ NOT_KEPT = {"cache-control": "no-store"}
 def make_app(tables: Tables, access: Access) -> ASGIApp:
     """Return the application of some games, behind its guard."""
 
-    # Those that wait for a game run in a thread of their own.
+    # A plain function runs in a thread, so waiting for a game does not block the event loop.
     def new(_request: Request) -> Response:
         return RedirectResponse(f"games/{tables.new()}", status_code=303, headers=NOT_KEPT)
 
@@ -65,7 +65,7 @@ def make_app(tables: Tables, access: Access) -> ASGIApp:
 
     routes = [
         Route("/", new),
-        # The page's name leads to this address.
+        # The page's title links to this address, which starts a new game.
         Route("/index.html", new),
         Route("/static/{name}", static),
         Route("/games/{game}", _page),

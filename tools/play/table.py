@@ -88,7 +88,7 @@ def _seats(game: Game, agent: str) -> Iterator[Seat]:
     for one in (game.seats[index] for index in plays_of(game.seats)[0]):
         others = tuple(other for other in one.agents if other != agent)
         if agent in one.agents and others:
-            # The person's first: sides keep their order.
+            # The person's seat comes first, so that sides keep their order.
             yield replace(one, name=f"{one.name}/{agent}", agents=(agent,))
             yield replace(one, name=f"{one.name}/others", agents=others)
         else:

@@ -66,10 +66,10 @@ class _Game(Child):
             try:
                 line = self.call(json.dumps(request).encode(), ANSWER_S)
                 document: Document = json.loads(line[:MAX_ANSWER_BYTES])
-                # Users' code runs there.
+                # The drawing comes from user code, so it is checked before it is sent to a browser.
                 if document.get("svg"):
                     check_svg(document["svg"])
-            # ValueError: a line that is none, or a pipe that another thread has closed.
+            # A ValueError means invalid JSON, or a pipe that another thread has closed.
             except (EOFError, OSError, ValueError) as error:
                 raise Ended(ENDED) from error
         if "error" in document:

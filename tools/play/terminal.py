@@ -66,7 +66,7 @@ def _typed(screen: Screen) -> Iterator[str]:
     while True:
         screen.print("> ", end="")
         screen.file.flush()
-        # Lines that are typed in the background are the shell's.
+        # While this process is in the background, typed lines belong to the shell.
         while sys.stdin.isatty() and is_in_background():
             time.sleep(FOREGROUND_POLL_S)
         line = sys.stdin.readline()

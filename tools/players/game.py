@@ -89,7 +89,7 @@ class Game:
         from populations.config.trust import Word, is_code
 
         outcome = self.environment.outcome
-        # The user vouches for the environment, not for other code that the card names.
+        # The user trusts the environment, but not other code that the card names.
         is_users = isinstance(outcome, str) and is_code(outcome)
         word = Word(launch_directory=code_directory())
         own = self.environment.model_copy(
@@ -104,7 +104,7 @@ class Game:
                 possible_agents=own.possible_agents,
             )
         )
-        # The spec, too: its digest says whether players of runs play this.
+        # The spec is replaced too: its digest decides whether players of runs can play this game.
         return replace(self, environment=own, spec=spec, word=word)
 
     @classmethod
@@ -119,7 +119,7 @@ class Game:
 
         return cls(
             environment=setup.environment,
-            # Results are about matches, whatever lessons training had.
+            # Results are about matches, so the lessons of training do not apply.
             spec=setup.spec.of_matches,
             sides=setup.sides,
             seats=setup.seats,
@@ -146,8 +146,8 @@ class Game:
             EnvironmentRequest(environment, launch_directory=launch_directory)
         )
         run_file = new_run_file(
-            # The environment goes through a whole configuration, so that sides and seats are
-            # resolved as in a run.
+            # The whole configuration is validated, so that sides and seats are resolved as in a
+            # run.
             validate_config({"environment": {"id": environment}}),
             spec,
             name=environment,
@@ -174,7 +174,7 @@ class Game:
         from arena.envs.one_by_one.steppers import EnvsRequest
 
         self.check_word()
-        # Products of policies are too small for threads, which only wait for each other.
+        # A policy's matrix products are too small for several threads, which would only wait.
         torch.set_num_threads(1)
         return make_batched_env(
             EnvsRequest(
@@ -192,7 +192,7 @@ class Game:
         """Return whether the game goes on differently after the same decisions, seed by seed."""
         from arena.envs.probe.chance import NUM_SEEDS, has_chance
 
-        # One seed each, so that chance makes them diverge.
+        # Several seeds are compared, because only chance makes their games diverge.
         with closing(self.make_env(NUM_SEEDS)) as env:
             return has_chance(env, populations=self.populations, actions=self.action_layouts())
 
@@ -268,13 +268,14 @@ class Game:
 
         where = self.launch_directory
         if is_named and bot != RANDOM_BOT:
-            # The user's word: it may be beside the game's code, or where he is.
+            # A bot that the user names is trusted: it may be beside the game's code or in the
+            # current directory.
             put_first_on_path(code_directory())
             where = code_directory() if where == NO_CODE else where
         elif not is_named:
             self.word.check(bot)
 
-        # One for each population, because their action spaces may differ.
+        # Each population has a bot of its own, because action spaces may differ.
         return {
             name: make_bot(
                 bot,

@@ -33,7 +33,7 @@ def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
     found: dict[str, tuple[str, WeightsRef]] = {}
     for population, lines in inspection.standings().items():
         best = champion(lines)
-        # The champion's evaluated weights, which may be older than its latest ones.
+        # The champion's evaluated weights may be older than its latest ones.
         if best is not None and best.reference is not None:
             found[population] = best.player, best.reference
     if not found:
@@ -63,7 +63,7 @@ def find_in_run(inspection: Inspection, player: str) -> tuple[str, WeightsRef]:
     row_of_policy = tables.policies[found.policy]
     if row_of_policy.checkpoint is None:
         raise ConfigError(f"{found.player} of {inspection.run_dir} has no checkpoint yet")
-    # The latest ones, evaluated or not.
+    # A policy stands for its latest weights, evaluated or not.
     return found.player, tables.checkpoints[row_of_policy.checkpoint].weights
 
 
@@ -140,6 +140,6 @@ def trained_with(inspection: Inspection, manifest: Manifest) -> TrainedWith:
     return TrainedWith(
         algorithm=population.algorithm,
         hyperparameters=manifest.hyperparameters,
-        # Rows of old generations go.
+        # The row of an old generation may have been removed.
         factors={} if row is None else dict(row.factors),
     )

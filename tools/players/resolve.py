@@ -62,7 +62,7 @@ class ResolvedPlayer:
 
         if self.game is None:
             return self.name != str(RANDOM_BOT)
-        # A mixture draws a member for each match, however its members play.
+        # A mixture samples a member for each match, even if its members play greedily.
         return not any(
             isinstance(policy, MixtureWeights) or policy.temperature is not None
             for policy in self.policies.values()
@@ -145,7 +145,7 @@ def _resolved(name: str, *, level: int | None, trust: bool) -> ResolvedPlayer:
             key = path.resolve().relative_to(run_dir).as_posix()
             return _of_run(name, run_dir, directory=key, trust=trust)
         raise ConfigError(f"{path} is neither a run directory nor an export; {_FORMS}")
-    # The last colon: a directory's name may have some, a player's id has none.
+    # The last colon separates the player: a directory's name may contain colons, an id does not.
     run, colon, player = name.rpartition(":")
     if not colon or not Path(run).is_dir():
         raise ConfigError(f"there is no player {name!r}; {_FORMS}")
@@ -154,7 +154,7 @@ def _resolved(name: str, *, level: int | None, trust: bool) -> ResolvedPlayer:
 
 def run_of_checkpoint(path: Path) -> Path | None:
     """Return the run whose checkpoint or ghost a directory is; None: it is none of a run."""
-    # RUN/populations/<population>/<policy>/checkpoints/<directory>
+    # The path is RUN/populations/<population>/<policy>/checkpoints/<directory>.
     parents = path.resolve().parents
     is_checkpoint = (path / "manifest.json").is_file() and len(parents) > _DEPTH
     if is_checkpoint and (parents[_DEPTH] / "run.yaml").is_file():
@@ -184,7 +184,7 @@ def find_in_stopped_run(
     path = Path(player)
     if path.is_dir() and (directory := run_of_checkpoint(path)) is not None:
         return directory, path.resolve().relative_to(directory).as_posix()
-    # The last colon: a directory's name may have some, a player's id has none.
+    # The last colon separates the player: a directory's name may contain colons, an id does not.
     run, _, name = player.rpartition(":")
     if not is_name(name):
         raise ConfigError(f"{takes}, got {player!r}")
@@ -199,7 +199,7 @@ def exports_at(name: str) -> list[Path]:
     Empty: it names something else. Torch-free.
     """
     path = Path(name)
-    # A run's directory has the export of its champion in it: the run is what was named.
+    # A run directory also contains the export of its champion, but the user named the run.
     if (path / "run.yaml").is_file():
         return []
     if (path / "card.json").is_file():
@@ -225,7 +225,7 @@ def _exported(
             raise ConfigError(f"{name} has no levels: it is a mixture")
         word = _word_for(card, directory, trust=trust)
         games.append(game_of_card(card.environment, card.environment_config, word=word))
-    # A directory may hold exports that were never made together.
+    # A directory may hold exports of different environments.
     if len({game.spec.digest for game in games}) > 1:
         raise ConfigError(f"the exports in {name} are of different environments")
     return ResolvedPlayer(name=name, game=games[0], policies=policies)
@@ -251,7 +251,7 @@ def _exported_policy(
 
     chosen = None if level is None else card.level(level)
     one = card if chosen is None else chosen
-    # Weights are data, and verified against the card.
+    # Weights are data and are verified against the card, so loading them needs no trust.
     weights = WEIGHTS if chosen is None else chosen.weights
     network, tensors = load_export_weights(directory, weights=weights)
     policy = PolicyWeights(
@@ -280,7 +280,7 @@ def _exported_mixture(directory: Path, card: MixtureCard, *, trust: bool) -> Mix
         name = f"{member.directory}/{CARD}"
         if name not in card.files:
             raise CheckpointCorrupt(f"{directory}: its card names no {name}")
-        # The mixture's card vouches for the member's, and that one for its files.
+        # The mixture's card has the digest of the member's card, which has those of its files.
         read_verified(directory, name, card.files[name])
         own = directory / member.directory
         own_card = read_card(own)
@@ -289,7 +289,7 @@ def _exported_mixture(directory: Path, card: MixtureCard, *, trust: bool) -> Mix
                 f"{own} must have the agents and the environment of its mixture"
             )
         members.append(_exported_policy(own, own_card, trust=trust))
-    # A card may miss a sum of 1 by a rounding.
+    # The probabilities of a card may not sum to 1 exactly, by rounding.
     total = math.fsum(member.probability for member in card.members)
     return MixtureWeights(
         player=card.player,
@@ -304,7 +304,7 @@ def game_of_card(environment: CardEnvironment, config: EnvironmentConfig, *, wor
     return Game(
         environment=config,
         spec=environment.spec,
-        # The game is the card's and not resolved again: an export has no run.yaml.
+        # The card has the resolved sides and seats: an export has no run.yaml.
         sides=environment.sides,
         seats=environment.seats,
         populations=environment.populations,

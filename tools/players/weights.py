@@ -70,7 +70,7 @@ class PolicyWeights:
         if self.export is None:
             return self.make_policy(game, greedy=greedy)
         at = self.temperature or 1.0
-        # The graph is what was exported: its weights alone may play otherwise.
+        # An export plays by its graph, because its weights alone may play differently.
         return ExportedActor(self.export, greedy=greedy, graph=self.graph, temperature=at)
 
     def at_temperature(self, temperature: float) -> PolicyWeights:
@@ -81,7 +81,7 @@ class PolicyWeights:
         from arena.checkpoints.tensors import serialize
         from arena.export.actor import tempered
 
-        # These are the very weights at 1, whose digest the league knows.
+        # At temperature 1 the weights are unchanged and keep the digest that the league knows.
         if temperature == 1.0:
             return replace(self, temperature=temperature)
         tensors = tempered(self.tensors, self.network, temperature=temperature)
@@ -95,7 +95,7 @@ class PolicyWeights:
         from arena.networks.frozen import FrozenPolicy
         from arena.resolve import put_first_on_path
 
-        # The architecture may be code of the user's.
+        # The encoder may be user code, which needs trust.
         self.word.check(self.network.encoder)
         put_first_on_path(self.word.launch_directory)
         observation, action = game.layouts(self.agents, network=self.network)
@@ -171,8 +171,8 @@ def load_policy(
     manifest, tensors = load_weights(inspection.run_dir, reference)
     setup = learner_setup(inspection.run_file, root=inspection.run_dir)
     population = setup.populations[population_of(player)]
-    # A checkpoint only repeats what run.yaml decides: no name in it is used. Which environments
-    # players can meet in is compared when they do.
+    # The names come from run.yaml, not from the checkpoint, which repeats them. Whether two players
+    # have the same environment is checked when they play each other.
     check_manifest(manifest, environment_digest=manifest.environment_digest, setup=population)
     if population_of(manifest.policy) != population_of(player):
         raise CheckpointCorrupt(f"{reference.key}: its policy must be one of {player}'s population")

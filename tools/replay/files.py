@@ -110,7 +110,7 @@ def _frames(told: Opened) -> Iterator[npt.NDArray[np.uint8]]:
     images = [Image.open(io.BytesIO(one)).convert("RGBA") for one in pixels if one]
     if not images:
         return
-    # Codecs divide a picture into squares of 16 pixels.
+    # Video codecs divide a picture into blocks of 16 pixels.
     scaled = [
         one.resize((FILM_WIDTH, round(one.height * FILM_WIDTH / one.width))) for one in images
     ]

@@ -66,7 +66,7 @@ def episode(document: Mapping[str, Any]) -> Document:
     returns = accumulate(paid, lambda before, more: tuple(map(add, before, more)))
     told = entry.tell(entry, document, zip([{}, *turns[:-1]], turns, returns, strict=True))
     for number, states in enumerate(told["steps"]):
-        # The first player alone gets what all of them share.
+        # Kaggle stores what all players share in the first player's entry only.
         states[0]["observation"]["step"] = number
     names = {agent: seat["player"] for seat in document["seats"] for agent in seat["agents"]}
     return {
@@ -100,7 +100,7 @@ def _connectx(_: Entry, __: Mapping[str, Any], moments: Iterable[Moment]) -> Doc
     steps = []
     for moment in moments:
         for player, column in moment[0].items():
-            # Rows are counted from the top, and a piece falls to the last one that is free.
+            # Rows are numbered from the top, so the lowest free cell is the largest one.
             cells = range(column, ROWS * COLUMNS, COLUMNS)
             board[max(cell for cell in cells if not board[cell])] = player + 1
         seen: list[Document] = [{"board": list(board), "mark": 1}, {"mark": 2}]
@@ -121,7 +121,7 @@ def _rps(_: Entry, document: Mapping[str, Any], moments: Iterable[Moment]) -> Do
         for player in before:
             seen[player]["lastOpponentAction"] = before[1 - player]
         steps.append(_states((before, turn, returns), seen))
-    # Kaggle ends it after as many rounds, and takes no lead for a draw.
+    # Kaggle ends the game after this number of rounds; the threshold 1 accepts any lead as a win.
     configuration = {"episodeSteps": len(steps), "signs": signs, "tieRewardThreshold": 1}
     return {"configuration": configuration, "info": {}, "steps": steps}
 
@@ -134,7 +134,7 @@ def _openspiel(entry: Entry, document: Mapping[str, Any], moments: Iterable[Mome
     game = load_game(*((environment, document["kwargs"]) if is_own else (PREFIX + name, {}))).game
     state = game.new_initial_state()
     idle: dict[int, Document] = {player: {"submission": NO_ACTION} for player in (0, 1)}
-    # Kaggle begins with a step in which nothing is shown or done.
+    # Kaggle's first step shows nothing and has no action.
     steps = [_states((idle, {0: 0, 1: 0}, (0.0, 0.0)), ({}, {}))]
     texts = []
     for before, turn, returns in moments:
@@ -155,7 +155,7 @@ def _openspiel(entry: Entry, document: Mapping[str, Any], moments: Iterable[Mome
             "isTerminal": state.is_terminal(),
         }
         seen = [{**shown, "playerId": player} for player in (0, 1)]
-        # Nothing is paid before the end.
+        # Rewards are None until the game ends.
         steps.append(_states((done, turn, (None, None) if turn else returns), seen))
     configuration = {
         "episodeSteps": game.max_history_length() + SPARE_STEPS,
@@ -168,7 +168,7 @@ def _openspiel(entry: Entry, document: Mapping[str, Any], moments: Iterable[Mome
 
 
 def _row_by_row(_: object, action: int) -> int:
-    # PettingZoo counts the cells of tic-tac-toe column by column.
+    # PettingZoo numbers the cells of tic-tac-toe column by column.
     return action % 3 * 3 + action // 3
 
 
@@ -177,7 +177,7 @@ def _chess_action(state: Any, action: int) -> int:  # noqa: ANN401
     from pettingzoo.classic.chess import chess_utils
 
     board = chess.Board(str(state))
-    # It learns what its actions mean as it lists the legal ones.
+    # `action_to_move` reads a table that `legal_moves` fills.
     chess_utils.legal_moves(board)
     move = chess_utils.action_to_move(board, action, 0 if board.turn == chess.WHITE else 1)
     return int(state.parse_move_to_action(move.uci()))
@@ -186,7 +186,7 @@ def _chess_action(state: Any, action: int) -> int:  # noqa: ANN401
 def _connect_four_text(state: Any) -> str:  # noqa: ANN401
     """Return what Kaggle shows in place of OpenSpiel's board."""
     is_over = state.is_terminal()
-    # Rows count from the lowest one.
+    # Rows are numbered from the bottom.
     board = [list(row) for row in reversed(str(state).split())]
     player = "terminal" if is_over else "xo"[state.current_player()]
     winner = {1: "x", -1: "o", 0: "draw"}[state.returns()[0]] if is_over else None

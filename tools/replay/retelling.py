@@ -149,7 +149,7 @@ def _onlookers(inspection: Inspection, beside: str | None) -> Mapping[str, tuple
         return {population_of(named[0]): named}
     with suppress(ConfigError):
         return champions(inspection)
-    # Nobody is rated yet.
+    # No player is rated yet.
     return {}
 
 
@@ -178,7 +178,7 @@ class Retelling:
         self._players = players_of_agents(seats, row.players)
         own = (one for one in self._seated if one[2] and not is_bot(one[1]))
         self._minds, self._gone = self._loaded(own)
-        # A player's own thoughts are told in any case.
+        # An onlooker with the same weights as the player would only repeat the player's own output.
         beside = (
             (seat, one[0], one[1].digest, one[1].key)
             for seat, _, entrant, _ in self._seated
@@ -271,7 +271,7 @@ class Retelling:
             "step": step,
             "rewards": dict(zip(agents, rewards, strict=False)),
             "decisions": decisions,
-            # Moves are as people type them; games that have names for them are drawn by those.
+            # Moves are written as people type them; games with names for moves are drawn by those.
             "moves": moves,
         }
 
@@ -285,7 +285,7 @@ def draw(document: Document, game: Game) -> None:
     steps = document["steps"]
     turns = [{one["agent"]: one["action"] for one in step["decisions"]} for step in steps]
     named = [step["moves"] for step in steps]
-    # Nobody decides at the end.
+    # The last step has no decision, so its turn is left out.
     drawn = draw_game(drawable(game, seed=document["seed"], turns=turns[:-1], named=named))
     for step, names in zip(steps, drawn.names, strict=False):
         step["moves"] = names
@@ -294,7 +294,7 @@ def draw(document: Document, game: Game) -> None:
     }
     if drawn.problem:
         document["notes"].append(drawn.problem)
-    # The process that draws plays it by steppers of its own, without digests.
+    # The drawing process replays the game without digests, so only the returns can be compared.
     elif not all(math.isclose(drawn.returns[one], paid[one], **NEAR) for one in paid):
         document["notes"].append(
             f"pictures are left out: as it was drawn it paid {dict(drawn.returns)}, not {paid}"
@@ -341,13 +341,13 @@ def thoughts(
     chance = None if layout.num_continuous else float(distribution.log_prob(action[None]).exp())
     told: Document = {
         "likeliest": told_action(distribution.greedy()[0], layout),
-        # A density is no probability.
+        # A density is not a probability, so the entry is null for continuous actions.
         "probability": chance,
         "value": None if value is None else float(value[0]),
     }
     if isinstance(distribution, Categorical):
         chances = enumerate(distribution.log_probs[0].exp().tolist())
-        # The first ones of equals are kept: an untrained policy's are all alike.
+        # The sort is stable: the first of equal moves are kept, as for an untrained policy.
         best = sorted(chances, key=lambda one: -one[1])[:MOST_CHOICES]
         told["choices"] = [
             {"action": action, "probability": chance} for action, chance in best if chance > 0
@@ -449,7 +449,7 @@ def _names(inspection: Inspection, player: str | None) -> set[str]:
     """Return the names that a player has in games; None: the champions."""
     if player is None:
         return {str(reference.digest) for _, reference in champions(inspection).values()}
-    # Nothing but the name may be left of games.
+    # Games may name a player whose other rows have been removed.
     if any(player in row.players for row in inspection.tables.games.values()):
         return {player}
     subject = find_player(player, inspection.tables, where=inspection.run_dir)

@@ -175,7 +175,7 @@ def _numbered(svg: str) -> str:
     def tag(found: re.Match[str]) -> str:
         return re.sub(r'(?<=[#"])(clip|gradient_)\d+(?=[")])', renamed, found[0])
 
-    # Only tags are changed: texts between them stay as they are.
+    # Only tags are changed, so that the texts between them stay as they are.
     return re.sub(r"<[^>]*>", tag, svg)
 
 

@@ -34,7 +34,7 @@ from .text import side_texts
 from .values import LEFT, fields_of, line_text, text, value_of
 
 logger = logging.getLogger(__name__)
-# A reader asks every few seconds.
+# The same problem is logged at most once a second, because pages ask every few seconds.
 logger.addFilter(OneASecond())
 
 WIDTH = 140
@@ -183,7 +183,8 @@ class Links:
 
     def player(self, player: str) -> str:
         """Return the address of a player's page; empty if it has none."""
-        # player/p001#3: the policy and its generation; weights without a page have their policy's.
+        # player/p001#3 is policy and generation; weights without a page link to their policy's
+        # page.
         policy = re.split("[#@]", player)[0]
         name = self.names.get(player) or self.names.get(policy, "")
         return self.page(name) if name else ""
@@ -280,14 +281,14 @@ class Hypertext:
 
     def _heading(self, title: Line) -> str:
         written = short(line_text(title, self.room))
-        # A name stays as it is.
+        # A title that begins with a name keeps the name's spelling.
         return written if title.template[:1] == "{" else written[:1].upper() + written[1:]
 
     def _with_table(self, block: Block, table: Table) -> Block:
         columns = [
             one
             for one in table.columns
-            # A chart stands in its place.
+            # A curve is shown as a chart instead.
             if one.kind != "curve"
             and any(value_of(one.key, one.kind, row) is not None for row in table.rows)
         ]
@@ -380,7 +381,7 @@ class Hypertext:
 
     def _time(self, value: object) -> Cell:
         found = moment(value)
-        # Times are to the second, as a table of events is no stopwatch.
+        # Times have no fractions of a second, which a table of events does not need.
         if found is None:
             return Cell("-")
         return Cell(f"{found:%Y-%m-%d %H:%M:%S}", time=found.isoformat())
@@ -390,7 +391,7 @@ def guarded(heading: str, make: Callable[[], Iterable[Block]]) -> list[Block]:
     """Return the blocks of a part of a page; of one that fails, a block that says so."""
     try:
         return list(make())
-    # The boundary of a part: a run's rows and files may hold anything.
+    # The error stays within this part: rows and files of a run may hold anything.
     except Exception as error:
         return [failed(heading, error)]
 
@@ -408,6 +409,6 @@ def failed(heading: str, error: Exception) -> Block:
     """Return a block in the place of a part that cannot be shown."""
     said, cause = in_words(error)
     logger.warning("%s cannot be shown: %s", heading, said, exc_info=cause)
-    # Readers may be elsewhere.
+    # Directories are removed from the message, because readers may be on another machine.
     why = short(without_directories(said))
     return Block(heading=heading, about=f"This part cannot be shown: {why}", is_alert=True)

@@ -57,7 +57,7 @@ def drawn(sections: Iterable[Section], room: Room) -> Iterator[RenderableType]:
             yield Text(line_text(section.title, room), style="bold")
         yield from (Text(line_text(line, room)) for line in section.above)
         if isinstance(section.chart, Picture):
-            # A picture that is folded is none.
+            # A chart must not be wrapped, because wrapped lines are unreadable.
             yield Text(section.chart.text, no_wrap=True, overflow="ellipsis")
         match section.body:
             case Table():
@@ -70,7 +70,7 @@ def drawn(sections: Iterable[Section], room: Room) -> Iterator[RenderableType]:
                 yield _tree(section.body, room)
         yield from (Text(line_text(line, room)) for line in section.below)
         if section.command:
-            # A command is not wrapped, however long a path is: it is there to be copied.
+            # A command is not wrapped, so that it can be copied.
             yield Text(_command(section.command, room), no_wrap=True, overflow="ignore")
 
 
@@ -95,7 +95,7 @@ def _table(table: Table, room: Room) -> Iterator[RenderableType]:
     if cells:
         yield _grid(cells, room)
     if hidden:
-        # Columns beside each other may have one title.
+        # Neighbouring columns may have the same title, which is listed once.
         names = ", ".join(dict.fromkeys(column.name for column in hidden))
         yield Text(f"columns without room: {names} ({room.more})")
 
@@ -122,7 +122,7 @@ def _without_room(cells: dict[Column, list[str]], width: int) -> list[Column]:
             break
         del widths[column]
         hidden.append(column)
-    # Columns are in the order of the table.
+    # The result keeps the column order of the table.
     return [column for column in cells if column in hidden]
 
 
@@ -142,7 +142,7 @@ def _grid(cells: dict[Column, list[str]], room: Room) -> RenderableType:
     import rich.table
 
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    # A text gets what the other columns leave, where it must not be as wide as it likes.
+    # A flowing text gets the width that the other columns leave, so those are measured first.
     used = sum(_width(one, texts) + GAP for one, texts in cells.items() if one.kind not in FLOWING)
     for column in cells:
         justify: JustifyMethod = "left" if column.kind in LEFT else "right"
@@ -190,7 +190,7 @@ def framed(
 def print_framed(table: Table, **style: Any) -> None:  # noqa: ANN401
     """Print a table as wide as the terminal; in a file or pipe as wide as the table."""
     screen, grid = console(), framed(table, **style)
-    # rich would fold to 80 columns, and cut names that programs look for.
+    # Otherwise rich folds to 80 columns and cuts names that programs look for.
     if not screen.is_terminal:
         options = screen.options.update(width=UNLIMITED)
         screen.width = max(screen.width, screen.measure(grid, options=options).maximum)
@@ -217,7 +217,7 @@ def _tree(tree: Tree, room: Room) -> rich.tree.Tree:
 
     root = rich.tree.Tree(Text(line_text(tree.line, room), style="bold"))
     waiting = [(root, branch) for branch in reversed(tree.branches)]
-    # There is no recursion, as a line of copies may be long.
+    # An explicit stack avoids deep recursion, because a line of copies may be long.
     while waiting:
         above, branch = waiting.pop()
         grown = above.add(Text(line_text(branch.line, room)))
@@ -229,7 +229,7 @@ def _beside(beside: Beside, room: Room) -> Iterator[RenderableType]:
     """Yield a table of a key and a text of each run, in several lines where need be."""
     keys = [_broken(plain(key), room) for key, *_ in beside.rows]
     used = max((len(line) for key in keys for line in key.splitlines()), default=0)
-    # The values share what the keys and two gaps leave.
+    # The values share the width that the keys and two gaps leave.
     width = (room.width - used) // 2 - GAP
     rows = [
         (key, *(_wrapped(one, width, room) for one in side_texts(kind, values, room)))
@@ -248,7 +248,7 @@ def side_texts(kind: str, values: Sequence[object], room: Room) -> list[str]:
     short = [room.cut(one, MAX_VALUE) for one in texts]
     if short[0] != short[1] or texts[0] == texts[1]:
         return short
-    # Equal so far: what differs is further on.
+    # The common beginning is skipped, because the difference is further on.
     equal = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False)))
     begin = max(equal - MAX_VALUE // 2, 0)
     return [room.cut(f"... {one[begin:]}", MAX_VALUE) for one in texts]

@@ -57,7 +57,8 @@ def text_of(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        # Decimals of Elo and returns are noise from 100 on; below 0.001 they are all there is.
+        # Decimals of Elo and returns are noise from 100 on; values below 0.001 consist of decimals
+        # only.
         if abs(value) >= 100:
             return f"{value:z.0f}"
         if 0 < abs(value) < 0.01:
@@ -69,7 +70,7 @@ def text_of(value: object) -> str:
         return " ".join(f"{key}={text_of(one)}" for key, one in value.items())
     if isinstance(value, list | tuple):
         return ", ".join(text_of(one) for one in value)
-    # Names may come from another machine: no control characters.
+    # Names may come from another machine, so control characters are removed.
     return plain(str(value))
 
 
@@ -100,7 +101,7 @@ def _event(value: object, room: Room) -> str:
         return _sentence(row["sentence"], room)
     data = [f"{key}={room.cut(text_of(row[key]), MAX_DATUM)}" for key in row if key not in FIXED]
     subject = name(row["subject"], room) if row["subject"] else ""
-    # The kind need not be said below its own column.
+    # The kind is left out of the text if it has a column of its own.
     kind = "" if has_kinds(room) else str(row["kind"])
     return "  ".join(part for part in (kind, subject, *data) if part)
 
@@ -138,7 +139,7 @@ def _curve(value: object, room: Room) -> str:
         place = round(cast("int", point["agent_steps"]) / max(of["most"], 1) * (width - 1))
         level = (cast("float", point["rating"]) - of["low"]) / max(of["high"] - of["low"], 1e-9)
         block = blocks[min(int(level * len(blocks)), len(blocks) - 1)]
-        # The checkpoint before holds the place of one without a rating.
+        # A checkpoint without a rating repeats the height of the one before it.
         drawn += [drawn[-1] if drawn and drawn[-1] in blocks else block] * (place - len(drawn))
         character = block
         if point["generation"] != generation:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 def exit_code(error: Exception) -> int:
     """Return the exit code for an error that a command let pass; 3 for an unexpected one."""
-    # These are imported only after an error: the modules of commands import the standard library
-    # alone at their top.
+    # These imports happen only after an error: modules of commands import only the standard library
+    # at their top.
     from arena.errors import AddressInUse, CheckpointError, ConfigError
     from populations.errors import ResumeRefused, RunInUse, StorageError
 
@@ -14,9 +14,9 @@ def exit_code(error: Exception) -> int:
         return 2
     if isinstance(error, (RunInUse, AddressInUse)):
         return 4
-    # A plain error of the system about a file is the storage's, too.
+    # An OSError about a file counts as a storage error, too.
     is_files = isinstance(error, OSError) and error.filename is not None
     if isinstance(error, (StorageError, CheckpointError)) or is_files:
         return 5
-    # The run failed, or Arena did: the traceback tells them apart.
+    # Both a failed run and a bug of Arena give 3; only a bug has a traceback.
     return 3

@@ -53,7 +53,7 @@ def _use_code(directory: Path | None) -> Path | None:
     return directory
 
 
-# It is in force when a command begins: what imports modules asks for it (`arena.resolve`).
+# The callback runs when a command begins; imports of user code use its directory (`arena.resolve`).
 Code = Annotated[
     Path | None,
     typer.Option(
@@ -84,7 +84,8 @@ class TakesKeys(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            # typer has its own copy of click's classes in some releases, so they have no one name.
+            # Some releases of typer have their own copy of click's classes, so the class is known
+            # by name.
             option = getattr(error, "option_name", "")
             is_unknown = type(error).__name__ == "NoSuchOption"
             hint = _as_override(option, written) if is_unknown else None
@@ -106,7 +107,7 @@ def _as_override(option: str, arguments: Sequence[str]) -> str | None:
         paths.append(place)
     if not paths:
         return None
-    # The outermost of several keys with one name is meant most often.
+    # Of several keys with one name the shortest path is most likely meant.
     path = min(paths, key=len)
     key = ".".join("<name>" if part == "*" else part for part in path)
     return f"{key}={_value(option, arguments)}"
@@ -114,7 +115,7 @@ def _as_override(option: str, arguments: Sequence[str]) -> str | None:
 
 def _value(option: str, arguments: Sequence[str]) -> str:
     """Return the value that the option was given."""
-    # "-" after the last argument: like an option, it is no value.
+    # The "-" stands after the last argument, which then has no following value.
     for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
         if argument.startswith(f"{option}="):
             return argument.partition("=")[2]

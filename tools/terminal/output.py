@@ -30,13 +30,13 @@ def set_output_aside(arguments: Sequence[str]) -> None:
 
     Whatever else is written there from then on, also by C code, goes to standard error.
     """
-    # The text would be no option after "--". In tests another object stands for standard output.
+    # After "--" the text would not be an option. In tests standard output is another object.
     if "--json" not in arguments or sys.stdout is not sys.__stdout__:
         return
     try:
         kept = os.dup(1)
         os.dup2(2, 1)
-    # One of them is closed: nothing can be kept apart.
+    # A closed stream cannot be separated from the other one.
     except OSError:
         return
     _aside.append(os.fdopen(kept, "w", encoding="utf8"))
@@ -63,13 +63,13 @@ def print_json(document: Mapping[str, object]) -> None:
         ValueError: If it holds a number that is not finite; JSON has none.
     """
     output = document_stream()
-    # Documents are indented for people only: of a large league, indenting takes longer than
+    # Documents are indented for people only: indenting that of a large league takes longer than
     # reading.
     indent = 2 if output.isatty() else None
-    # The document is encoded as a whole before: a number that JSON lacks leaves nothing half
-    # written.
+    # The whole document is encoded first, so that a number that JSON lacks leaves no partial
+    # output.
     output.write(f"{document_text(document, indent=indent)}\n")
-    # The text is flushed now, where a reader that has gone away is no error.
+    # The flush happens here, where a closed reader is not an error.
     output.flush()
 
 
@@ -77,7 +77,7 @@ def console() -> Screen:
     """Return the screen for results: standard output, without colours if it is no terminal."""
     from .screen import Screen
 
-    # Lines are not folded in a pipe, so that programs find one thing on one line.
+    # Lines are not folded in a pipe, so that programs find one item per line.
     return Screen(sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
@@ -108,7 +108,7 @@ def count(number: int) -> str:
     """Write a count in at most seven characters: 12,345 or 1.35M."""
     if number < 100_000:
         return f"{number:,}"
-    # Three digits: from 999.5 on rounding would write 1e+03.
+    # The limit is 999.5, because with three digits rounding would give 1e+03.
     for unit, size in (("k", 10**3), ("M", 10**6), ("G", 10**9)):
         if number < 1000 * size:
             return f"{number / size:.3g}{unit}" if number / size < 999.5 else f"1{_above(unit)}"

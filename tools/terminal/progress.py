@@ -15,7 +15,7 @@ from populations.views.texts import plain
 
 from .output import log_console, tell
 
-# Drawing a line takes longer than many steps.
+# Drawing a line takes longer than many steps do, so most steps draw nothing.
 _SHOW_EVERY = 32
 
 GRACE_S = 5.0
@@ -43,8 +43,7 @@ def count_progress(
     """
     screen = log_console()
     if not screen.is_terminal:
-        # None tells the caller that nothing need be counted, as a function that does nothing would
-        # not.
+        # None tells the caller that it need not count.
         yield None
         return
     from rich.progress import Progress
@@ -122,13 +121,13 @@ def hard_limit(limit_s: float) -> Iterator[None]:
         sys.stderr.write(
             f"arena: not done after {limit_s:g} s: a call into the environment does not return\n"
         )
-        # `os._exit` flushes nothing. An exception would wait for the call to return.
+        # `os._exit` does not flush. An exception would wait for the blocked call to return.
         sys.stderr.flush()
         os._exit(FAILED)
 
-    # A thread: Python runs signal handlers only between two of its own instructions.
+    # A thread is used, because Python runs signal handlers only between its own instructions.
     timer = threading.Timer(limit_s + GRACE_S, end)
-    # The process must be able to end before the time.
+    # A daemon thread does not keep the process from ending earlier.
     timer.daemon = True
     timer.start()
     try:

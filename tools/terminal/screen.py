@@ -25,7 +25,7 @@ class Screen(Console):
 
     def __init__(self, stream: TextIO, **options: Any) -> None:  # noqa: ANN401
         """Write to a stream; options are those of rich's Console."""
-        # The wrapper is between rich and the stream, because rich ends the process at a broken
+        # The wrapper stands between rich and the stream, because rich ends the process at a broken
         # pipe.
         self._stream = _Stream(stream)
         super().__init__(file=cast("IO[str]", self._stream), markup=False, emoji=False, **options)
@@ -37,8 +37,7 @@ class Screen(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
         """Render a string as plain text; every string that is shown comes through here."""
-        # Characters are removed here and not at each caller, which could forget it. Newlines and
-        # tabs are layout.
+        # Control characters are removed here for all callers; newlines and tabs are layout.
         return super().render_str(plain(text, keep="\n\t"), **options)
 
 
@@ -66,11 +65,12 @@ class _Stream:
         try:
             return self._stream.write(text)
         except UnicodeEncodeError:
-            # Names may have such characters, and rich shortens cells with one.
+            # Characters that the stream cannot encode are replaced: names and cells cut by rich
+            # have some.
             return self.write(text.encode(self.encoding, "replace").decode(self.encoding))
         except OSError as error:
             self._let_go(error)
-        # The answer is as if the text were written, so that rich and print go on.
+        # The text counts as written, so that rich and print continue.
         return len(text)
 
     def flush(self) -> None:
@@ -81,17 +81,17 @@ class _Stream:
 
     def _let_go(self, error: OSError) -> None:
         """Discard the buffer and all later writes without complaint, if the reader is gone."""
-        # A full disk has no reader that could go away: what is said is lost until there is room.
+        # A full disk is not a closed reader: output is lost only until there is room.
         if error.errno in NO_ROOM:
             return
         _GONE.add(self._stream)
-        # Otherwise the buffer is tried again at the next flush, and at the interpreter's end.
+        # Otherwise the buffer is flushed again later and at the interpreter's exit.
         discard(self._stream)
 
 
 def discard(stream: TextIO) -> None:
     """Discard a stream's buffer, and everything that is written to it later."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    # The descriptor and not the object, which others hold, too.
+    # The descriptor is replaced, because other objects hold the stream.
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

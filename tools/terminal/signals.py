@@ -31,7 +31,7 @@ STUCK_S = 3.0
 """Time after a signal within which its handler runs; a call into a library may take for ever."""
 
 
-# A SystemExit, so that no `except Exception` on the way keeps the process.
+# A SystemExit is not caught by `except Exception` on the way.
 class Interrupted(SystemExit, Interrupt):
     """Exit because of a signal."""
 
@@ -71,10 +71,10 @@ def _woken(handler: _Handler | None, is_left: threading.Event) -> Iterator[None]
         return
     read, write = os.pipe()
     os.set_blocking(write, False)
-    # The interpreter writes a signal's number there at once, whatever the main thread does.
+    # The interpreter writes a signal's number there at once, even if the main thread is blocked.
     before = signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     watch = threading.Thread(target=_leave_stuck, args=(read, handler, is_left), daemon=True)
-    # A command is as it was without this one where the system gives no thread.
+    # Without a thread the command still runs, only without this watch.
     with contextlib.suppress(RuntimeError):
         watch.start()
     try:
@@ -88,14 +88,14 @@ def _leave_stuck(read: int, handler: _Handler, is_left: threading.Event) -> None
     with open(read, "rb", buffering=0) as pipe:
         while numbers := pipe.read(64):
             for number in set(numbers) & set(SIGNALS):
-                # Others handle it by now: a run saves, a server ends.
+                # The handler may have been replaced by now: a run saves, a server ends.
                 if signal.getsignal(number) is handler and not is_left.wait(STUCK_S):
                     name = signal.Signals(number).name
                     _say(f"interrupted by {name}")
                     os._exit(code_of(name))
 
 
-# A child of this process has signals of its own, and the pipe is this one's.
+# A forked child has its own signals and must not write to this pipe.
 os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
 
 
@@ -115,7 +115,7 @@ def stop_on_signals(server: Server, *, run_dir: Path) -> Iterator[None]:
         if not bursts.is_new(name):
             return
         received.append(name)
-        # Saving takes a while, or hangs: then this is the way out.
+        # Saving may take long or hang, so a second signal ends the process.
         if len(received) > 1:
             _say(f"interrupted by {name} once more; from what is saved goes on: {resume}")
             raise AtOnce(code_of(name))
@@ -128,7 +128,7 @@ def stop_on_signals(server: Server, *, run_dir: Path) -> Iterator[None]:
 @contextmanager
 def _handling(handle: Callable[[str], None]) -> Iterator[_Handler | None]:
     """Handle signals, except those that were ignored at the start; None: in no other thread."""
-    # Python sets handlers in the main thread alone; tests run commands in others.
+    # Python installs handlers in the main thread only, but tests run commands in other threads.
     if threading.current_thread() is not threading.main_thread():
         yield None
         return
@@ -151,6 +151,6 @@ def _handling(handle: Callable[[str], None]) -> Iterator[_Handler | None]:
 
 def _say(text: str) -> None:
     """Write to the descriptor: the stream may be in the middle of a line of its own."""
-    # Standard error may be closed: nothing can be said, and the signal still counts.
+    # Standard error may be closed; the signal must still be handled.
     with contextlib.suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), f"arena: {text}\n".encode())

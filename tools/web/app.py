@@ -88,14 +88,14 @@ class Answers:
     def index(self, request: Request) -> Response:
         """Send the first page."""
         runs = self._site.runs.values()
-        # The list of several runs has their states alone.
+        # The list of several runs needs only their states.
         is_one = len(runs) == 1
         try:
             tag = "_".join(
                 self._site.tag(run, "index") if is_one else run.etag(["status"]) for run in runs
             )
         except ArenaError as error:
-            # One of several runs that cannot be read is a row that says so.
+            # An unreadable run among several is one row of the list.
             if is_one and not isinstance(error, NotYet):
                 raise
             return _passing(self._site.unmade_index())
@@ -145,7 +145,8 @@ class Answers:
     def _sent(
         self, request: Request, address: Hashable, tag: str, make: Callable[[], str | None]
     ) -> Response:
-        # The tag is compared before the page is made: nobody who has this version needs it.
+        # The tag is compared before the page is made, which is not needed if the reader has this
+        # version.
         if (known := _unless_known(request, tag)) is not None:
             return known
         page = self._pages.page(address, tag, make)
@@ -160,14 +161,14 @@ class Answers:
 
 def _number(request: Request) -> int:
     text = request.query_params.get("page", "1")
-    # isdecimal alone takes digits of any script, and numbers of any length.
+    # isdecimal alone accepts digits of any script, and numbers of any length.
     return max(int(text), 1) if text.isascii() and text.isdecimal() and len(text) < 9 else 1
 
 
 def _unless_known(request: Request, tag: str) -> Response | None:
     """Return the answer to a reader who has this version already."""
     given = ",".join(request.headers.getlist("if-none-match")).split(",")
-    # A new release may show the same documents differently.
+    # The tag includes the release, because a new one may show the same documents differently.
     if _quoted(tag) in [one.strip().removeprefix("W/") for one in given]:
         return Response(status_code=304, headers=_headers(tag))
     return None

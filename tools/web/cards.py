@@ -53,7 +53,8 @@ def _records(run_dir: Path) -> dict[str, list[dict[str, object]]]:
         try:
             card = read_any_card(directory)
         except CheckpointError:
-            # The card may be of another release, or replaced just now: the page has the rest.
+            # The card may be of another release or just being replaced; the rest of the page is
+            # still shown.
             continue
         if isinstance(card, Card):
             found[card.weights_digest] = [plain(line) for line in card.record]
@@ -64,14 +65,14 @@ def _card(cards: Cards, line: Standing, population: str) -> Iterator[Card]:
     """Yield a player's card, if its weights are there."""
     from arena.checkpoints.files import read_manifest
 
-    # Those of removed checkpoints are not looked for.
+    # Weights of removed checkpoints cannot be read.
     if line.key is None or not cards.inspection.is_kept(line):
         return
     try:
         manifest = read_manifest(cards.inspection.run_dir / line.key)
     except CheckpointError:
-        # The card is damaged, or was removed just now: `arena verify` says so, and the page has the
-        # rest.
+        # The checkpoint is damaged, which `arena verify` reports, or was just removed; the rest of
+        # the page is still shown.
         return
     yield cards.make(line.player, manifest, population=population)
 

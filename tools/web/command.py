@@ -75,7 +75,7 @@ def web(
         with Makers() as makers:
             named = named_runs(runs, make=makers.make, wait_s=WAIT_S)
             for run in named.values():
-                # Documents are begun while the server starts, because its first page is asked for
+                # Documents are started while the server starts, because the first page is requested
                 # soon.
                 run.begin(PAGES["index"].views if len(named) == 1 else ["status"])
             serve(
@@ -159,7 +159,7 @@ def serve(
         shown_host = "127.0.0.1" if host in WILDCARDS else host
         name = f"[{shown_host}]" if ":" in shown_host else shown_host
         url = f"http://{name}:{port}{access.root_path}/?token={quote(access.token, safe='')}"
-        # The first line, at once: a program may wait for it.
+        # The address is the first line and is flushed at once, because a program may wait for it.
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
         tell(ends)
@@ -172,15 +172,16 @@ def serve(
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             log_level="warning",
             access_log=False,
-            # Its headers would let a client choose the address that is checked.
+            # Proxy headers would let a client choose the address that is checked.
             proxy_headers=False,
             server_header=False,
             ws="none",
             lifespan="off",
-            # A page that hangs must not keep the process.
+            # A connection that hangs must not keep the process.
             timeout_graceful_shutdown=1,
         )
-        # Filters follow the configuration, which sets up logs: what strangers send fills no disk.
+        # The filters come after the configuration, which sets up logging. They limit log lines that
+        # strangers can cause.
         for logger in ("uvicorn.error", "asyncio"):
             logging.getLogger(logger).addFilter(OneASecond())
         uvicorn.Server(config).run(sockets=[listener])
@@ -202,7 +203,7 @@ def _listening(host: str, port: int) -> socket.socket:
         )[0]
     except OSError as error:
         raise ConfigError(f"--host {host}: {error}") from error
-    # All addresses of IPv6 are those of IPv4, too, where the system has them.
+    # A dual-stack socket also accepts IPv4, where the system has it.
     is_both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
         return socket.create_server(address, family=family, backlog=128, dualstack_ipv6=is_both)

@@ -64,8 +64,7 @@ class Room:
 
     def enter(self, connection: BoundedProtocol) -> None:
         """Take in a connection that waits from now on; the longest waiting one makes room."""
-        # A connection is taken out and put in again, so that they are in the order in which their
-        # waiting began.
+        # Reinserting keeps the connections in the order in which their waiting began.
         self._connections.pop(connection, None)
         self._connections[connection] = None
         mates = [one for one in self._connections if one.address == connection.address]
@@ -79,7 +78,7 @@ class Room:
         self._connections.pop(connection, None)
 
     def _close_one(self, among: list[BoundedProtocol]) -> None:
-        # The newest is the last, and goes itself where all others are being answered.
+        # The longest waiting connection is closed, or the newest one if all are being answered.
         chosen = next((one for one in among if one.is_waiting), among[-1])
         self.leave(chosen)
         chosen.abort()
@@ -140,8 +139,8 @@ class BoundedProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         if self.flow.write_paused and self.transport.get_write_buffer_size() < self._num_unread:
-            # Its peer reads, over a slow line perhaps.
+            # The peer is still reading, perhaps over a slow line.
             self._begin_time()
-        # A connection does not wait while it is answered; the answer's end begins the time anew.
+        # A connection that is being answered does not wait; its timer restarts after the answer.
         elif self.is_waiting:
             self.abort()

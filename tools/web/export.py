@@ -68,7 +68,7 @@ def write_export(runs: Mapping[str, Run], target: Path) -> int:
 
 def best_linked(names: dict[str, str]) -> dict[str, str]:
     """Return the players that have a page in an export: all policies, and the best ghosts."""
-    # Ghosts are in the order of the standings.
+    # The first ghosts are the best, because names are in the order of the standings.
     ghosts = (player for player in names if "@" in player)
     chosen = set(itertools.islice(ghosts, MAX_GHOST_PAGES))
     return {p: name for p, name in names.items() if "@" not in p or p in chosen}
@@ -90,7 +90,7 @@ def told_games(run: Run) -> list[str]:
             for game in wanted
             if time.monotonic() < ends_s and run.documents([game_page(game)])
         ]
-    # Its pages say so.
+    # The pages of the run show the error.
     return []
 
 
@@ -114,7 +114,7 @@ def _pages(site: Site, run: Run) -> Iterator[tuple[str, str]]:
             yield from _parts(site, run, game_page(game))
         names = site.linked(names_of(run.documents(["standings"])["standings"]))
     except PartFailed:
-        # Its page says so.
+        # The standings page shows the error.
         return
     for name in dict.fromkeys(names.values()):
         yield from _parts(site, run, name)
@@ -135,6 +135,6 @@ def _parts(site: Site, run: Run, page: str) -> Iterator[tuple[str, str]]:
         assert text is not None, f"the site has a page {page}"
         name = page if number == 1 else f"{page}-{number}"
         yield f"{name}.html", text
-        # The page itself says whether rows follow it.
+        # The page links to the next part if there are more rows.
         if f'href="{page}-{number + 1}.html"' not in text:
             return

@@ -57,9 +57,9 @@ def _counter(name: str, key: str, about: str) -> Family:
 def _ratings(key: str) -> Callable[[Document, Document], Samples]:
     def samples(_: Document, standings: Document) -> Samples:
         for line in standing_rows(standings):
-            # Ghosts do not change, and there may be thousands.
+            # Ratings of ghosts are left out: ghosts do not change, and there may be thousands.
             if line["kind"] == "policy" and line["rating"] is not None:
-                # An interval that is open above ends at +Inf.
+                # An interval without an upper bound ends at +Inf.
                 is_open = key == "rating_high" and line.get("open")
                 yield {"player": str(line["player"])}, math.inf if is_open else line[key]
 
@@ -117,7 +117,7 @@ def exposition(runs: Sequence[Run], *, openmetrics: bool) -> str:
             documents = run.documents(["status", "standings"])
             known.append((run.slug, documents["status"], documents["standings"]))
         except ArenaError:
-            # One of several runs that cannot be read has no figures.
+            # An unreadable run among several has no metrics.
             if len(runs) == 1:
                 raise
     lines: list[str] = []
@@ -129,7 +129,7 @@ def exposition(runs: Sequence[Run], *, openmetrics: bool) -> str:
             for labels, value in family.samples(*both)
             if isinstance(value, int | float)
         ]
-        # The older format names a family as its samples.
+        # The older text format names a family like its samples.
         name = family.name + ("" if openmetrics else total)
         head = [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}"]
         lines += [*head, *found] if found else []

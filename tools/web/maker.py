@@ -61,7 +61,7 @@ class Maker:
                 self._end(process)
         if "error" in answer:
             raise StorageError(answer["error"])
-        # The next one starts a process of its own, which is a part of what it takes.
+        # After a long job the process ends, so the cost includes starting the next process.
         return answer["documents"], answer["lived_s" if is_long else "took_s"]
 
     def _started(self) -> Child:
@@ -86,7 +86,7 @@ class Maker:
         self._is_closed = True
         if (process := self._process) is not None:
             process.kill_group()
-        # A thread that waited for its answer has none now.
+        # The thread that waited for an answer has failed by now, so the lock is free soon.
         with self._lock:
             if self._process is not None:
                 self._end(self._process)

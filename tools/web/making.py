@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from populations.views.questions.inspection import Inspection
 
 logger = logging.getLogger(__name__)
-# A reader asks every few seconds.
+# The same problem is logged at most once a second, because pages ask every few seconds.
 logger.addFilter(OneASecond())
 
 FAILED = "failed"
@@ -99,7 +99,7 @@ def make_documents(run: Path, views: Sequence[str]) -> Made:
     from populations.gc_pause import collector_paused
 
     for module in iter_modules(questions.__path__, f"{questions.__name__}."):
-        # Modules are imported before the clock starts, as imports are no part of the time.
+        # Modules are imported before the clock starts, so that imports are not counted.
         import_module(module.name)
     began_s = time.thread_time()
     with collector_paused(), inspected(run, None) as inspection:
@@ -122,7 +122,7 @@ def _document(inspection: Inspection, view: str) -> Mapping[str, object]:
             return game_document(inspection.run_dir, operand)
         needed = VIEWS[name].operand
         return document(inspection, name, **({needed.option: operand} if needed else {}))
-    # The boundary of a part: whatever is wrong with its rows or files is its own.
+    # An error in a run's rows or files concerns this part only.
     except Exception as error:
         said, cause = in_words(error)
         logger.warning(
@@ -155,7 +155,7 @@ def game_document(run: Path, game: str) -> Mapping[str, object]:
 
 def own_variables() -> dict[str, str]:
     """Return the environment variables of a process that makes documents, beside this one's."""
-    # The process is started with -P: so it imports what this one would, and nothing else.
+    # The child runs with -P, so it needs this process's import path.
     return {"PYTHONPATH": os.pathsep.join(one or str(Path.cwd()) for one in sys.path)}
 
 

@@ -48,7 +48,7 @@ class Pace:
         """
         now_s = self.clock()
         with self._lock:
-            # A thing is taken out and put in again, so that they are in the order of the last look.
+            # Reinserting keeps the things in the order in which they were last requested.
             self._asked.pop(thing, None)
             self._asked[thing] = now_s
             for name, asked_s in tuple(self._asked.items()):
@@ -56,7 +56,7 @@ class Pace:
                     break
                 del self._asked[name]
             num_watched = len(self._asked)
-        # One of n has took / age of a core, which is at most SHARE / n.
+        # Each of n things uses took / age of a core, which must be at most SHARE / n.
         return now_s - made_s >= max(LEAST_S, num_watched * took_s / SHARE)
 
 
@@ -103,7 +103,8 @@ class KeptPages:
                 is_due = self.pace.is_due(address, made_s=kept.made_s, took_s=kept.took_s)
                 if kept.tag == tag or not is_due:
                     return kept
-                # Others that ask meanwhile have the old one: it is made once.
+                # The old page is marked as new, so that other requests get it while one makes the
+                # next.
                 self._kept[address] = replace(kept, made_s=self.pace.clock())
         began_s = time.thread_time()
         html = make()

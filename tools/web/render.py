@@ -22,8 +22,7 @@ from .pages.log import Filter
 HERE = Path(__file__).parent
 SCRIPTS = ("vega.min.js", "charts.js", "page.js", "replay.js")
 
-# The policy allows neither inline code nor eval: a label that escaped the escaping could do
-# nothing.
+# The policy allows neither inline code nor eval, so a label that was not escaped stays harmless.
 CONFINED = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'"
@@ -129,7 +128,7 @@ def render_alone(content: Content) -> str:
         scripts=(),
         version="",
         inline={"style": style, "script": script},
-        # These very texts and no others, whatever a name may bring with it.
+        # Only exactly these inline texts may run, whatever a name contains.
         policy="default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'",
     )
@@ -137,7 +136,7 @@ def render_alone(content: Content) -> str:
 
 def render(content: Content, frame: Frame, *, scripts: Sequence[str] = SCRIPTS) -> str:
     """Return a page."""
-    # Files have no version: they are never replaced by others.
+    # Exported files have no version, because they are never replaced.
     version = "" if frame.is_static else f"?v={static_version()}"
     return template().render(
         content=content,

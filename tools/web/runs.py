@@ -76,11 +76,12 @@ class Unpacked:
 
     def document(self, serial: int, packed: bytes) -> Document:
         """Return the document of a packed form; equal serials mean equal documents."""
-        # One thread at a time: several would hold the same large document several times.
+        # Only one thread unpacks at a time, because several would unpack the same document.
         with self._lock:
             document, size = self._found.pop(serial, (None, len(packed)))
             if document is None:
-                # Room first: the new one beside the old ones would be the peak.
+                # Room is made first, because old and new documents together would be the peak of
+                # memory.
                 self._make_room(size)
                 document = unpack(packed)
             self._found[serial] = (document, size)
@@ -240,8 +241,8 @@ class Run:
         together = self._kept.get(_at_once(names))
         if together is not None:
             return together[name]
-        # Another page's will do while the ones of this page are made.
-        # A copy: other threads add what they have made.
+        # A document of another page is used while this page is being made. The tuple is a copy,
+        # because other threads add entries.
         pages = tuple(self._kept.values())
         made = [documents[name] for documents in pages if name in documents]
         if not made:
@@ -257,7 +258,7 @@ class Run:
         try:
             making.done.result(making.left_s())
         except TimeoutError:
-            # The old ones will do meanwhile: the fit of a big league takes long.
+            # Old documents are shown meanwhile, because the fit of a large league takes long.
             try:
                 for name in names:
                     self._newest(name, names)
@@ -265,7 +266,7 @@ class Run:
                 raise NotYet(f"{', '.join(group)}: being computed, ask again") from None
         except BaseException:
             with self._lock:
-                # It was told; the next reader has it tried again.
+                # The error has been reported, so the next request tries again.
                 if self._making.get(group) is making:
                     del self._making[group]
             raise
@@ -309,7 +310,7 @@ class Run:
             for view, packed in documents.items()
         }
         with self._lock:
-            # A reader that was interrupted has taken it away.
+            # An interrupted reader may already have removed the entry.
             self._making.pop(group, None)
             kept = [one for one in self._kept if GAME_PAGE.fullmatch(one[0])]
             for forgotten in kept[:-MAX_GAMES]:
@@ -319,7 +320,7 @@ class Run:
     def _version_of(self, names: Sequence[str]) -> Version:
         """Return the version of the runs that documents are about."""
         if all(map(GAME_PAGE.fullmatch, names)):
-            # A game that is over does not change.
+            # A finished game does not change.
             return ()
         diffs = self.diffs
         return (*self._version(), *(diffs[name]._version() for name in names if name in diffs))
@@ -341,7 +342,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
         found = os.stat(path)
     except OSError:
         return None
-    # The first reader of a journal leaves an empty WAL, which is as good as none.
+    # An empty WAL, which the first reader of a journal creates, counts as no WAL.
     return (found.st_ino, found.st_size, found.st_mtime_ns) if found.st_size else None
 
 
@@ -364,7 +365,7 @@ def named_runs(
         require_run(path)
         name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.resolve().name)[:MAX_SLUG].strip("-") or "run"
         slug, number = name, 1
-        # `static` is the folder of scripts.
+        # The name `static` is taken by the folder of scripts.
         while slug in runs or slug == "static":
             number += 1
             slug = f"{name}-{number}"

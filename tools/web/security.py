@@ -146,8 +146,7 @@ class Guard:
             await send(message)
 
         answer = self._refusal(scope) or self._admission(scope)
-        # The path may come with or without the proxy's: some proxies take theirs off, and some do
-        # not.
+        # The path may contain the proxy's prefix, because only some proxies remove it.
         inner = {**scope, "path": self._inner(scope["path"])}
         await (answer or self._app)(inner, receive, confined)
 
@@ -164,7 +163,7 @@ class Guard:
             return _refused(405, f"only {' and '.join(methods)}", {"allow": ", ".join(methods)})
         if scope["method"] == "POST" and headers.get("content-type") != "application/json":
             return _refused(415, "the body must be application/json")
-        # Exactly one: of two a proxy may have checked the other.
+        # Exactly one Host header is allowed, because a proxy may have checked the other one.
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._access.knows_host(hosts[0]):
             return _refused(403, "this host is not one of this server's: arena web --host NAME")
@@ -192,7 +191,7 @@ class Guard:
     def _with_cookie(self, scope: Scope, query: QueryParams) -> Response:
         """Return a redirect to the same page without the token, which then stays in no history."""
         rest = QueryParams([(k, v) for k, v in query.multi_items() if k != "token"])
-        # The application behind knows no other pages, so a leading // cannot name another host.
+        # The path has exactly one leading slash, because // would name another host.
         path = "/" + self._inner(scope["path"]).lstrip("/")
         target = f"{self._access.root_path}{path}" + (f"?{rest}" if rest else "")
         response = RedirectResponse(target, status_code=303, headers={"cache-control": "no-store"})

@@ -108,7 +108,7 @@ class Site:
         try:
             status = run.documents(["status"])["status"]
         except ArenaError as error:
-            # One run that cannot be read leaves the others.
+            # An unreadable run is one row; the other runs are still listed.
             state = UNMADE if isinstance(error, NotYet) else "cannot be read"
             return {"run": run.name, "state": state}
         best: Row = next(iter(status["champion"].values()), {})
@@ -125,14 +125,13 @@ class Site:
         if content is None:
             return None
         try:
-            # The status is made by itself, which is quick: whether a run goes on does not wait for
-            # its ratings.
+            # The status is made separately, because it is quick and need not wait for the ratings.
             status = run.documents(["status"])["status"]
         except ArenaError:
-            # The frame says less; the overview says why.
+            # The frame then lacks the state; the overview shows the error.
             status = None
         frame = self._frame(run, status, address)
-        # The run has ended, and a document that is not due yet is of before.
+        # The run has ended, but this document is older than the end, so the page polls again.
         if not frame.poll_s and not self.is_static and not run.is_current(views):
             frame = replace(frame, poll_s=POLL_S)
         return render(content, frame)
@@ -165,12 +164,13 @@ class Site:
                 part=other.slug,
             )
         if run.view_of(name) == "game":
-            # The standings are of their own moment: a game does not change, and they do.
+            # The standings are fetched separately, because they change and a finished game does
+            # not.
             told, documents = documents, run.documents(["standings"])
         try:
             standings = documents["standings"]
         except ArenaError as error:
-            # The overview has parts without them; all other pages are about players.
+            # The overview has parts without standings; all other pages are about players.
             if name != "index":
                 title = name.capitalize()
                 return Content(title=short(title), blocks=[failed("Standings", error)])
@@ -189,7 +189,7 @@ class Site:
         page = PAGES.get(name)
         if page is not None:
             blocks = guarded(page.title, lambda: page.make(asked))
-            # A page that could not be made is one block that says so.
+            # A page that could not be made consists of one error block.
             fails = len(blocks) == 1 and blocks[0].is_alert
             divided = {} if fails else self._divided(asked)
             return Content(title=page.title, blocks=blocks, **divided)
@@ -227,17 +227,17 @@ class Site:
         name, links, page = address.page, address.links, PAGES.get(address.page)
         navigation = {one.title: links.page(own) for own, one in PAGES.items()}
         if run.diffs:
-            # The link leads to the only other run, or to the list of them.
+            # The link leads to the only other run, or to the list of other runs.
             (first, *rest) = run.diffs
             navigation[DIFFERENCES] = (
                 links.page("index", anchor=slug(OTHERS)) if rest else links.page(first)
             )
-        # A page of one player or of two runs has a document of its own.
+        # The page of a player or of two runs has one document, named like the page.
         names = (name,) if page is None else page.views
         data = {short(one): f"{links.base}{one}.json" for one in names}
         state = "" if status is None else str(status["state"])
         poll_s = POLL_S if state == "running" else IDLE_POLL_S
-        # A game that is over does not change either.
+        # A finished game does not change, so its page does not poll.
         if self.is_static or state in ("finished", "failed") or run.view_of(name) == "game":
             poll_s = 0.0
         return Frame(
@@ -248,7 +248,7 @@ class Site:
             navigation=navigation,
             poll_s=poll_s,
             is_static=self.is_static,
-            # A page that is not made yet may turn out not to be there.
+            # Without a status the page may not exist, so it links to no documents.
             data={} if self.is_static or status is None else data,
         )
 

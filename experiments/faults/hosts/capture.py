@@ -103,7 +103,7 @@ def read_flows(path: Path) -> tuple[int, int, Mapping[Flow, bytes]]:
         if int.from_bytes(frame[12:14]) == IPV4 and frame[23] == TCP:
             packet = frame[14:]
             header_bytes = 4 * (packet[0] & 15)
-            # Ethernet pads short frames.
+            # Ethernet pads short frames, so the length comes from the IP header.
             segment = packet[header_bytes : int.from_bytes(packet[2:4]) or len(packet)]
             source, target = struct.unpack_from(">HH", segment)
             flow = (packet[12:16], packet[16:20], source, target)
@@ -118,8 +118,8 @@ def needles_of(roots: Iterable[Path], *, run_id: str, policies: Iterable[str]) -
     for manifest in manifests[:: max(len(manifests) // MAX_SAMPLES, 1)]:
         for path in manifest.parent.glob("*.safetensors"):
             data = path.read_bytes()
-            # The beginning is alike in many; the middle is numbers of this one.
+            # The beginning is alike in many files; the middle has numbers of this file only.
             samples |= {data[at : at + SAMPLE_BYTES] for at in (0, len(data) // 2)}
-    # Zeros are in the headers of packets, too.
+    # Samples of zeros are left out, because packet headers contain zeros too.
     told = [sample for sample in samples if len(set(sample)) > SAMPLE_BYTES // 4]
     return [*WORDS, run_id.encode(), *(policy.encode() for policy in policies), *told]

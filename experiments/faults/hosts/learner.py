@@ -67,7 +67,7 @@ class HostLearner:
         self._thread.start()
 
     def _loop(self) -> None:
-        # A subshell's mounts are its own, and what it becomes has them.
+        # The mounts are made in the learner's own mount namespace, which `exec` keeps.
         hide = "; ".join(f"mount -t tmpfs none {shlex.quote(str(path))}" for path in self.hidden)
         learner = [*COMMAND, "learner", "run.yaml", "--connect", self.endpoint]
         learner += ["--keys", "learner.key", "--cache", "cache"]
@@ -82,7 +82,8 @@ class HostLearner:
                     stderr=log,
                     cwd=self.directory,
                     env=environment,
-                    # Linux shares processors among sessions; the controller has its own, too.
+                    # Linux shares CPU time among sessions, and the controller has a session of its
+                    # own.
                     start_new_session=True,
                 )
             self.codes.append(self._process.wait())

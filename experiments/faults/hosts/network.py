@@ -17,7 +17,7 @@ SWITCH = "switch"
 CONTROLLER = "controller"
 SUBNET = "10.77.0"
 RULES = "faults"
-# A buffer of 64 MiB; each frame is written as it comes, by root, whose directory it is.
+# The buffer has 64 MiB, each frame is written at once, and the file belongs to root.
 TCPDUMP = ("tcpdump", "-B", "65536", "-U", "-Z", "root")
 
 
@@ -86,7 +86,7 @@ class Network:
                 [*within(SWITCH), *TCPDUMP, "-i", CONTROLLER, "-w", str(path)],
                 stderr=log,
             )
-        # Its header is written when it listens.
+        # The capture has started once its file has a header.
         while not (path.exists() and path.stat().st_size):
             if self._capture.poll() is not None:
                 raise RuntimeError(self._log.read_text())

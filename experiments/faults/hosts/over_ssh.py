@@ -121,7 +121,7 @@ def serving(host: Host, directory: Path, *, hidden: Path) -> Iterator[None]:
         f"mount -t tmpfs none {shlex.quote(str(hidden))}; "
         f"exec {SSHD} -D -e -f {shlex.quote(str(directory / f'{host.name}.conf'))}"
     )
-    # Where it separates its privileges.
+    # sshd requires this directory for its privilege separation.
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     log_path = directory / f"{host.name}.log"
     with log_path.open("wb") as log:

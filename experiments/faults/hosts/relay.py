@@ -37,7 +37,7 @@ def main(delay_s: float) -> None:
     other = {first: second, second: first}
     sys.stdout.write(" ".join(DEVICES) + "\n")
     sys.stdout.flush()
-    # One delay for all: frames leave in the order in which they came.
+    # All frames have the same delay, so they leave in the order of arrival.
     waiting: deque[tuple[float, int, bytes]] = deque()
     with selectors.DefaultSelector() as selector:
         for descriptor in other:
@@ -46,13 +46,13 @@ def main(delay_s: float) -> None:
             wait_s = max(waiting[0][0] - time.monotonic(), 0.0) if waiting else None
             ready = selector.select(wait_s)
             for key, _ in ready:
-                # The device is not up yet, or has nothing more.
+                # A read fails while the device is not up or has no more frames.
                 with contextlib.suppress(OSError):
                     frame = os.read(key.fd, FRAME_BYTES)
                     waiting.append((time.monotonic() + delay_s, other[key.fd], frame))
             while waiting and waiting[0][0] <= time.monotonic():
                 _, to, frame = waiting.popleft()
-                # A queue that is full loses the frame, as a switch does.
+                # A full queue drops the frame, as a switch does.
                 with contextlib.suppress(OSError):
                     os.write(to, frame)
 

@@ -46,7 +46,7 @@ def enter(module: str, arguments: Sequence[str]) -> None:
     """
     if os.environ.get(_INSIDE) == "1":
         NAMESPACES.mkdir(parents=True, exist_ok=True)
-        # Names that `ip netns` leaves where it is killed are seen in here alone.
+        # `ip netns` leaves names behind when it is killed; this mount hides them from the host.
         subprocess.run(["mount", "-t", "tmpfs", "none", str(NAMESPACES)], check=True)
         return
     if (missing := missing_tools()) is not None:

@@ -190,7 +190,7 @@ def send_probe(made: World, host: str, text: bytes) -> None:
         "with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as s:\n"
         "    s.sendall(sys.argv[3].encode())\n"
     )
-    # The controller's port hangs up on it, which is all the same.
+    # The controller hangs up on the probe, but the capture has seen it by then.
     address = made.network.address(CONTROLLER)
     subprocess.run(
         [*within(host), sys.executable, "-c", program, address, str(PORT), text.decode()],

@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="most time for tests of one")
     parser.add_argument("--out", type=Path, help="file for results")
     options = parser.parse_args(argv)
-    # The copy is removed then, too.
+    # SIGTERM must raise, so that the copy of the checkout is removed.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     root = Path().resolve()
     if options.faults:
@@ -121,7 +121,7 @@ def planted(copy: Copy, edit: Edit) -> Outcome:
     tests = copy.tests_of(edit.file) if edit.tests is None else edit.tests
     outcome = _tested(copy, edit, tests, marks=QUICK)
     if outcome.outcome == "lived" and edit.tests is not None:
-        # The tests that are to find a fault are few, and may be slow.
+        # The tests of a fault are named, so slow ones run too.
         outcome = _tested(copy, edit, tests, marks=f"not ({QUICK})")
     return outcome
 
@@ -132,7 +132,7 @@ def _tested(copy: Copy, edit: Edit, tests: Sequence[str], *, marks: str) -> Outc
             outcome = copy.test(tests, marks=marks)
         by = outcome.found_by
         if by is None and outcome.outcome == "timeout":
-            # Is the edit slow, or the machine?
+            # A timeout may be the machine's, so the tests run once more without the edit.
             unbroken = copy.test(tests, marks=marks)
             return replace(outcome, outcome="over") if unbroken.outcome == "timeout" else outcome
         if by is None or by.startswith("exit code") or copy.is_sound(by, marks=marks):

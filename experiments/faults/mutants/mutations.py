@@ -96,7 +96,7 @@ def mutants(root: Path, *, number: int, seed: int) -> list[Edit]:
     statements: dict[str, list[list[Edit]]] = defaultdict(list)
     for file in sorted(path for folder in PRODUCT for path in (root / folder).rglob("*.py")):
         name = file.relative_to(root).as_posix()
-        # Modules beside the packages are a package of their own.
+        # Modules directly in `arena` or `populations` count as one package.
         package = "/".join(name.split("/")[:2]) if name.count("/") > 1 else name.split("/")[0]
         statements[package] += of_file(file.read_bytes(), file=name, package=package)
     found: list[Edit] = []
@@ -105,7 +105,7 @@ def mutants(root: Path, *, number: int, seed: int) -> list[Edit]:
         rng = random.Random(f"{seed}/{package}")
         drawn = (_draw(choices, rng) for choices in rng.sample(statements[package], sizes[package]))
         found += islice((mutant for mutant in drawn if mutant.differs(root)), share)
-    # In any order, so that the first ones of an unfinished run say something of all packages.
+    # The order is shuffled, so that an unfinished run covers all packages.
     random.Random(seed).shuffle(found)
     return found
 
@@ -184,7 +184,7 @@ def _edits(statement: ast.stmt, result: ast.expr | None) -> Iterator[Change]:
         ):
             yield "removed statement", statement, "pass"
         case ast.Continue() | ast.Break() | ast.Raise():
-            # What a raised error says is its message.
+            # The arguments of an error are its message, so only the whole statement is removed.
             yield "removed statement", statement, "pass"
             return
         case ast.Return(value=ast.expr() as value):

@@ -78,8 +78,9 @@ class Copy:
             if name and (checkout / name).is_file():
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(checkout / name, root / name, follow_symlinks=False)
-        # Installed editable, packages are found by a module with the checkout's path in it. Its
-        # double comes first, so that commands and child processes are those of the copy.
+        # The finder of an editable installation contains the checkout's path. A copy of it with the
+        # path of the mutated tree comes first, so that commands and child processes import that
+        # tree.
         for finder in Path(sysconfig.get_path("purelib")).glob("__editable___arena_*_finder.py"):
             text = finder.read_text(encoding="utf8").replace(str(checkout), str(root))
             (root / ".finder").mkdir()
@@ -111,7 +112,8 @@ class Copy:
         path = self.root / edit.file
         before = path.read_bytes()
         path.write_bytes(edit.planted(before))
-        # Bytecode of the other content may have the same size and second.
+        # The stale bytecode would be used: both contents may have the same size and modification
+        # second.
         bytecode = Path(cache_from_source(str(path)))
         bytecode.unlink(missing_ok=True)
         try:
@@ -134,7 +136,8 @@ class Copy:
             level = {i for name in level for i in self._importers[name]} - set(ranks)
         own = Path("tests", file)
         mirror = own.with_name(f"test_{own.name}").as_posix()
-        # Tests of commands import none of their modules.
+        # Tests of commands do not import the modules of the command, so they are found by their
+        # folder.
         for path in (self.root / own.parent).rglob("test_*.py"):
             ranks.setdefault(path.relative_to(self.root).as_posix(), 4)
 
@@ -189,7 +192,7 @@ class Copy:
         if is_over:
             has_passed = re.search(r"^\.", text, re.MULTILINE)
             return Outcome(outcome="over" if has_passed else "timeout")
-        # 5: no test of these files is quick.
+        # Exit code 5 means that all tests of these files are marked slow.
         found_by = None if code in {0, 5} else f"exit code {code}"
         return Outcome(outcome="found" if found_by else "lived", found_by=found_by)
 
@@ -201,7 +204,7 @@ def _kill_marked(marker: str) -> None:
             if f"{MARKER}={marker}".encode() in (entry / "environ").read_bytes():
                 os.kill(int(entry.name), signal.SIGKILL)
         except OSError:
-            continue  # It has ended, or is another user's.
+            continue  # The process has ended, or belongs to another user.
 
 
 def _importers(root: Path) -> Mapping[str, set[str]]:
@@ -210,14 +213,14 @@ def _importers(root: Path) -> Mapping[str, set[str]]:
     files = {module_of(path): path for path in paths}
     found: dict[str, set[str]] = defaultdict(set)
     for path in files.values():
-        # Not by `ast`, which takes a quarter of a minute for all of them.
+        # Imports are found by regular expressions, because `ast` needs 15 s for all files.
         text = (root / path).read_text(encoding="utf8")
         for module, names in [*IMPORT.findall(text), *((name, "") for name in NAMED.findall(text))]:
             name = module.lstrip(".")
             level = len(module) - len(name)
             above = path.parts[: len(path.parts) - level] if level else ()
             parts = (*above, *filter(None, name.split(".")))
-            # A name may be a module, or something in one.
+            # An imported name may be a module, or something inside one.
             named = {(*parts, name) for name in re.findall(r"\w+", names)} & files.keys()
             for other in named or {parts} & files.keys():
                 found[files[other].as_posix()].add(path.as_posix())

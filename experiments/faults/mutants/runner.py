@@ -14,7 +14,7 @@ import sys
 
 import pytest
 
-# No plugins of pytest, which it wants to import itself.
+# Plugins of pytest are left out, because pytest must import them itself.
 LARGE = ("numpy", "torch", "pettingzoo", "pydantic", "msgpack", "zmq", "safetensors.torch", "yaml")
 
 

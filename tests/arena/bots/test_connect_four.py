@@ -109,7 +109,7 @@ def test_hand_positions(diagram: str, expected: set[int], masked: bool) -> None:
 
 def test_ties_are_broken_evenly() -> None:
     counts = choices(board_of("..xxx.. .ooxoo."), num_draws=40_000)
-    # Six standard deviations of 40,000 fair coins.
+    # The bound is six standard deviations of 40,000 fair coins.
     assert abs(counts[1] - counts[5]) < 6 * 200
     counts = choices(board_of("......."), num_draws=70_000)
     assert all(abs(counts[column] - 10_000) < 6 * 93 for column in range(7))
@@ -143,7 +143,7 @@ def test_agrees_with_the_second_implementation(moves: list[int]) -> None:
     best = best_columns(board)
     if not best:
         return
-    # A column among 7 is missed by 300 draws once in 1e20.
+    # One of 7 equally likely columns is missed by 300 draws once in 1e20.
     assert set(choices(board, num_draws=300, masked=False)) == best
 
 
@@ -182,7 +182,7 @@ def test_beats_random_play_in_pettingzoo() -> None:
                 action = rng.choice(np.flatnonzero(mask))
             env.step(int(action))
         score += (env.rewards[mine] + 1) / 2
-    # 0.964 over 4,000 games in `arena evaluate`; three standard errors of 300 games below that.
+    # `arena evaluate` gave 0.964 over 4,000 games; the bound is three standard errors of 300 below.
     assert 0.93 < score / num_games <= 1.0
 
 

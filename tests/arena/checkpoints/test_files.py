@@ -119,7 +119,7 @@ def test_a_newer_format_is_refused(make_publishable: MakePublishable) -> None:
     for data in (encode_manifest(newer), unknown):
         with pytest.raises(CheckpointError, match="format version 2; this release reads 1") as info:
             decode_manifest(data, source=Path("x"))
-        # Nobody may take it for damaged, and set it aside.
+        # A full disk must not look like a damaged checkpoint, which would be set aside.
         assert not isinstance(info.value, CheckpointCorrupt)
 
 

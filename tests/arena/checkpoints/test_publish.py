@@ -150,7 +150,7 @@ def test_a_disk_that_refuses_any_step_leaves_nothing_behind(
     assert found[0] == kept
     assert len(found) == 2
     assert verify_directory(root / found[1]) == new
-    # Opening, writing and syncing three files, two directories and one rename can fail at least.
+    # At least the open, write and sync of three files, two directories and one rename can fail.
     assert sum(outcomes) >= 12
     assert not outcomes[-1]
 
@@ -285,7 +285,7 @@ def test_sigkill_at_each_step_leaves_all_or_nothing(
             for key in found:
                 remove_directory(root, key)
             assert entries(root) == []
-    # Only linking leaves the checkpoint where it is, whatever happens.
+    # Only linking keeps the source checkpoint in place in every case.
     assert (num_published == num_stores) == (what == "link")
     assert num_published >= 1
 

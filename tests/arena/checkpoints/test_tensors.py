@@ -216,7 +216,7 @@ def test_shapes_are_those_of_the_tensors_that_torch_wrote(tmp_path: Path) -> Non
     directory, manifest = published(tmp_path, {WEIGHTS: weights, OPTIMIZER: state})
     expected = (("a", ()), ("b.weight", (3, 2)), ("c", (0,)))
     assert read_shapes(directory, manifest) == expected
-    # A ghost has no optimizer.
+    # The checkpoint of a ghost has no optimizer.
     (directory / OPTIMIZER).unlink()
     assert read_shapes(directory, manifest) == expected
 

@@ -76,7 +76,7 @@ def cells_in(svg: str) -> Cells:
     assert len(set(cells)) == len(cells)
     for axis, coordinate in ((0, 1), (1, 0)):
         for at, other in pairwise(range(len(cells))):
-            # Columns of hexagons are compared within a row.
+            # Columns of hexagonal boards are compared only within a row.
             if axis == 0 or cells[at][0] == cells[other][0]:
                 ahead = cells[at][axis] - cells[other][axis]
                 apart = float(places[at][coordinate]) - float(places[other][coordinate])

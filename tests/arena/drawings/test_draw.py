@@ -31,7 +31,7 @@ PIXELS = "render must return text, or pixels as uint8 of height x width x 3, got
 def game(num_turns: int = 4, drawing: str | None = None, **kwargs: object) -> Game:
     spec = make_spec("rendering:env", ("a", "b"), api="parallel", a=AGENT, b=AGENT)
     spec = replace(spec, kwargs=kwargs)
-    # The row of a draw counts from 0, an action of this environment from 1.
+    # The actions of the drawing count from 0, those of this environment from 1.
     turns = ({"b": 2, "a": 0},) * num_turns
     return Game(spec=spec, seed=3, turns=turns, launch_directory=ASSETS, drawing=drawing)
 
@@ -62,7 +62,7 @@ def test_actions_have_the_names_by_which_people_play_them(play_randomly: PlayRan
         {},
         {},
     )
-    # A game that has no names keeps those that it is given.
+    # A game without names for its moves keeps the given names.
     given = {"a": {"0": "1"}}
     assert draw_game(replace(game(2), named=(given,))).names == (given, {}, {})
 
@@ -93,7 +93,7 @@ def test_what_breaks_keeps_its_pictures_and_says_why(shows: str, rest: str) -> N
 
 
 def test_pictures_of_a_game_have_a_limit_together() -> None:
-    # A picture that cannot be compressed has 7.7 MB as text.
+    # A picture that cannot be compressed takes 7.7 MB as text.
     drawn = draw_game(game(12, length=12, shows="noise"))
     assert len(drawn.pictures) == 2 + 8
     assert drawn.problem.endswith("10 of 13 pictures could be drawn: all together may have 64 MB")

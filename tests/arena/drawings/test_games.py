@@ -55,7 +55,7 @@ def test_a_line_that_wins_is_marked() -> None:
     assert picture.svg.count('stroke="#ffffff"') == 4
     picture = drawn(moment("classic/connect_four-v3", *in_turn(0, 1, 1, 2, 2, 3, 2, 3, 3, 6, 3)))
     assert [line.count("[x") for line in picture.text.splitlines()[3:7]] == [1, 1, 1, 1]
-    # Three are none there, but in tic-tac-toe.
+    # Three in a row win tic-tac-toe, but not Connect Four.
     picture = drawn(moment("classic/connect_four-v3", *in_turn(3, 0, 4, 0, 5)))
     assert picture.text.splitlines()[6] == " o . . x x[x]."
     picture = drawn(moment("classic/tictactoe-v3", *in_turn(2, 0, 4, 1, 6)))
@@ -77,7 +77,7 @@ def test_the_winner_of_each_round_stands_out() -> None:
 
 
 def test_a_raise_of_leduc_is_paid() -> None:
-    # Antes of 1; a raise of 2, called; a raise of 4, another one, and a fold.
+    # The actions are antes of 1, a raise of 2 that is called, two raises of 4, and a fold.
     betting = betting_of((2, 1, 2, 2, 0))
     assert (betting.paid, betting.folded) == ((7, 11), 0)
 
@@ -89,14 +89,14 @@ def test_batched_games_are_drawn_from_start_to_end(
     for seed in range(NUM_GAMES):
         game, returns = play_randomly(game_class, seed=seed)
         number = 0
-        # One by one: a batched game is one object, whose state is that of the latest moment. Every
-        # fifth game is compared all along, the others at their ends.
+        # Pictures are checked one by one, because a batched game is one object that only has the
+        # latest state. Every fifth game is compared at each step, the others only at their ends.
         for number, (one, picture) in enumerate(pictures_of(game)):
             if seed % 5 == 0 or number == len(game.turns):
                 assert_shows_state(game_class, one, picture)
         assert number == len(game.turns)
         assert one.returns == returns
-        # Whoever looks no further may stop.
+        # A caller may stop before the last picture.
         next(pictures_of(game))
 
 
@@ -107,7 +107,7 @@ def assert_shows_state(game_class: str, one: Moment, picture: Picture) -> None:
     mover = int(group.agent_index[0, 0])
     if "poker" in game_class:
         num_cards, same = (6, 2) if "leduc" in game_class else (3, 1)
-        # Who is on turn, its card, and the public one if it is there; nobody is at the end.
+        # The picture shows the player on turn, its card and the public card, if there is one.
         own, public = seen[2 : 2 + num_cards], seen[2 + num_cards : 2 + 2 * num_cards]
         shown = [*cells_in(picture.svg).values()]
         assert mover < 0 or shown[mover] == "JQK"[int(own.argmax()) // same]
@@ -124,10 +124,10 @@ def assert_shows_state(game_class: str, one: Moment, picture: Picture) -> None:
         )
         assert len(shown) == 2 * min(len(one.turns), 12)
     else:
-        # Tic-tac-toe's first axis is the column.
+        # The first axis of tic-tac-toe is the column.
         is_small = "tictactoe" in game_class
         planes = seen.reshape(3, 3, 2).transpose(0, 1) if is_small else seen.reshape(6, 7, 2)
-        # The agent on turn sees its own pieces first.
+        # The first plane holds the pieces of the agent on turn.
         pieces = "xo" if mover == 0 else "ox"
         assert cells_in(picture.svg) == {
             (row, column): pieces[plane] for row, column, plane in planes.nonzero().tolist()
@@ -136,7 +136,7 @@ def assert_shows_state(game_class: str, one: Moment, picture: Picture) -> None:
 
 
 def test_a_batched_game_of_a_users_own(play_randomly: PlayRandomly) -> None:
-    # Two groups of agents with chance, of whom one is gone after a step.
+    # The game has two groups of agents and chance, and one agent leaves after a step.
     for seed in range(20):
         game, returns = play_randomly("batched_games:Hunt", seed=seed)
         moments = list(pictures_of(replace(game, drawing="rendering:draw")))
@@ -222,7 +222,7 @@ def test_the_fools_mate(play_randomly: PlayRandomly) -> None:
 
 def test_stones_of_go_are_taken(play_randomly: PlayRandomly) -> None:
     game, _ = play_randomly("classic/go-v5", most=0, board_size=3)
-    # Black surrounds the stone in the corner: b1, then white a1, black a2.
+    # Black captures the stone in the corner: b1, then white a1, black a2.
     game = Game(
         spec=game.spec,
         seed=1,
@@ -280,7 +280,7 @@ def test_backgammon_has_its_thirty_pieces(play_randomly: PlayRandomly) -> None:
         for one, picture in pictures_of(game):
             off = [int(number) for number in re.findall(r": (\d+) off", picture.svg)]
             shown = cells_in(picture.svg)
-            # A number stands for all of a point, of which four are drawn beside it.
+            # A digit counts all pieces of a point, of which four are drawn beside it.
             numbers = [int(letter) - 4 for letter in shown.values() if letter.isdigit()]
             single = [letter for letter in shown.values() if not letter.isdigit()]
             assert sum(numbers) + len(single) + sum(off[:2]) == 30
@@ -367,7 +367,7 @@ def test_hexagons_stand_between_those_above() -> None:
     x, y = (np.array(one, dtype=float).reshape(3, 3) for one in zip(*found, strict=True))
     size = x[0, 1] - x[0, 0]
     assert np.allclose(x, x[0, 0] + size * (np.arange(3) + np.arange(3)[:, None] / 2), atol=0.02)
-    # Neighbours are equally far in all directions.
+    # All neighbours of a hexagon have the same distance.
     assert np.hypot(x[1, 0] - x[0, 0], y[1, 0] - y[0, 0]) == pytest.approx(size, abs=0.02)
 
 
@@ -455,7 +455,7 @@ def test_crossings_of_go_and_its_pass() -> None:
     env.reset(seed=1)
     here = replace(moment_of_openspiel("classic/go-v5", env), agents=("black_0", "white_0"))
     assert move_of(here, "black_0", 81) == Move("pass")
-    # The letter I is left out.
+    # Go coordinates leave out the letter I.
     assert move_of(here, "black_0", 8) == Move("j9", ((0, 8),), "J9")
     assert move_of(here, "black_0", 72) == Move("a1", ((8, 0),), "A1")
 
@@ -478,7 +478,7 @@ def test_moves_of_openspiel_have_its_own_names() -> None:
 @pytest.mark.parametrize(
     ("game", "seen"),
     [
-        # A line of it is longer than a terminal is wide.
+        # A line of this text is longer than a terminal is wide.
         ("universal_poker", "observation_string"),
         ("liars_dice", "information_state_string"),
         ("pig", "__str__"),

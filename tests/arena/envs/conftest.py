@@ -233,7 +233,7 @@ class Replay:
         env.reset(seed=seed)
         for agent in env.agent_iter():
             observation, reward, terminated, truncated, info = env.last()
-            # What last() says is everything since the agent's last turn.
+            # `last()` returns the sum of rewards since the agent's last turn.
             self.episode.returns[agent] += float(reward)
             if terminated or truncated:
                 self._end(agent, observation, terminated=terminated)

@@ -79,7 +79,7 @@ def test_agents_made_as_the_game_goes(name: str) -> None:
     env.close()
     assert turn.episode_over[0]
     assert received > 0
-    # Those whose turn it was first, and others, some of whom were not there at the start.
+    # Other agents than the first ones decide too, some of which were absent at the start.
     assert len(deciders - starters - {-1}) > (0 if name == "AtOnce" else 5)
 
 
@@ -150,7 +150,8 @@ NESTED = spaces.Dict({"map": BOARD, "observation": BOARD})
         ),
         (spaces.Dict({**NESTED.spaces, "action_mask": MASK}), spaces.Discrete(3), "beside", 4),
         (spaces.Dict({"action_mask": MASK}), spaces.Discrete(3), "beside", 3),
-        # Numbers have no mask: what is called so is something to see.
+        # A continuous action space has no mask, so an entry of that name is part of the
+        # observation.
         (spaces.Dict({"observation": BOARD, "action_mask": MASK}), BOARD, None, 5),
     ],
     ids=["none", "wrapped", "wrapped dict", "beside", "alone", "box"],

@@ -60,7 +60,7 @@ def test_real_environments(
             expected = 0.5 if difference == 0 else float(difference > 0)
             assert episode.score == [expected, 1.0 - expected]
         else:
-            # Each pair of sides has one point.
+            # Each pair of sides shares one point.
             assert sum(episode.score) == pytest.approx(math.comb(len(sides), 2))
 
 
@@ -94,7 +94,7 @@ def test_any_turns(
     script: list[dict[str, Any]], first: list[str], dead_first: bool, make: Make
 ) -> None:
     """Early deaths, late arrivals, two turns in a row, rewards and ends off turn."""
-    # Somebody must act first.
+    # At least one agent must act first.
     script[0]["agent"] = first[0]
     kwargs = {"agents": NAMES, "first": first, "script": script, "dead_first": dead_first}
     made = make("environments:ScriptedTurns", kwargs=kwargs, num_envs=2)
@@ -104,7 +104,8 @@ def test_any_turns(
         for k, episode in enumerate(episodes[:-1]):
             plain = Replay(made, seed=episode_seed(seed, episode=k), recorded=episode).episode
             if not dead_first:
-                # PettingZoo's loop sees what a truncated agent saw only when its turn comes.
+                # PettingZoo's loop reports a truncated agent's last observation only at its next
+                # turn.
                 assert set(plain.truncated) == set(episode.truncated)
                 plain.truncated = episode.truncated
             assert_same(episode, plain)
@@ -163,10 +164,11 @@ def test_by_hand(make: Make) -> None:
     assert turn.final_observation["a"][0, 0, 1:].tolist() == [3.0, 0.0]
     assert math.isnan(turn.score[0, 0])
     turn = env.step(action)
-    # The next episode's first decision, the last one's end: returns 2 + 3 + 5, 2 and 2 + 2.
+    # The turn has the next episode's first decision and the last one's end: returns 2 + 3 + 5, 2
+    # and 2 + 2.
     assert said() == (0, [0.0, 0.0, 2.0], [False, False, True], no, True)
     assert turn.groups["a"].observation[0, 0, 1:].tolist() == [0.0, 0.0]
-    # Returns of 10, 2 and 4: a has beaten two sides, b none, c one.
+    # With returns 10, 2 and 4, a has beaten two sides, b none, c one.
     assert turn.score[0].tolist() == [2.0, 0.0, 1.0]
 
 

@@ -101,7 +101,7 @@ def test_what_nobody_is_told_may_be_anything(make: Make) -> None:
     made = make("environments:FaultyTurns", kwargs={"fault": "nan_observation"})
     with pytest.raises(EnvironmentFault, match="got nan"):
         play_batched(made, seeds=[1, 2, 3], num_steps=2)
-    # The faulty row is still there, but its environment asks for nothing.
+    # The faulty row is still there, but its environment has no decision.
     made.env.reset([1, 2, 3])
     name = next(iter(made.populations))
     turn = made.env.step({name: torch.zeros(3, 1, dtype=torch.int64)})

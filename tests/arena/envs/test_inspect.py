@@ -62,7 +62,7 @@ def test_masks_in_info_count_for_all_agents_with_such_spaces(assets: str) -> Non
     spec = environment_facts(
         EnvironmentRequest("environments:MaskedTurns", kwargs=kwargs, launch_directory=assets)
     )
-    # Only the agent on turn has a mask after reset.
+    # After a reset only the agent on turn has a mask.
     assert {agent: facts.mask for agent, facts in spec.agent_specs.items()} == {
         "a": "info",
         "b": "info",

@@ -34,7 +34,7 @@ def test_the_higher_return_wins(returns: tuple[float, float], scores: tuple[floa
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 123456.7])
 def test_rounding_wins_nothing(scale: float) -> None:
     assert made("return", TWO)({"a": scale * (0.1 + 0.2), "b": scale * 0.3}, {}) == (0.5, 0.5)
-    # As environments give their rewards: float32, added up in float64.
+    # Environments return float32 rewards, which are summed in float64.
     first, second, both = (float(np.float32(scale * part)) for part in (0.1, 0.2, 0.3))
     returns = {"a": first + second, "b": both}
     assert made("return", TWO)(returns, {}) == (0.5, 0.5)
@@ -52,7 +52,7 @@ def test_what_is_more_than_rounding_wins() -> None:
 
 
 def test_a_side_has_the_mean_of_its_agents() -> None:
-    # Sum 3 against 2, but mean 1.5 against 2.
+    # The sum is 3 against 2, but the mean is 1.5 against 2.
     assert made("return", TEAMS)({"p_0": 3.0, "p_1": 0.0, "q": 2.0}, {}) == (0.0, 1.0)
 
 
@@ -159,7 +159,7 @@ def test_a_margin_is_that_of_the_returns_of_two_sides() -> None:
 
 def test_teams_have_the_mean_of_their_agents_in_margins_too() -> None:
     points = torch.tensor(scored(MarginOutcome(margin=2.0), TEAMS, (3.0, 1.0, 1.0)))
-    # 2 against 1: 1/2 + 1 / 8.
+    # The margin is 2 against 1: 1/2 + 1/8.
     assert score_against(points[:, 0], points[:, 1]).tolist() == pytest.approx([0.625])
 
 
@@ -300,6 +300,6 @@ def test_many_sides_are_counted_as_few_are(values: list[float]) -> None:
         launch_directory="",
         device=torch.device("cpu"),
     )
-    # So many matches that they are scored in several parts.
+    # There are so many matches that they are scored in several chunks.
     matches = torch.tensor([values] * (MAX_COMPARED // len(values) ** 2 + 3), dtype=torch.float64)
     assert batched(matches).tolist() == [one_by_one] * len(matches)

@@ -58,7 +58,7 @@ def test_an_environment_is_told_before_its_episodes(
     finished(worker.carry_out(message))
     seen = calls()
     told = [call for call in seen if call[0] == "set_phase"]
-    # Each of the two environments once, with the players of its block.
+    # Each of the two environments is called once, with the players of its block.
     assert told == [
         ("set_phase", "training", 0, {"a": "player/p000", "b": "bot:random"}),
         ("set_phase", "training", 0, {"a": "player/p000@000000000000", "b": "player/p000"}),
@@ -72,7 +72,7 @@ def test_an_environment_is_told_before_its_episodes(
         None,
         {"a": "player/p000@000000000000", "b": "bot:random"},
     )
-    # Other environments than those that train, each told once before all of its matches.
+    # Matches have environments of their own, each called once before all of its matches.
     assert [call[0] for call in seen].count("set_phase") == 2
     assert [call[0] for call in seen].count("reset") >= 4
     worker.close()
@@ -118,7 +118,7 @@ def test_without_the_method_nothing_is_called() -> None:
             self.env = self
 
     assert find_set_phase(Plain()) is None
-    # A wrapper that contains itself ends the search all the same.
+    # The search also ends for a wrapper that contains itself.
     assert find_set_phase(Around()) is None
 
 
@@ -163,10 +163,10 @@ def test_an_episode_in_flight_is_told_nothing_and_one_not_begun_is_told_again() 
     )
     envs.tell([phase(1)])
     envs.reset([0])
-    # Reset by one assignment, begun in the next one.
+    # The episode was reset by one assignment and begins in the next one.
     envs.tell([phase(2)])
     envs.step({})
-    # In flight: it hears of the third assignment with its next episode.
+    # The episode is in flight, so the third assignment is announced with its next episode.
     envs.tell([phase(3)])
     envs.step({})
     envs.reset([1])

@@ -137,7 +137,7 @@ def test_a_missing_package_names_what_a_clone_can_install_too(
         if name.partition(".")[0] == package or f".{ours[1]}" in name:
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
-    # PettingZoo keeps the factories that it has imported.
+    # PettingZoo caches the factories that it has imported.
     importlib.import_module("pettingzoo.env_registry.spec")._load_env_creator.cache_clear()
     with pytest.raises(EnvironmentUnavailable) as caught:
         make_environment(environment_id, kwargs={}, api="aec", launch_directory=assets)

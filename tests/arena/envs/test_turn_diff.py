@@ -119,7 +119,7 @@ def test_each_tensor_is_compared_at_an_episode_s_end(
         assert found.one == one
     if other is not None:
         assert found.other == other
-    # What is asked next belongs to the next episode already.
+    # The next decision belongs to the next episode already.
     expected = (1, 0, 0) if name == "observation" else (0, 15, 15)
     assert (found.episode, found.call, len(found.actions)) == expected
     assert (report.games, report.decisions) == (0, 15 * 4 * 2)
@@ -236,7 +236,7 @@ def test_random_play_is_legal_and_uniform(assets: str) -> None:
     turn = env.reset(range(2000))
     first = random_legal_actions(turn, actions={"player_1": discrete(9)}, generator=generator)
     counts = first["player_1"].flatten().bincount(minlength=9)
-    # Binomial with mean 222 and deviation 14.
+    # The counts are binomial with mean 222 and standard deviation 14.
     assert 222 - 5 * 14 < int(counts.min()) <= int(counts.max()) < 222 + 5 * 14
     turn = env.step(first)
     second = random_legal_actions(turn, actions={"player_1": discrete(9)}, generator=generator)

@@ -67,7 +67,8 @@ def policy_of(
     generator = torch.Generator().manual_seed(6)
     with torch.no_grad():
         for name, tensor in policy.state_dict().items():
-            # Statistics stay positive, the others do not drive all outputs up.
+            # Statistics must stay positive; the negative shift keeps the other outputs from
+            # growing.
             shift = 0.0 if "normalizer" in name else -0.1
             tensor.add_(torch.rand(tensor.shape, generator=generator) * 0.2 + shift)
     weights = {name: tensor.clone() for name, tensor in policy.state_dict().items()}

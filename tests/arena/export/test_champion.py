@@ -110,7 +110,7 @@ def test_the_file_is_the_module_with_that_of_spaces_between_two_marks(
     before, inside, after = written.split(SPACES_MARK)
     assert [before, after] == module.split(SPACES_MARK)[::2]
     assert spaces.endswith(inside)
-    # All of it but its docstring and the line that must be the first of a file.
+    # Everything but the docstring and the `__future__` import is compared.
     left_out = ast.parse(spaces.removesuffix(inside)).body
     assert [type(one) for one in left_out] == [ast.Expr, ast.ImportFrom]
     assert re.findall(r"^ *(?:from|import) (?:arena|populations)\b.*", written, re.MULTILINE) == []
@@ -122,7 +122,7 @@ def test_it_takes_pettingzoos_dictionary(board_export: Written[Card]) -> None:
     together = champion.act({"observation": row, "action_mask": mask}, agent="player_1")
     assert together == champion.act(row, mask)
     only = np.eye(7, dtype=np.int8)[5]
-    # A mask that is given goes before the dictionary's own.
+    # An explicit mask overrides the mask in the dictionary.
     assert champion.act({"observation": row, "action_mask": mask}, only) == 5
 
 
@@ -301,7 +301,7 @@ def test_with_more_sides_each_other_one_is_met_as_in_arena() -> None:
     agents = ("a", "b", "c", "d")
     sides = {agent: (agent,) for agent in agents}
     card: dict[str, Any] = {"environment": {"sides": sides, "outcome": "return"}}
-    # Third of four; the mean of all others would be far below.
+    # The return is the third of four; the mean of all others would be far lower.
     returns = {"a": 1.0, "b": 3.0, "c": 2.0, "d": -90.0}
     arena = make_outcome("return", sides=sides, agents=agents, launch_directory="")(returns, {})
     assert results_of(card, returns, ["a"]) == [0.0, 0.0, 1.0]

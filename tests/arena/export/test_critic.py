@@ -44,7 +44,7 @@ def test_the_graph_has_no_critic_and_the_weights_do(tmp_path: Path) -> None:
     assert load_file(directory / "policy.safetensors").keys() == learned.keys()
     graph = onnx.load(str(directory / "policy.onnx")).graph
     assert [given.name for given in graph.input] == ["observation"]
-    # Values of a centralized critic need more than an observation.
+    # The values of a centralized critic need more input than an observation.
     assert "value" not in [given.name for given in graph.output]
     assert not read_card(directory).value
     shapes = [tuple(tensor.dims) for tensor in graph.initializer]

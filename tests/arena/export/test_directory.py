@@ -124,7 +124,7 @@ def test_older_exports_go_and_those_that_were_asked_for_by_hand_stay(tmp_path: P
     for name, written in {
         "000000000100": card,
         **dict.fromkeys(("000000000200", "000000000300", "000000000400", "best"), by_itself),
-        # What kills leave: a removal without its card, and an export that was being written.
+        # A kill leaves a half removed export without its card, or a half written one.
         **dict.fromkeys(("000000000050", ".000000000060.new-0123456789abcdef"), None),
     }.items():
         (tmp_path / name).mkdir()

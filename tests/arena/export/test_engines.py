@@ -81,7 +81,7 @@ Case = tuple[Engine, gymnasium.Space[Any], gymnasium.Space[Any], MaskPlace | Non
 CASES: dict[str, tuple[Case, Facts, Facts]] = {
     "unity, a board": (
         ("unity", BOARD, Discrete(7), "observation", SMALL),
-        # Channels first.
+        # The image layout is channels first.
         floats(obs_0=[2, 6, 7], action_masks=[7]),
         {**VERSION, **discrete(7)},
     ),
@@ -161,7 +161,7 @@ def test_a_graph_is_what_its_engine_documents_and_plays_as_the_champion(
     assert path.name in written.card.files
     model = onnx.load(path)
     onnx.checker.check_model(model, full_check=True)
-    # The manual of Sentis: versions 7 to 15.
+    # The manual of Sentis allows opset versions 7 to 15.
     assert [opset.version for opset in model.opset_import if not opset.domain] == [15]
     assert facts(model.graph.input) == inputs
     assert facts(model.graph.output) == outputs
@@ -226,7 +226,7 @@ def as_the_plugin_takes(output: list[float], card: Card) -> tuple[list[int], lis
     numbers: list[float] = []
     for leaf in card.action_layout.leaves:
         for size in leaf.choices:
-            # Its largest number begins at 0.
+            # The reference's maximum starts at 0.
             largest, chosen = 0.0, 0
             for at in range(size):
                 if output[at] > largest:
@@ -272,7 +272,7 @@ def test_unity_masks_choices_of_a_policy_that_knows_no_masks(tmp_path: Path) -> 
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(ROWS, 5)).astype(np.float32)
     legal = np.zeros((ROWS, 5), dtype=np.float32)
-    # One choice of each branch is left.
+    # At least one choice of each branch stays legal.
     chosen = np.stack([rng.integers(3, size=ROWS), rng.integers(2, size=ROWS)], axis=1)
     legal[np.arange(ROWS), chosen[:, 0]] = legal[np.arange(ROWS), 3 + chosen[:, 1]] = 1.0
     session = onnxruntime.InferenceSession(written.directory / "unity.onnx")

@@ -44,7 +44,7 @@ def test_a_temperature_is_a_power_of_the_probabilities(board_policy: Policy) -> 
     assert torch.allclose(after, powers / powers.sum(dim=1, keepdim=True), atol=1e-6)
     values = [policy.network(rows)[1] for policy in policies]
     assert torch.equal(*values)
-    # Nothing of the weights that were given has changed.
+    # The given weights must not change.
     assert sha256_bytes(serialize(weights)) == card.weights_digest
 
 
@@ -53,7 +53,7 @@ def test_numbers_get_the_variance_of_the_power(board_policy: Policy) -> None:
     card, weights = make_policy(box, actions=box, mask=None)
     weights["log_std"] = torch.tensor([0.1, -0.3, 0.0])
     after = tempered(weights, card.network, temperature=4.0)
-    # A quarter of log p is a normal density with twice the deviation.
+    # Dividing log p by 4 gives a normal distribution with twice the standard deviation.
     assert torch.allclose(after["log_std"].exp(), 2.0 * weights["log_std"].exp())
     assert torch.equal(after["head.weight"], weights["head.weight"])
     outputs = at_temperature({"mean": np.ones(3), "log_std": weights["log_std"].numpy()}, 4.0)
@@ -113,12 +113,12 @@ def test_levels_share_their_weights(with_levels: Written[Card]) -> None:
 
 
 def test_a_level_plays_its_graph_at_its_temperature(with_levels: Written[Card]) -> None:
-    # exp(log 6 / T) to 1 for each of the six others
+    # The odds are exp(log 6 / T) to 1 for each of the six other actions.
     for number, weight in ((1, math.sqrt(6.0)), (2, 6.0)):
         champion = Champion(with_levels.directory, level=number, seed=1)
         shares = champion.probabilities(BOARD)
         assert shares[5] == pytest.approx(weight / (weight + 6.0), abs=1e-6)
-        # It always samples.
+        # A level always samples.
         chosen = [champion.act(BOARD) for _ in range(2000)]
         assert chosen.count(5) / 2000 == pytest.approx(shares[5], abs=0.04)
     top, own = Champion(with_levels.directory, level=3), Champion(with_levels.directory)
@@ -130,7 +130,7 @@ def test_a_level_plays_its_graph_at_its_temperature(with_levels: Written[Card]) 
     )
     assert weights["head.bias"][5] == pytest.approx(math.log(6.0))
     assert network == with_levels.card.network
-    # So does the actor that matches of a league are played by.
+    # The actor of league matches samples, too.
     actor = ExportedActor(with_levels.directory, graph="levels/01/policy.onnx", temperature=2.0)
     inputs = ActorInput(
         observation=torch.zeros(4000, 84), action_mask=torch.ones(4000, 7, dtype=torch.bool)

@@ -70,7 +70,7 @@ def test_the_graph_holds_its_weights_and_no_traces_of_this_machine(
     locations = {tensor.data_location for tensor in model.graph.initializer}
     assert locations == {onnx.TensorProto.DEFAULT}
     assert b".py" not in data
-    # The lowest that serve: onnxruntime 1.14 reads them, and no release after it asks for more.
+    # These are the lowest sufficient versions: onnxruntime 1.14 and all later releases read them.
     assert (model.ir_version, opset_version(model)) == (8, 18)
 
 
@@ -153,7 +153,7 @@ def test_episodes_of_a_batch_go_on_side_by_side(core: Any, separate: bool) -> No
                 )
                 states[agent] = state
                 value = module.return_normalizer.denormalize(value)
-            # Twice: they leave the state as it is.
+            # `value` is called twice, because it must not change the recurrent state.
             for _ in range(2):
                 values = together.value(seen, agent=agent)
                 np.testing.assert_allclose(values, value, rtol=1e-5, atol=1e-6)

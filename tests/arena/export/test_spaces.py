@@ -362,7 +362,7 @@ def test_samples_are_drawn_from_the_policy(
         count = sum(action["go"] == 2 + choice for action in drawn)
         assert abs(count - num_draws * share) <= 5 * math.sqrt(num_draws * share * (1 - share))
 
-    # ``steer`` is clipped: below -2 and above 2 the Gaussian's mass sits on the bounds.
+    # ``steer`` is clipped: the Gaussian's mass below -2 and above 2 sits on the bounds.
     mean, std = parameters[13], math.exp(parameters[16])
     first = np.array([action["steer"][0] for action in drawn])
     assert ((first >= -2.0) & (first <= 2.0)).all()
@@ -387,7 +387,7 @@ def test_squashed_samples_are_gaussian_before_the_bounds(
     drawn = np.array(
         [champion.act(observation, agent=agent, sample=True) for _ in range(num_draws)]
     )
-    # WHEEL's bounds: -1 to 3 and 0.1 to 0.2.
+    # The bounds of WHEEL are -1 to 3 and 0.1 to 0.2.
     before = np.arctanh((drawn[:, 0] - [1.0, 0.15]) / [2.0, 0.05])
     std = np.exp(parameters[2:])
     assert (np.abs(before.mean(axis=0) - parameters[:2]) <= 5 * std / math.sqrt(num_draws)).all()
@@ -509,7 +509,7 @@ class AtOnce:
 def test_parallel_environments_are_played_as_they_are(
     name: str, policies: dict[str, Policy], written: dict[str, Written[Card]]
 ) -> None:
-    # Masks of ``pixels`` are in infos, which are empty: then everything is legal.
+    # Masks of ``pixels`` come in infos; with empty infos everything is legal.
     env = AtOnce(policies[name][0])
     champion = Champion(written[name].directory)
     returns = play_game(

@@ -74,7 +74,7 @@ def test_whole_games_are_legal_in_every_time_control(
     rng = random.Random(1)
     for game, limit in enumerate(limits):
         board = chess.Board()
-        # The client raises if a move is illegal.
+        # The client raises an error if a move is illegal.
         for _ in range(15):
             if board.is_game_over():
                 break
@@ -96,7 +96,7 @@ def test_both_colours_promotions_and_analyses_are_played(engine: Any) -> None:
             move = engine.play(chess.Board(fen), chess.engine.Limit(time=0.1)).move
             assert move in chess.Board(fen).legal_moves
             promoted.add((fen, move.promotion))
-    # Queens and lesser pieces, of both colours; None is a move of the king.
+    # Promotions to the queen and to lesser pieces of both colours occur; None is a king's move.
     assert len(promoted) >= 8
     board = chess.Board(PROMOTES)
     with engine.analysis(board) as analysis:
@@ -114,7 +114,7 @@ def test_it_thinks_until_it_is_stopped_and_ends_at_quit(program: list[str]) -> N
     done = run_process(program, input=session, timeout_s=60, check=True)
     words = [line.split()[0] for line in done.stdout.splitlines()]
     introduced = ["id", "id", "option", "option", "uciok", "readyok"]
-    # The move comes with the first stop; the second one, and what is after quit, has no answer.
+    # The first stop returns the move; the second stop and all after quit have no answer.
     assert words == [*introduced, "info", "readyok", "bestmove", "readyok"]
 
 
@@ -130,7 +130,7 @@ def test_it_plays_what_the_champion_plays(lines: Engine, chess_export: Written[C
     moves = ["e2e4", "c7c5", "g1f3"]
     assert not [*lines.answers(f"position startpos moves {' '.join(moves)}")]
     info, best = lines.answers("go movetime 10")
-    # Of a position that the random games below hold to the environment.
+    # The random games below compare `Position` with the environment.
     position = Position()
     for move in moves:
         position.push(chess.Move.from_uci(move))
@@ -144,7 +144,7 @@ def test_it_plays_what_the_champion_plays(lines: Engine, chess_export: Written[C
 def test_a_level_is_an_option_and_the_command_line_names_the_first(
     lines: Engine, chess_export: Written[Card], board_export: Written[Card]
 ) -> None:
-    # The engine is a file of exports of chess alone.
+    # Only exports of chess contain the engine.
     assert "uci.py" in chess_export.card.files
     assert "uci.py" not in board_export.card.files
     answers = [*lines.answers("uci")]
@@ -185,7 +185,7 @@ def test_a_player_of_one_colour_remembers_its_own_decisions() -> None:
     for move in moves:
         position.push(chess.Move.from_uci(move))
         expected.append(position.observe()["observation"])
-    # Twice: what it remembers is of this game alone.
+    # Answers repeat, because the recurrent state belongs to this game alone.
     for _ in range(2):
         assert not [*engine.answers(f"position startpos moves {' '.join(moves)}")]
         assert [*engine.answers("go depth 1")][-1].startswith("bestmove ")
@@ -252,8 +252,8 @@ def test_positions_and_moves_are_the_environments_over_random_games() -> None:
 
 
 def test_every_promotion_has_its_action() -> None:
-    # A pawn that may go straight on or take on both sides, of both colours; and a rook's move that
-    # looks like a queen's promotion.
+    # A pawn of each colour may advance or capture to both sides; a rook's move looks like a queen's
+    # promotion.
     white = chess.Board("1n1n3k/2P1R3/8/8/8/8/8/K7 w - - 0 1")
     for board in (white, white.mirror()):
         position = Position(board.fen())

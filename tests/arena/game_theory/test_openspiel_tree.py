@@ -29,7 +29,7 @@ def chances(
     row: npt.NDArray[np.float32], legal: npt.NDArray[np.bool_], agent: str, *, seed: int
 ) -> npt.NDArray[np.float64]:
     """Some fixed probabilities, by what is seen and nothing else."""
-    # In OpenSpiel's own tensor what is seen tells its player apart only in some games.
+    # The observation includes the player's number only in some games, so it is added to the seed.
     noise = np.random.default_rng([seed, int(agent[-1]), *np.flatnonzero(row).tolist()])
     weights = noise.random(len(legal)) ** 3 * legal
     return np.asarray(weights / weights.sum(), dtype=np.float64)
@@ -81,17 +81,18 @@ def openspiels_own(loaded: OpenSpielGame, *, seed: int) -> float:
     ("name", "kwargs"),
     [
         ("kuhn_poker", {}),
-        # Chance between decisions.
+        # The game has chance nodes between decisions.
         ("leduc_poker", {}),
-        # What the policy looks at forgets the bets before.
+        # The policy's observation does not contain earlier bets.
         ("leduc_poker", {"observation": "observation"}),
         ("liars_dice(dice_sides=2)", {}),
-        # Both decide at once: in one node, with chance between, hidden and open, until one is out.
+        # Both players decide at once: in one node, with chance in between, with hidden or open
+        # actions, until one is out.
         ("matrix_rps", {}),
         ("goofspiel(num_cards=3)", {}),
         ("goofspiel(num_cards=3,imp_info=True)", {}),
         ("oshi_zumo(coins=3,size=1,horizon=3)", {}),
-        # Nothing is hidden, and several ways lead to one position.
+        # Nothing is hidden, and several histories lead to one position.
         ("hex(board_size=2)", {}),
     ],
 )
@@ -113,7 +114,7 @@ def test_positions_that_are_reached_in_several_ways_are_one() -> None:
     tree = grow_openspiel_tree(load_game("openspiel:tic_tac_toe", {}))
     assert [len(known.legal) for known in tree.knowledge] == [2423, 2097]
     assert exploitability(tree, uniform) == pytest.approx(0.9598296957671957, abs=1e-9)
-    # Such a position does not tell what the player did on its way there.
+    # Such a position does not show the player's own earlier actions.
     with pytest.raises(NoRecall, match="player_0 must see all that it did"):
         mixture(tree, [random_policy(1), uniform], shares=[0.5, 0.5])
 
@@ -134,7 +135,7 @@ def test_a_game_and_its_twin_have_one_tree() -> None:
         exploitability(tree, mixture(tree, policies, shares=shares)) for tree in (own, twin)
     )
     assert one == pytest.approx(other, abs=1e-12)
-    # Mixing hides what each alone gives away.
+    # Mixing hides what each single policy reveals.
     assert one < min(exploitability(own, policy) for policy in policies[:2])
 
 
@@ -186,7 +187,8 @@ def test_the_tree_of_an_environment() -> None:
         tree = find_tree(spec, launch_directory=".")
         return [len(known.legal) for known in tree.knowledge]
 
-    # By its twin; by OpenSpiel, because the twin has no parameters.
+    # Without parameters the batched twin is used, else OpenSpiel, because the twin has no
+    # parameters.
     assert size("openspiel:kuhn_poker") == [6, 6]
     assert size("openspiel:kuhn_poker", observation="observation") == [6, 6]
     assert size("openspiel:goofspiel", num_cards=3) == [57, 57]

@@ -58,7 +58,7 @@ TEAM = {"sides": {"team": ["*"]}}
         {"id": "classic/tictactoe-v3"},
         {"id": "mpe2/simple_spread_v3"},
         {"id": "mpe2/simple_tag_v3"},
-        # Chance at the reset and at each step, and agents that come and go.
+        # The game has chance at the reset and at each step, and agents that come and go.
         {"id": "three_sides:Guess"},
         {"id": "unruly:Grass", **TEAM},
     ],
@@ -102,7 +102,7 @@ def test_games_are_played_again_exactly(known: tuple[games.Game, list[Game]]) ->
             assert bool(turn.episode_over[0])
             if not is_cooperation:
                 assert tuple(turn.score[0].tolist()) == game.points
-            # As the matches have them.
+            # The returns are those that the matches report.
             by_agent = dict(zip(env.agents, returns.tolist(), strict=True))
             for seat, expected in zip(game.seats, game.returns, strict=True):
                 agents = of.seats[seat].agents
@@ -207,7 +207,7 @@ def test_games_that_are_too_long_are_left_out_and_counted(monkeypatch: pytest.Mo
     monkeypatch.setattr(recording, "MAX_GAME_BYTES", most)
     recorder, _ = played(of)
     few = [game for game in everything.games if game.size_bytes <= most]
-    # Which are recorded changes nothing about how any of them goes.
+    # The choice of recorded games must not change how any game goes.
     assert sorted(recorder.games, key=str) == sorted(few, key=str)
     assert recorder.num_left_out == NUM_ENVS - len(few)
 
@@ -239,7 +239,7 @@ def test_bounds_of_a_game() -> None:
     assert Counter(game.pairing for game in recorder.games) == Counter(range(NUM_ENVS))
     for game in recorder.games:
         assert len(game.shown) == SHOWN_BYTES * (game.steps + 1)
-        # A column is one of seven: eight bytes of an action pack to about one.
+        # An action is one of seven columns, so its eight bytes pack to about one.
         assert len(game.actions) < 2 * game.steps + 16
 
 
@@ -252,5 +252,5 @@ def test_chance_is_part_of_a_game() -> None:
             first, _ = next(iter(replay(env, game)))
             (group,) = first.groups.values()
             dealt.add(tuple(group.observation[0, 0].tolist()))
-    # Three cards of the first player.
+    # The first player has three possible cards.
     assert len(dealt) == 3

@@ -120,7 +120,8 @@ def test_the_result_is_sent_as_soon_as_it_is_there(
         finished = controller.wait_for(Finished, lambda f, n=number: f.assignment_id == n)  # type: ignore[misc]
         delays_s.append(time.monotonic() - began_s)
         controller.acknowledge(finished)
-    # Without waking, each would take until the next heartbeat, 60 s. The least: cores are shared.
+    # Without a wake-up each delay would be a heartbeat, 60 s. The minimum is taken, because cores
+    # are shared.
     assert min(delays_s) < 0.1
 
 
@@ -147,7 +148,7 @@ def test_whatever_goes_wrong_in_the_work_is_a_failed_and_the_learner_goes_on(
     assert (failed.assignment_id, failed.attempt, failed.kind) == (1, 1, kind)
     assert reason in failed.reason
     if what == RAISE:
-        assert "in carry_out" in failed.reason  # where it happened
+        assert "in carry_out" in failed.reason  # the place where it happened
     controller.acknowledge(failed)
     controller.send(assignment(FINISH, number=2))
     assert controller.wait_for(Finished).assignment_id == 2

@@ -164,7 +164,7 @@ def test_a_learner_and_its_ranks_give_up_priority(tmp_path: Path) -> None:
     ranks = setup().model_copy(update={"cores": 3, "environment": environment})
     path.write_text(ranks.model_dump_json())
     nice = min(psutil.Process().nice() + 5, 19)
-    # Nobody answers there: it waits.
+    # No controller answers at this endpoint, so the learner waits.
     endpoint, log_path = f"ipc://{tmp_path}/nobody", tmp_path / "learner.log"
     with spawn_learner(path, endpoint, populations=(), log_path=log_path, nice=5) as process:
         learner = psutil.Process(process.pid)
@@ -203,7 +203,7 @@ def test_another_that_changes_a_session_is_waited_for(
     monkeypatch.setenv(child.SESSION_NICE, "7")
     child.give_way_alike()
     assert (written, len(answers)) == (["7"], 2)
-    # It may not: it goes on as it is.
+    # Without the permission the process keeps its priority.
     child.give_way_alike()
     assert (written, len(answers)) == (["7"], 1)
     monkeypatch.delenv(child.SESSION_NICE)

@@ -132,7 +132,7 @@ def test_it_plays_in_few_environments_and_without_a_warm_up(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setup = make_setup(bench.root)
-    # A bot that is not there: the warm-up would fail.
+    # The bot does not exist, so the warm-up would fail.
     warm_up = {"agent_steps": 10**6, "player": "bot:no_such_bots:Bot"}
     player = {**setup.populations["player"].model_dump(), "normalizer_warm_up": warm_up}
     warm = LearnerSetup.model_validate({**setup.model_dump(), "populations": {"player": player}})
@@ -239,14 +239,14 @@ def test_it_trains_and_plays_against_random_play(bench: Bench) -> None:
     trial = tried(bench)
     assert trial.problem == ""
     assert trial.agent_steps == 2 * ROLLOUT
-    # Two rollouts, each of two epochs of two minibatches.
+    # There are two rollouts, each with two epochs of two minibatches.
     assert trial.learner_updates == 8
     assert trial.matches == 4
     assert trial.score is not None
     assert 0.0 <= trial.score <= 1.0
     assert trial.mean_return is not None
     assert set(trial.entropy) == {"player"}
-    # Three actions.
+    # The bound is ln 3 for three actions.
     assert 0.0 < trial.entropy["player"] <= 1.0987
     assert not list(bench.root.iterdir()), "the run directory is not its own"
 
@@ -265,6 +265,7 @@ def test_what_fails_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> No
     said, *lines = tried(bench).problem.splitlines()
     assert said.startswith("making environment ")
     assert said.endswith(" raised ValueError: no board")
-    # Where it was raised, in a file of the user's, which this one is here; nothing of Arena's.
+    # The traceback has the frame of the user's file, which this test file is here, and none of
+    # Arena.
     assert lines == [lines[0], '    raise ValueError("no board")']
     assert lines[0].endswith("in broken")

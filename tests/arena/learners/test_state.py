@@ -59,7 +59,7 @@ class Learner:
 
     def times_of(self, command: Command, *, duration_s: float) -> list[float]:
         """When a command came, in seconds since the test began."""
-        step_s = 0.125  # a power of two: times add up exactly
+        step_s = 0.125  # a power of two, so that times add up exactly
         return [
             self.now_s - BEGIN_S
             for _ in range(round(duration_s / step_s))
@@ -166,7 +166,7 @@ def test_a_newer_attempt_replaces_what_runs(learner: Learner) -> None:
     second = replace(TRAIN, attempt=2)
     assert learner.hear(second) == [StopWork()]
     assert learner.wait(10.0) == [IDLE]
-    # The result of the first attempt is nobody's any more.
+    # The result of the first attempt is no longer accepted.
     assert learner.finish(FINISHED) == [second, beat(second)]
     assert learner.finish(result_of(second)) == [result_of(second)]
 
@@ -296,7 +296,7 @@ def test_a_new_epoch_takes_nothing_over_from_the_old_one(learner: Learner) -> No
     learner.hear(THIRD)
     assert learner.hear(Welcome(heartbeat_s=10.0), epoch=2) == [StopWork(), IDLE]
     assert learner.state.results == {}
-    # The same assignment, given out again, waits until the worker is free.
+    # An assignment that is given out again waits until the worker is free.
     again = replace(TRAIN, attempt=2)
     assert learner.hear(again, epoch=2) == []
     assert learner.finish(result_of(NEXT)) == [

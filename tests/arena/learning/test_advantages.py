@@ -57,23 +57,24 @@ def decisions(
 @pytest.mark.parametrize(
     ("given", "advantages", "expected"),
     [
-        # Plain: delta = r + .5 V' - V: 1 + 1 - 1 = 1, 0 + 1.5 - 2 = -.5, 2 + 2 - 3 = 1;
-        # gamma lambda = .4. A2 = 1, A1 = -.5 + .4 = -.1, A0 = 1 - .04 = .96
+        # gae: delta = r + .5 V' - V: 1 + 1 - 1 = 1, 0 + 1.5 - 2 = -.5, 2 + 2 - 3 = 1; gamma lambda
+        # = .4. A2 = 1, A1 = -.5 + .4 = -.1, A0 = 1 - .04 = .96
         pytest.param(
             decisions("xxx", "xxx", "---", [1.0, 2.0, 3.0], [1.0, 0.0, 2.0], next_value=4.0),
             [0.96, -0.1, 1.0],
             "xxx",
             id="plain",
         ),
-        # Decisions at 0 and 3. R0 = 1 + 2 + 4 = 7, delta0 = 7 + .5 * 10 - 6 = 6; R3 = 8 + 16 = 24
-        # up to the end, delta3 = 24 - 10 = 14; A0 = 6 + .4 * 14 = 11.6
+        # Decisions are at 0 and 3. R0 = 1 + 2 + 4 = 7, delta0 = 7 + .5 * 10 - 6 = 6; R3 = 8 + 16 =
+        # 24 up to the end, delta3 = 24 - 10 = 14; A0 = 6 + .4 * 14 = 11.6
         pytest.param(
             decisions("x--x-", "x--x-", "----x", [6.0, 0, 0, 10.0, 0], [1.0, 2.0, 4.0, 8.0, 16.0]),
             [11.6, 0.0, 0.0, 14.0, 0.0],
             "x--x-",
             id="rewards between own decisions belong to the earlier one",
         ),
-        # Ends in calls 0 (cut off, V(final) = 6) and 1 (for good): A0 = 1 + 3 - 2, A1 = 5 - 1.
+        # Episodes end in calls 0 (truncated, V(final) = 6) and 1 (terminated): A0 = 1 + 3 - 2, A1 =
+        # 5 - 1.
         pytest.param(
             decisions(
                 "xx", "xx", "xx", [2.0, 1.0], [1.0, 5.0], end_value=[6.0, 0.0], next_value=100.0
@@ -82,14 +83,15 @@ def decisions(
             "xx",
             id="an end separates episodes, and truncation bootstraps",
         ),
-        # Decisions at 0 and 2, not on turn at the end: A0 = (1 + 2) + .5 * 8 - 4 = 3.
+        # Decisions are at 0 and 2, and the agent is not on turn at the end: A0 = (1 + 2) + .5 * 8 -
+        # 4 = 3.
         pytest.param(
             decisions("x-x-", "x-x-", "----", [4.0, 0.0, 8.0, 0.0], [1.0, 2.0, 50.0, 50.0]),
             [3.0, 0.0, 0.0, 0.0],
             "x---",
             id="the last decision without a successor only bootstraps the one before",
         ),
-        # A random decision at 0 whose value is garbage; the trained one at 2: A = 3 + 0 - 1.
+        # The random decision at 0 has no value; the trained one is at 2: A = 3 + 0 - 1.
         pytest.param(
             decisions("x-x-", "--x-", "---x", [math.nan, 0.0, 1.0, 0.0], [70.0, 70.0, 1.0, 2.0]),
             [0.0, 0.0, 2.0, 0.0],
@@ -124,7 +126,7 @@ def test_without_a_future_only_ones_own_reward_counts() -> None:
         next_value=1e9,
     )
     advantage, defined = generalized_advantages(given, gamma=0.0, gae_lambda=0.95)
-    # The first decision's reward came in two calls: 1.5 - 1; then 2 - 2 and 7 - 3.
+    # The first decision's reward comes in two calls: 1.5 - 1; then 2 - 2 and 7 - 3.
     assert advantage.flatten().tolist() == [0.5, 0.0, 0.0, 4.0]
     assert defined.flatten().tolist() == [True, False, True, True]
 

@@ -49,7 +49,8 @@ def play(ppo: Ppo, action: ActionLayout) -> Rollout:
         for first in starts(action):
             mask[:, first] = True
     output = ppo.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
-    # As if the policy had been another one, so that some ratios are clipped.
+    # The advantages and old log-probabilities are of another policy, so that some ratios are
+    # clipped.
     noise = 0.4 * torch.randn(NUM_DECISIONS, generator=generator)
     advantage = torch.randn(NUM_DECISIONS, generator=generator)
     return make_rollout(

@@ -149,7 +149,8 @@ def test_extremes_are_those_of_advantages_as_collected_and_of_ratios_by_hand(
         settings=PpoSettings.model_validate({"advantage_normalization": normalization}),
     )
     rollout = play(ppo)
-    # The collecting policy gave one action an eighth of the current probability, another one twice.
+    # The collecting policy had an eighth of the current probability for one action, twice for
+    # another.
     shift = torch.zeros(len(rollout))
     shift[5], shift[40] = math.log(8.0), -math.log(2.0)
     played = replace(rollout, log_prob=rollout.log_prob - shift)
@@ -169,7 +170,7 @@ def test_act_and_value_are_in_units_of_reward_and_legal() -> None:
     torch.testing.assert_close(
         ppo.value(ActorInput(observation=rollout.observation)), rollout.value
     )
-    # Returns are around 3; a network near its initialisation predicts their mean.
+    # Returns are around 3, and a network near its initialization predicts their mean.
     returns = play(make(), seed=0).return_
     assert abs(float(rollout.value.mean() - returns.mean())) < 1.0
     frozen = FrozenPolicy.from_weights(
@@ -199,7 +200,7 @@ def test_values_learn_returns_of_any_scale() -> None:
     error = (
         (ppo.value(ActorInput(observation=rollout.observation)) - expected).square().mean().sqrt()
     )
-    # The returns' deviation is 2000.
+    # The returns have a standard deviation of 2000.
     assert float(error) < 400.0
 
 
@@ -210,7 +211,7 @@ def test_a_clipped_value_learns_from_the_first_rollout() -> None:
     )
     generator = torch.Generator().manual_seed(0)
     rollout = play(ppo, num_decisions=1024)
-    # Far from what a network without statistics predicts.
+    # The returns are far from what a network without statistics predicts.
     return_ = 3.0 * rollout.observation[:, 0] - 30.0
     first = replace(rollout, return_=return_, advantage=torch.zeros(1024))
     ppo.update(first, generator=generator)
@@ -246,7 +247,7 @@ def test_values_follow_returns_that_grow_tenfold() -> None:
             generator=generator,
         )
     weights = ppo.weights()
-    # The returns have a deviation of 2, and then of 20.
+    # The returns have a standard deviation of 2, and then of 20.
     assert weights["return_normalizer.variance"].sqrt().item() == pytest.approx(20.0, rel=0.1)
     assert weights["return_normalizer.mean"].item() == pytest.approx(60.0, rel=0.1)
     assert max(errors[39], errors[119]) < 0.4
@@ -347,7 +348,7 @@ def test_target_kl_stops_between_epochs() -> None:
     assert ppo.learner_updates == 20
     ppo = make(free.model_copy(update={"target_kl": 1e-4}))
     bounded = train(ppo, num_rollouts=1)
-    # The first epoch's second step already differs from the policy that played.
+    # The second step of the first epoch already starts from a changed policy.
     assert ppo.learner_updates in (2, 4)
     assert 1e-4 < bounded["policy/kl"] < unbounded["policy/kl"]
 
@@ -376,7 +377,7 @@ def test_poisoned_rollouts_are_skipped_and_three_in_a_row_are_an_error(
         getattr(rollout, field)[0] = poison if field != "log_prob" else math.nan
         metrics = ppo.update(rollout, generator=torch.Generator())
         assert metrics["gradient/skipped"] == 1.0
-        # No step was done, so there is no loss, entropy or distance to speak of.
+        # No step was made, so there is no loss, entropy or KL to report.
         assert {name for name in metrics if name.startswith(("loss/", "policy/"))} == set()
         assert all(math.isfinite(value) for value in metrics.values())
     rollout = play(ppo, seed=2)
@@ -538,7 +539,7 @@ def test_learns_the_exact_answer_and_its_value(
         right = output.action == (task.symbol + second) % NUM_SYMBOLS
         assert right.float().mean() > 0.9
         assert output.log_prob[right].exp().min() > 0.9
-        # Discounted once per own decision still to come.
+        # The value is discounted once per remaining own decision.
         torch.testing.assert_close(
             ppo.value(ActorInput(observation=rows)).mean(), torch.tensor(value), rtol=0, atol=0.08
         )

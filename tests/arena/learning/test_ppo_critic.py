@@ -102,7 +102,7 @@ def test_an_update_follows_the_gradient_of_the_plain_loss(core: str) -> None:
     assert rollout.critic_input is not None
     judged = rollout.critic_input.double()
     if core == "gru":
-        # The critic reads the memory and does not train it.
+        # The critic reads the recurrent state without a gradient through it.
         judged = torch.cat([judged, features.detach()], dim=1)
     hidden = functional.linear(
         judged, weights["critic.trunk.0.weight"], weights["critic.trunk.0.bias"]

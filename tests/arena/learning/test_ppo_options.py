@@ -126,7 +126,7 @@ def test_vtrace_sees_a_rollout_of_an_older_policy_with_the_eyes_of_now() -> None
     returns.update(target[:, None])
     torch.testing.assert_close(now.weights()["return_normalizer.mean"], returns.mean)
     torch.testing.assert_close(now.weights()["return_normalizer.variance"], returns.variance)
-    # The surrogate's ratio begins at 1 all the same: the importance is in the advantages.
+    # The ratio of the surrogate still begins at 1: the importance is in the advantages.
     assert metrics["policy/kl"] == pytest.approx(0.0, abs=1e-6)
     assert metrics["policy/clip_fraction"] == 0.0
 
@@ -163,7 +163,7 @@ def test_what_plays_is_the_average_and_what_learns_is_not() -> None:
         if "normalizer" in name:
             assert torch.equal(weights[name], tensor)
         else:
-            # Averaging takes no part in learning.
+            # Averaging the weights does not change learning.
             assert torch.equal(state[f"live.{name}"], tensor)
             torch.testing.assert_close(weights[name], expected[name])
             assert not torch.equal(weights[name], tensor)
@@ -252,7 +252,7 @@ def test_an_exploit_takes_magnet_and_live_weights_whatever_is_explored() -> None
     live = {name: t for name, t in plain.weights().items() if "normalizer" not in name}
     assert same(live, {name: state[f"live.{name}"] for name in live})
     assert not any(name.startswith(("live.", "magnet.")) for name in plain.optimizer_state())
-    # Asked for by the hyperparameters and not in the state: they start from the weights.
+    # The hyperparameters need an average that the state lacks, so it starts from the weights.
     again = restored(plain, {"ema_decay": 0.5, "magnet_coef": 0.1})
     assert same(again.weights(), plain.weights())
     state = again.optimizer_state()
@@ -266,7 +266,8 @@ def test_the_learning_rate_follows_the_kl_within_bounds() -> None:
     learn(free, rollouts=1)
     assert not any(name.startswith("factor") for name in free.optimizer_state())
     kl = learn(make(), rollouts=1)["policy/kl"]
-    # The first update has the same KL at any desired one; up to twice and down to half are near it.
+    # The first update's KL is the same for any desired one; between half and twice it nothing
+    # changes.
     for desired, step in ((kl / 2.1, -1), (kl / 1.9, 0), (kl * 1.9, 0), (kl * 2.1, 1)):
         ppo = make({"desired_kl": desired})
         assert learn(ppo, rollouts=1)["optimizer/learning_rate"] == 3e-3
@@ -276,7 +277,7 @@ def test_the_learning_rate_follows_the_kl_within_bounds() -> None:
         ppo = make({"desired_kl": desired, "learning_rate": 1e-4})
         rate = learn(ppo, rollouts=12)["optimizer/learning_rate"]
         assert rate == pytest.approx(1e-4 * 1.5**steps, rel=1e-12)
-        # A donor's factor is taken, the explored learning rate is the policy's own.
+        # The donor's factor is copied; the explored learning rate is the policy's own.
         other = restored(ppo, {"desired_kl": desired, "learning_rate": 2e-4})
         rate = learn(other, rollouts=1)["optimizer/learning_rate"]
         assert rate == pytest.approx(2e-4 * 1.5**steps, rel=1e-12)
@@ -325,7 +326,7 @@ def test_a_penalty_keeps_the_policy_near_the_old_one_within_an_update() -> None:
         metrics = learn(ppo, rollouts=1)
         assert ("policy/old_kl" in metrics) == (coef > 0.0)
         distances[coef] = metrics["policy/kl"]
-        # The old policy is that of each update: nothing of it outlasts one.
+        # The old policy belongs to one update and is not part of the state.
         assert not any("old" in name for name in ppo.optimizer_state())
     assert distances[30.0] < 0.3 * distances[0.0]
 
@@ -382,7 +383,7 @@ def test_auto_is_bfloat16_where_the_hardware_multiplies_it(
 ) -> None:
     with_capabilities(monkeypatch, **{name: True})
     assert product_dtype("auto", network=WIDE, device=CPU) == torch.bfloat16
-    # Rounding the inputs of small products costs more than it saves.
+    # Rounding the inputs of small products costs more time than it saves.
     assert product_dtype("auto", network=NARROW, device=CPU) == torch.float32
     assert product_dtype("auto", network=LINEAR, device=CPU) == torch.float32
 

@@ -100,7 +100,7 @@ def test_an_update_follows_the_gradient_of_the_plain_loop(
     rollout = play(ppo, max_length=max_length)
     expected = reference_gradient(core, ppo.weights(), rollout)
     metrics = assert_update_follows(ppo, rollout, expected, rtol=1e-3, atol=1e-6)
-    # The policy that played is the one that is unrolled.
+    # The unrolled policy is the one that played.
     assert metrics["policy/kl"] == pytest.approx(0.0, abs=1e-6)
 
 
@@ -137,7 +137,7 @@ def test_vtrace_of_the_policy_that_played_is_on_policy() -> None:
     ppo = make("gru", settings, magnet_coef=0.1, gamma=1.0, gae_lambda=1.0)
     rollout = play(ppo, max_length=4)
     valued = ppo._vtrace_targets(rollout, rollout.observation)
-    # Undiscounted, the target is the number of decisions that are left.
+    # Without discounting the target is the number of remaining decisions.
     left = (LENGTH - torch.arange(LENGTH)).repeat_interleave(NUM_CHAINS)
     torch.testing.assert_close(valued.return_, left.float(), rtol=0, atol=1e-3)
     metrics = ppo.update(rollout, generator=torch.Generator())

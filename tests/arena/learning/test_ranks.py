@@ -20,7 +20,7 @@ from tests.arena.learning.test_ppo import digest, make, play
 from tests.arena.ranks import in_ranks
 
 NORMALIZED = NetworkConfig(hidden_sizes=(16, 16))
-# One minibatch is the same rows whatever their order, so the results are to be equal.
+# A single minibatch has the same rows in any order, so the results must be equal.
 WHOLE = {"num_minibatches": 1, "num_epochs": 3}
 
 
@@ -86,7 +86,7 @@ def test_ranks_learn_as_one_process_from_all_rows(
         expected = alone.update(rollout, generator=torch.Generator().manual_seed(seed))
         found = update_in_ranks(ranks, rollout, ends)
         for metrics in found:
-            # The learning rate follows the KL in all of them at once, or in none.
+            # The learning rate follows the KL in all ranks at once, or in none.
             assert metrics == pytest.approx(expected, rel=1e-4, abs=1e-6)
             assert metrics == found[0]
     for ppo in ranks:

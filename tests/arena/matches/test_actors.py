@@ -75,7 +75,7 @@ def test_random_is_uniform_over_legal_actions() -> None:
     counts = torch.bincount(action, minlength=4)
     assert action.dtype == torch.int64
     assert counts[1] == 0
-    # Binomial(30000, 1/3): five standard deviations are 408.
+    # Counts are Binomial(30000, 1/3): five standard deviations are 408.
     assert all(abs(int(counts[legal]) - 10_000) < 408 for legal in (0, 2, 3))
 
 

@@ -163,7 +163,7 @@ def test_a_network_that_is_told_who_decides_changes_nothing_for_bots() -> None:
             seen.append(observation["observation"].shape)
             return np.array([0])
 
-    # Rows end with two numbers more then.
+    # With an agent id, rows end with two more numbers.
     mask = torch.ones(1, 7, dtype=torch.bool)
     watched(Looking()).act(
         ActorInput(observation=torch.zeros(1, 86), action_mask=mask),
@@ -197,7 +197,7 @@ def test_a_bot_knows_the_game_of_each_row() -> None:
     num_seen: dict[int, int] = {}
     for game, seen in one.seen:
         stones = int(seen["observation"].sum())
-        # The first player sees 0, 2, 4... stones; a new game begins at none again.
+        # The first player sees 0, 2, 4... stones; a new game starts at 0 again.
         assert stones in (0, num_seen.get(game, -2) + 2)
         num_seen[game] = stones
     assert {agent for agent, _ in one.calls} == {"player_0"}
@@ -209,7 +209,7 @@ def test_a_seed_repeats_a_bots_decisions() -> None:
     for seed in (1, 1, 2):
         bot = Watching(draws=True)
         actor = watched(bot)
-        # What it remembers of earlier matches makes no difference: it was told that they are over.
+        # Earlier matches make no difference, because the bot is cleared when they are over.
         if played:
             play(actor, num_envs=2, num_matches=1, seed=99)
             bot.told.clear()
@@ -224,7 +224,7 @@ def test_a_seed_of_a_game_is_all_that_its_draws_depend_on() -> None:
     play(watched(bot), num_envs=2, num_matches=1)
     for key, moves in bot.moves.items():
         rng = np.random.default_rng(bot.seed_of[key])
-        # Legal columns are all seven until one is full, which six own moves cannot bring about.
+        # All seven columns are legal until one is full, which takes more than six own moves.
         assert [int(rng.choice(7)) for _ in moves[:3]] == moves[:3]
 
 
@@ -262,7 +262,7 @@ def test_episodes_that_go_on_in_other_seats_are_not_reset() -> None:
     decide_once(going_on)
     assert len(bot.told) == 2
     assert all(len(moves) == 3 for key, moves in bot.moves.items() if key[1] == "player_0")
-    # An evaluation in between, in the same games of another batch.
+    # An evaluation comes in between, in the same rows of another batch.
     decide_once(seat(actor))
     assert len(bot.told) == 4
     decide_once(seat(actor, going_on.recurrent_state))
@@ -398,7 +398,7 @@ def test_a_bug_in_a_bot_is_one_message_with_its_own_lines(
         ask(made(name, home))
     first, *lines = str(caught.value).splitlines()
     assert first == f"bot:bots_of_test_bots:{name} {said}"
-    # A place and its code for each frame of the user's, nothing else.
+    # Each frame of user code has a location line and a code line, and nothing else is shown.
     assert len(lines) == 2 * len(frames)
     for frame, place in zip(frames, lines[::2], strict=True):
         assert place.startswith(f'  File "{home}/bots_of_test_bots.py", line ')

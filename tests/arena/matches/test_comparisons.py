@@ -56,7 +56,7 @@ def tally_of(
 ) -> Tally:
     names = tuple(map(Entrant, entrants))
     sums = TallySums([names], seats=seats, compare=True)
-    # A match at a time, as environments end one after the other.
+    # Matches are added one at a time, as environments end one after the other.
     for row in points_of_seats:
         scores = torch.tensor([row], dtype=torch.float32)
         sums.add(
@@ -101,7 +101,7 @@ def by_seats(
     return tuple(found)
 
 
-# Thirds are no binary fractions: sums of margins depend on their order.
+# Thirds are not binary fractions, so sums of margins depend on their order.
 SCORES = st.sampled_from([0.0, 0.5, 1.0, 1 / 3, 2 / 3])
 
 
@@ -134,7 +134,7 @@ def test_many_sides_have_one_result_for_each_two_players(
     assert len(tally.pairs) == len(list(combinations(set(names), 2)))
     for pair in tally.pairs:
         both = {names[pair.first], names[pair.second]}
-        # Each pair of seats of the two, seen from the first player.
+        # Each pair of the two players' seats is listed, seen from the first player.
         own = [
             (one, names[one.first] == names[pair.first])
             for one in by_seats(seats, rows)
@@ -151,7 +151,8 @@ def test_many_sides_have_one_result_for_each_two_players(
 
 
 def test_a_player_alone_among_21_others_has_21_results_of_a_match() -> None:
-    # Agent 3 beats agents 0 to 2, draws with 4 and loses to 17 more; all others are one player.
+    # Agent 3 beats agents 0 to 2, draws with 4 and loses to 17 more; one player has all other
+    # seats.
     seats = sides(22)
     entrants = ["crowd"] * 3 + ["me"] + ["crowd"] * 18
     beaten = [0.0] * 3 + [3.5] + [3.5] + [21.0] * 17
@@ -159,11 +160,11 @@ def test_a_player_alone_among_21_others_has_21_results_of_a_match() -> None:
     (pair,) = tally.pairs
     assert (pair.first, pair.second) == (0, 3)
     assert (pair.wins, pair.draws, pair.losses) == (34, 2, 6)
-    # Each seat has the mean over its player's: (3 * 0 + 3.5 + 17 * 21) / 21, twice.
+    # A seat has the mean over its player's seats: (3 * 0 + 3.5 + 17 * 21) / 21, twice.
     assert tally.return_sum[3] == 7.0
     assert tally.return_sum[0] == tally.return_sum[21] == pytest.approx(2 * 360.5 / 21)
     assert numbers_of(tally) == {(0, 3): 21}
-    # Together they are worth one match, whoever has how many seats.
+    # Together the comparisons weigh one match, however many seats a player has.
     assert result_weights(numbers_of(tally), entrants=entrants) == {(0, 3): 1 / 21}
 
 
@@ -177,7 +178,7 @@ def test_teams_of_mixed_players_count_for_the_trainee_and_its_rival() -> None:
         for seat in whole
         for agent in seat.agents
     )
-    # The trainee sits second in team 4: rivals are those who sit second.
+    # The trainee sits second in team 4, so its rivals are those who sit second.
     entrants = ["x", "rival"] * 4 + ["mate", "player/p000#1"] + ["y", "rival"] * 5
     (one,) = comparisons(seats, entrants=[Entrant(name) for name in entrants])
     assert one.names == (0, 8)

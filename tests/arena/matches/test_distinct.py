@@ -143,7 +143,7 @@ class Folder(Actor):
     def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
         observation = inputs.observation
         is_first, has_queen, has_king = observation[:, [0, 3, 4]].bool().T
-        # A bet of the other one: in the second place before it, or in the first.
+        # The other player's bet is in the second place of the history, or in the first.
         is_bet = observation[:, [6, 8]].bool().any(dim=1)
         calls: torch.Tensor = is_bet & (has_king | (has_queen & is_first))
         return ActorOutput(action=calls.long())

@@ -80,7 +80,7 @@ def test_every_environment_plays_its_number_of_matches_to_the_end(scripted_env: 
         for episode in range(2)
         for step in range(1 + 3 * seed + episode)
     ]
-    # Nothing is lost, nothing doubled, and short games do not get more matches.
+    # No match is lost or counted twice, and short games do not get more matches.
     assert sorted(env.decisions) == expected
     assert tally.matches == 8
     assert tally.length_sum == len(expected)
@@ -122,7 +122,7 @@ def test_blocks_have_their_own_players_and_spare_environments_stand_still(
     assert {row[0] for row in env.decisions} == {0, 1, 2}
     actions = {(row[0], row[3]): row[4] for row in env.decisions}
     assert actions == {(0, 0): 1, (0, 1): 2, (1, 0): 1, (1, 1): 2, (2, 0): 2, (2, 1): 1}
-    # Even seeds: seat a wins; odd seeds: seat b wins.
+    # Seat a wins with even seeds, seat b with odd seeds.
     assert [(t.matches, t.pairs[0].wins, t.pairs[0].losses) for t in tallies] == [
         (6, 3, 3),
         (1, 1, 0),
@@ -149,7 +149,8 @@ def test_in_cooperation_the_higher_return_on_the_same_seed_wins(scripted_env: An
         row[:3] for row in env.decisions[len(env.decisions) // 2 :]
     ]
     assert [(p.wins, p.draws, p.losses) for p in tally.pairs] == [(2, 2, 2)]
-    # Three steps an episode: home 3 * (10 seed + episode), away the same plus 6 (1 - seed).
+    # An episode has three steps: home gets 3 * (10 seed + episode), away the same plus 6 (1 -
+    # seed).
     assert tally.matches == 6
     assert tally.return_sum == (189.0, 189.0)
     assert tally.return_sum_of_squares[0] == sum(
@@ -185,7 +186,7 @@ def test_teams_of_two_populations_are_compared_by_the_mean_return_of_all(scripte
     def reward(seed: int, episode: int, step: int, agent: int) -> float:
         if (seed, episode, step, agent) == (0, 0, 0, 0):
             passes.append(len(passes))
-        # Away's q gains 3 a step, its p loses 1 (environment 0) or 2 (environment 1) per agent.
+        # Per agent away's q gains 3 a step; its p loses 1 (environment 0) or 2 (environment 1).
         away = len(passes) == 2
         return (3.0 if agent == 1 else -1.0 - seed) if away else 0.0
 
@@ -201,7 +202,8 @@ def test_teams_of_two_populations_are_compared_by_the_mean_return_of_all(scripte
     entrants = tuple(map(Entrant, ("p1", "q1", "p2", "q2")))
     blocks = Block(entrants=entrants, actors=actors, num_envs=2, num_matches=1)
     (tally,) = play(env, blocks, sides=sides)
-    # Mean over all agents: 3 * (3 - 2) / 3 = 1 for away in environment 0, -1 in environment 1.
+    # The mean over all agents is 3 * (3 - 2) / 3 = 1 for away in environment 0, -1 in environment
+    # 1.
     assert [(p.first, p.second, p.wins, p.draws, p.losses) for p in tally.pairs] == [
         (0, 2, 1, 0, 1),
         (1, 3, 1, 0, 1),
@@ -254,7 +256,8 @@ def test_in_cooperation_pairs_are_looked_for_on_other_seeds_and_not_for_ever(
 
     def steps(actions: Any) -> Any:
         turn = step(actions)
-        # Until then no number of away's is one of home's, as if each broke what the other played.
+        # Until the last round home and away have no common episode number, as if each dropped a
+        # different one.
         if len(seeds) <= 2 * (num_rounds - 1):
             turn.episode = 2 * turn.episode + len(seeds) % 2
         return turn

@@ -101,14 +101,14 @@ def test_first_decisions_and_their_points_are_those_that_were_seen(name: str) ->
     }
     assert {key: count for key, (count, _) in seen.items()} == watched.count
     assert {key: won for key, (_, won) in seen.items()} == pytest.approx(dict(watched.points))
-    # Fewer actions than are kept: every match is counted in every seat.
+    # There are fewer actions than the limit, so every match is counted in every seat.
     assert [sum(seat.matches) for seat in tally.openings] == [tally.matches] * 2
     assert openings_problem(tally) is None
 
 
 def test_a_player_with_one_action_has_one_opening() -> None:
     tally, _ = tally_of("classic/rps-v2", (Always(1), Always(0)))
-    # Paper (1) beats rock (0): their sum is odd.
+    # Paper (1) beats rock (0), so the sum of winning pairs is odd.
     assert tally.openings == (
         SeatOpenings(actions=(1,), matches=(280,), points=(280.0,)),
         SeatOpenings(actions=(0,), matches=(280,), points=(0.0,)),
@@ -141,7 +141,7 @@ def test_the_first_agent_of_a_seat_decides_it_even_in_many_turns() -> None:
     first.forget(torch.tensor([True, False]))
     found = first.of(games, seats=[[0, 1], [2], [0]])
     assert found.tolist() == [[4, NO_DECISION, 4], [NO_DECISION, 11, NO_DECISION]]
-    # The next game has none yet, and the other one goes on.
+    # The next game has no opening yet, and the other game continues.
     again = first.of(first.games(torch.tensor([0, 1])), seats=[[0, 1], [2]])
     assert again.tolist() == [[NO_DECISION] * 2, [NO_DECISION, 11]]
 
@@ -178,7 +178,7 @@ def test_merging_adds_counts_and_points_in_any_order(one: Tally, other: Tally) -
             found = {entry[0]: entry[index] for entry in entries(merged)}
             assert found == dict(sums), column
         assert sum(merged.matches) == one.matches + other.matches
-    # A tally of an older release has none, and what it began with is not known.
+    # A tally of an older release has no openings, so its first actions are unknown.
     assert added(one, replace(other, openings=())) == ()
 
 

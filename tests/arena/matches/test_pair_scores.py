@@ -45,7 +45,7 @@ def test_results_of_a_seat_are_seen_from_it_and_those_of_others_left_out() -> No
         PairScore(first=1, second=2, wins=4, draws=1, losses=0, score_sum=3.75, square_sum=3.0),
         PairScore(first=0, second=2, wins=9, draws=9, losses=9),
     )
-    # 5 wins and 2 draws against seat 0, 3.75 points of 5 against seat 2.
+    # Seat 1 has 5 wins and 2 draws against seat 0, and 3.75 points of 5 against seat 2.
     assert seen_from(1, {0, 2}, pairs) == (9, 3, 3, 9.75)
     assert seen_from(2, {1}, pairs) == (0, 1, 4, 1.25)
 
@@ -57,7 +57,7 @@ def test_a_score_is_the_mean_in_the_unit_interval(scores: list[float]) -> None:
     assert found is not None
     assert 0.0 <= found <= 1.0
     assert mean_score(0.0, 0) is None
-    # Rounded margins add up to a little more than the matches.
+    # The sum of rounded margins may slightly exceed the number of matches.
     assert mean_score(3.0 + 1e-7, 3) == 1.0
 
 

@@ -52,7 +52,7 @@ def test_the_first_agents_of_those_at_once_are_random_and_others_count_nothing()
     openings, generator = make(1.0, 1, num_envs=3), torch.Generator()
     begins = torch.tensor([True, True, False])
     assert openings.begin(begins, generator=generator).tolist() == [True, True, False]
-    # The second environment asks for nobody yet, the third has no opening.
+    # The second environment has no decision yet, the third has no opening.
     found = openings.claim(groups([[1, 0], [-1, -1], [0, 1]]))
     assert found is not None
     assert found.tolist() == [[True, False], [False, False], [False, False]]

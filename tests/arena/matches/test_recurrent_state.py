@@ -46,7 +46,7 @@ def ends(*, rng: torch.Generator) -> Turn:
 
 def test_every_agent_of_every_environment_has_a_memory_of_its_own() -> None:
     gru, lstm, none = policy("gru", seed=1), policy("lstm", seed=2, size=5), policy("none", seed=3)
-    # The same policy sits twice in one environment, and in several.
+    # The same policy has two seats in one environment, and seats in several.
     blocks = [(gru, lstm, gru), (none, gru, lstm)]
     block_of_env = block_of_envs([3, 2])
     seated = SeatedPlayers(blocks, block_of_env=block_of_env, seats=SEATS, agents=AGENTS)

@@ -92,7 +92,7 @@ def test_every_decision_is_its_players_own() -> None:
         (large[1], small[0]),
         (make_policy(7, greedy=False), learner),
     ]
-    # The last one samples, among two actions of which it clearly prefers one.
+    # The last policy samples, with a clear preference for one of two actions.
     sizes = [9, 8, 7, 10, 0]
     group = make_group(sum(sizes))
     action = play(seat(*blocks, sizes=sizes), group)

@@ -153,7 +153,7 @@ def test_sides_must_partition_the_agents(sides: dict[str, tuple[str, ...]], text
 def test_mirror_gives_the_trainee_every_seat_of_its_population() -> None:
     mirror: Cast = ((TRAINEE,), {"player": (TRAINEE,)})
     seatings = training_seatings([mirror], seats=duel_seats(), population="player")
-    # As many as with any other opponent: one for each of its seats.
+    # There is one seating for each of the trainee's seats, as with any other opponent.
     assert [names(seating) for seating in seatings] == [["player/p000"] * 2] * 2
 
 
@@ -240,7 +240,7 @@ def test_two_players_on_many_sides_have_every_seat_equally_often_and_alone_in_tu
 def test_the_trainee_has_its_seats_in_turn_where_not_all_can_be_played() -> None:
     few, many = seats_of((9, 1)), seats_of((22, 1))
     arguments: dict[str, Any] = {"population": "p0", "num_opponents": 4, "start": 20}
-    # Nine sides have all seatings, also where learners leave some out.
+    # Nine sides have all seatings, even if learners leave some out.
     assert seats_in_turn(few, num_seatings=16, **arguments) == ()
     assert seats_in_turn(many, num_seatings=88, **arguments) == ()
     turns = seats_in_turn(many, num_seatings=14, **arguments)
@@ -251,24 +251,24 @@ def test_the_trainee_has_its_seats_in_turn_where_not_all_can_be_played() -> None
         (names(one).index("player/p000"), names(one)[10], names(one).count("player/p000"))
         for one in seatings
     ] == [(place, rival, 1) for own, rival in zip(turns, "wxyz", strict=True) for place in own]
-    # With fewer environments than opponents each has one.
+    # With fewer environments than opponents each opponent has one seating.
     assert seats_in_turn(many, num_seatings=2, **arguments) == ((20,), (21,), (0,), (1,))
 
 
 @pytest.mark.parametrize(
     ("num_sides", "populations", "entrants", "expected"),
     [
-        # Two sides of one: a match is a match.
+        # With two sides of one agent a match has the weight 1.
         (2, 1, "AB", {(0, 1): 1.0}),
-        # Two populations on each side: whoever is rated alone has its team's result twice,
+        # With two populations per side, a player that is rated alone has its team's result twice,
         (2, 2, "ABCD", dict.fromkeys([(0, 2), (0, 3), (1, 2), (1, 3)], 0.5)),
-        # and whoever has all seats of a team four times.
+        # and a player with all seats of a team has it four times.
         (2, 2, "AABB", dict.fromkeys([(0, 2), (0, 3), (1, 2), (1, 3)], 0.25)),
-        # Of four sides each meets three others, or the same one three times.
+        # With four sides each player has three opponents, or the same one three times.
         (4, 1, "ABCD", {(i, j): 1 / 3 for i in range(4) for j in range(i + 1, 4)}),
         (4, 1, "BABB", {(0, 1): 1 / 3, (1, 2): 1 / 3, (1, 3): 1 / 3}),
         (4, 1, "AABB", dict.fromkeys([(0, 2), (0, 3), (1, 2), (1, 3)], 0.25)),
-        # Cooperation of two populations: the same comparison, once for each.
+        # In the cooperation of two populations each has the same comparison once.
         (1, 2, "ABCD", {(0, 2): 1.0, (1, 3): 1.0}),
         (1, 2, "AABB", {(0, 2): 0.5, (1, 3): 0.5}),
         (1, 2, "ABAC", {(1, 3): 1.0}),

@@ -68,7 +68,7 @@ def test_returns_lengths_and_results_are_summed_per_entrants() -> None:
         ),
     )
     assert book.tallies() == (
-        # Seat x: returns 2, 0 and 4; seat o: -1, 3 and 4. Lengths 2, 2 and 1.
+        # Seat x has returns 2, 0 and 4; seat o has -1, 3 and 4. The lengths are 2, 2 and 1.
         Tally(
             entrants=(Entrant("A"), Entrant("B")),
             matches=3,
@@ -90,7 +90,7 @@ def test_returns_lengths_and_results_are_summed_per_entrants() -> None:
 
 def test_scores_between_win_and_draw_are_summed_beside_them() -> None:
     book = duel_book(("A", "B"), block_of_env=[0, 0, 0])
-    # Points of 1/2 + u / 8: returns of 1, -2 and 0 in a game of at most 4.
+    # The points are 1/2 + u / 8 for returns of 1, -2 and 0 in a game of at most 4.
     score = [[0.625, 0.375], [0.25, 0.75], [0.5, 0.5]]
     record(book, turn(reward=[[1, -1], [-2, 2], [0, 0]], over=[True] * 3, score=score))
     (tally,) = book.tallies()

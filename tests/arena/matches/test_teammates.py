@@ -72,7 +72,7 @@ def test_each_agent_has_a_seat_of_its_side_and_a_lone_one_keeps_its_name() -> No
 def test_two_sides_have_one_result_whoever_is_on_them() -> None:
     assert rival_seats(seats_per_agent(squads())) == ((0, 2),)
     assert rival_seats(seats_per_agent(hunt())) == ((0, 3),)
-    # Home and away of the only population.
+    # The only population plays home and away.
     assert rival_seats(seats_per_agent(choir())) == ((0, 3),)
 
 
@@ -87,7 +87,7 @@ def test_a_trainee_has_every_place_of_every_side_equally_often_and_faces_its_riv
     seatings = training_seatings(
         casts, seats=squads(), population="player", is_mixed=True, first_turn=1
     )
-    # By hand: the first one has the trainee at the second place, on red and then on blue.
+    # By hand: the trainee sits at the second place, first on red and then on blue.
     assert names(seatings[0]) == ["beside0", "player/p000", "mate0", "rival0"]
     assert names(seatings[1]) == ["mate0", "rival0", "beside0", "player/p000"]
     assert names(seatings[2]) == ["player/p000", "beside1", "rival1", "mate1"]

@@ -96,7 +96,7 @@ def test_with_three_sides_home_has_each_seat_in_turn(scripted_env: Any) -> None:
         ("strong", "weak", "strong"): 2,
         ("strong", "strong", "weak"): 2,
     }
-    # Compared with two rivals in each match.
+    # In each match the player is compared with two rivals.
     assert [(r.matches, r.wins, r.losses, r.score) for r in result.pairs] == [
         (6, 12, 0, 1.0),
         (6, 0, 12, 0.0),
@@ -120,10 +120,10 @@ def test_matches_left_over_are_spread_over_all_sides(scripted_env: Any, num_matc
             if tally.entrants.count(entrant) == 1:
                 alone[str(entrant), index] += tally.matches
     of_side = [sum(alone[name, index] for name in names) for index in range(len(agents))]
-    # Six ordered pairs.
+    # There are six ordered pairs.
     assert of_side == [2 * num_matches] * 3
     assert all(pair.matches == num_matches for pair in result.pairs)
-    # Against each other both players have the same sides.
+    # In matches against each other both players have the same sides equally often.
     for home, away in combinations(names, 2):
         sides = [
             sorted(

@@ -74,7 +74,7 @@ def test_no_flipped_bit_of_a_line_is_another_number(
         sink.write("player/p001", 128, {"losses/policy": data.draw(st.floats(-1e9, 1e9))})
     (line,) = path.read_bytes().splitlines(keepends=True)
     assert is_sealed(line)
-    # The key of the seal aside, without which a line is as any other program's.
+    # The checksum key is not flipped: without it a line counts as another program's.
     flipped = bytearray(line)
     at = bit % (8 * (line.index(b', "crc32"')))
     flipped[at // 8] ^= 1 << at % 8
@@ -122,7 +122,7 @@ def steps_in(path: Path) -> list[object]:
 def test_jsonl_begins_a_new_file_at_its_size_and_loses_no_line(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     (tmp_path / "metrics.kept.jsonl").write_text("of the user\n")
-    # A line has 55 bytes with its newline: 112 are reached by the third one.
+    # A line has 55 bytes with its newline, so the third one exceeds 112.
     sink = JsonlSink(path, rotation=Rotation(file_bytes=112))
     for step in range(1, 6):
         sink.write("p", step, {})
@@ -132,7 +132,7 @@ def test_jsonl_begins_a_new_file_at_its_size_and_loses_no_line(tmp_path: Path) -
         [1, 2, 3],
         [4, 5],
     ]
-    # A run that is resumed goes on with the size and with the numbers, gaps too.
+    # A resumed run continues with the size and the numbers, also after gaps.
     (tmp_path / "metrics.0001.jsonl").rename(tmp_path / "metrics.0007.jsonl")
     again = JsonlSink(path, rotation=Rotation(file_bytes=112))
     for step in range(6, 8):
@@ -166,7 +166,7 @@ def test_jsonl_goes_on_in_the_old_file_where_no_new_one_can_be_opened(
 
 def test_jsonl_writes_through_no_link_and_waits_for_no_pipe(tmp_path: Path) -> None:
     path, notes = tmp_path / "metrics.jsonl", tmp_path / "notes"
-    # Without a newline, so all of it would be cut as a torn line.
+    # The text has no newline, so all of it would be cut as a torn line.
     notes.write_text("of the user")
     path.symlink_to(notes)
     with pytest.raises(OSError, match="a symbolic link"):
@@ -193,7 +193,7 @@ def test_jsonl_keeps_the_newest_of_the_files_that_were_set_aside(tmp_path: Path)
     ]  # fmt: skip
     assert [steps_in(tmp_path / f"metrics.000{n}.jsonl") for n in (5, 6)] == [[5], [6]]
     assert steps_in(path) == [7]
-    # A resume with a smaller bound.
+    # The run is resumed with a smaller bound.
     JsonlSink(path, rotation=Rotation(file_bytes=10**6, keep_bytes=60)).close()
     assert not (tmp_path / "metrics.0005.jsonl").exists()
     assert steps_in(tmp_path / "metrics.0006.jsonl") == [6]
@@ -209,7 +209,7 @@ def test_tensorboard_begins_new_files_of_all_policies_and_loses_no_point(tmp_pat
     sink.close()
     for policy in ("player/p000", "player/p001"):
         files = list((tmp_path / policy).iterdir())
-        # A record has 12 + 4 bytes around some 30, and both policies' count.
+        # A record has 12 + 4 bytes around some 30, and the records of both policies count.
         assert 5 <= len(files) <= 15
         assert all(file.stat().st_size < 400 for file in files)
         assert sorted(scalars(tmp_path / policy)) == expected
@@ -222,7 +222,7 @@ def test_tensorboard_keeps_the_newest_files_of_all_processes(tmp_path: Path) -> 
             sink.write(policy, process, {"a/b": 1.0})
         sink.close()
         for path in tmp_path.rglob(f"events.*.{os.getpid()}.*"):
-            # As another process would have named it, an hour later.
+            # The file is renamed as another process would have named it an hour later.
             named = path.with_name(path.name.replace(f".{os.getpid()}.", f".p{process}."))
             path.rename(named)
             os.utime(named, ns=(0, 3600 * 10**9 * (process + 1)))
@@ -233,7 +233,7 @@ def test_tensorboard_keeps_the_newest_files_of_all_processes(tmp_path: Path) -> 
     left = sorted(step for p in ("p000", "p001") for _, step, _ in scalars(tmp_path / "player" / p))
     assert left in ([3, 4, 4, 5, 5], [3, 3, 4, 4, 5, 5])
     assert other.exists()
-    # While a run goes on: what is written at present is none of the older files.
+    # While a run goes on, its current file is not among the older files.
     sink = TensorboardSink(tmp_path, rotation=Rotation(file_bytes=1, keep_bytes=0))
     assert not list(tmp_path.rglob("events.*"))
     for step in (6, 7):
@@ -272,7 +272,7 @@ def test_find_sinks_takes_a_users_own(tmp_path: Path, monkeypatch: pytest.Monkey
     sink, before = makers["my_sinks:Mine"](), sys.getrecursionlimit()
     sink.write("player/p001", 7, {"a/b": 3.0})
     assert (tmp_path / "points").read_text() == "player/p001 7 {'a/b': 3.0}"
-    # The settings that it changes are its own.
+    # Settings that the sink changes are restored.
     assert sys.getrecursionlimit() == before
 
 
@@ -293,7 +293,7 @@ def test_a_tracker_reads_the_lines_of_jsonl_and_is_refused_where_it_is_missing(
         find_sinks(["wandb", "mlflow"], tmp_path)
     with pytest.raises(ConfigError, match="keep_mb must be more than"):
         find_sinks(["wandb"], tmp_path, rotate_mb=5, keep_mb=5)
-    # A folder that an earlier run has left is no package.
+    # A folder that an earlier run has left is not the package.
     spec.origin = None
     with pytest.raises(ConfigError, match="wandb is not installed"):
         find_sinks(["wandb"], tmp_path)
@@ -309,7 +309,7 @@ def test_numbered_lines_are_all_read_once_while_files_are_set_aside(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.mktemp("lines") / "metrics.jsonl"
-    # A line has 55 bytes: files of two lines.
+    # A line has 55 bytes, so a file holds two lines.
     rotation = Rotation(file_bytes=110)
     read: list[tuple[int, int]] = []
     written = 0
@@ -395,7 +395,7 @@ def test_jsonl_leaves_no_half_line_where_the_disk_takes_a_part_of_it(tmp_path: P
     sink.write("player/p001", 1, {"losses/policy": 0.5})
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    # A file of so many bytes takes a part of the next line, as a full disk does.
+    # The size limit lets a part of the next line be written, as a full disk does.
     resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, hard))
     try:
         for _ in range(3):

@@ -50,7 +50,7 @@ def test_names_are_those_of_the_checkpoint_format() -> None:
 def test_initialisation_is_orthogonal_with_the_right_gains() -> None:
     weights = make().state_dict()
     first, head = weights["trunk.0.weight"], weights["head.weight"]
-    # 8 x 5 with orthonormal columns times sqrt(2); 5 x 6 with orthonormal rows times 0.01.
+    # 8 x 5 has orthonormal columns times sqrt(2); 5 x 6 has orthonormal rows times 0.01.
     torch.testing.assert_close(first.T @ first, 2.0 * torch.eye(5))
     torch.testing.assert_close(head @ head.T, 1e-4 * torch.eye(5), rtol=0, atol=1e-9)
     assert not weights["head.bias"].any()
@@ -61,7 +61,7 @@ def test_fresh_weights_are_those_of_earlier_releases() -> None:
         NetworkConfig(), observation=flat_observation(84), action=discrete(7), seed=0
     )
     found = {name: tensor.flatten()[:3].tolist() for name, tensor in network.state_dict().items()}
-    # Written down when there was the MLP alone.
+    # The values were recorded when the MLP was the only encoder.
     recorded = {
         "trunk.0.weight": [-0.144916370511055, -0.1442420780658722, -0.06594054400920868],
         "trunk.2.weight": [0.0850924625992775, 0.050508905202150345, -0.08761182427406311],
@@ -101,7 +101,7 @@ def test_parameters_are_what_the_distribution_takes(action: ActionLayout) -> Non
     distribution.log_prob(actions).sum().backward()  # type: ignore[no-untyped-call]
     if action.num_continuous:
         assert network.log_std is not None
-        # Deviations start at 1 and are the same wherever the policy is.
+        # Standard deviations start at 1 and do not depend on the observation.
         assert not parameters[:, 3:].any()
         assert network.log_std.grad is not None
         assert network.log_std.grad.shape == (3,)

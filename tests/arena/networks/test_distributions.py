@@ -159,7 +159,7 @@ def test_gradients_stay_finite_and_off_what_is_illegal() -> None:
     assert leaf.grad is not None
     assert leaf.grad.isfinite().all()
     assert not leaf.grad[:, [0, 5]].any()
-    # A branch with one choice has nothing to learn.
+    # A branch with a single choice has no gradient.
     assert not leaf.grad[:, 3].any()
     assert leaf.grad[:, [1, 2]].any()
 
@@ -254,7 +254,7 @@ def test_samples_have_the_right_frequencies_and_are_legal() -> None:
     action = distributions.sample(log_probs, generator=torch.Generator().manual_seed(1))
     frequencies = torch.bincount(action, minlength=4) / 200_000
     assert frequencies[1] == 0.0
-    # Four standard deviations of a frequency around 0.5.
+    # The tolerance is four standard deviations of a frequency around 0.5.
     torch.testing.assert_close(frequencies, probabilities, rtol=0, atol=4 * 0.5 / 200_000**0.5)
 
 
@@ -287,7 +287,7 @@ def one_number(
 def test_the_slope_of_tanh_has_no_cancellation() -> None:
     u = torch.tensor([0.0, 0.5, -2.0, 30.0, -300.0])
     exact = [math.log(1.0 - math.tanh(value) ** 2) for value in u[:3].tolist()]
-    # Far out, 1 - tanh(u)^2 is 4 exp(-2 |u|), which is 0 in any float.
+    # For large |u|, 1 - tanh(u)^2 is 4 exp(-2 |u|), which underflows to 0 in any float.
     far = [math.log(4.0) - 60.0, math.log(4.0) - 600.0]
     torch.testing.assert_close(log_tanh_slope(u), torch.tensor(exact + far), rtol=1e-6, atol=1e-6)
 
@@ -357,7 +357,7 @@ def test_entropy_has_the_gradient_of_its_integral() -> None:
 
 
 def test_what_is_wide_after_the_squash_is_not_certain() -> None:
-    # The more the Gaussian spreads, the more of it is pressed against the bounds.
+    # The wider the Gaussian, the more of its mass is pressed against the bounds.
     entropies = [
         one_number(-1.0, 1.0, mean=0.0, std=std)[1].entropy().item() for std in (0.1, 0.9, 3.0)
     ]
@@ -396,7 +396,7 @@ def test_a_range_of_nothing_adds_nothing() -> None:
 def test_divergence_by_hand_and_by_integration() -> None:
     _, p = one_number(LOW, HIGH, mean=0.0, std=1.0)
     _, q = one_number(LOW, HIGH, mean=1.0, std=2.0)
-    # KL = ln 2 + (1 + 1) / (2 * 4) - 1/2, and that of the squashed ones is the same.
+    # KL = ln 2 + (1 + 1) / (2 * 4) - 1/2, and squashing does not change it.
     expected = math.log(2.0) + 0.25 - 0.5
     assert p.divergence(q).item() == pytest.approx(expected, abs=1e-6)
     u = torch.linspace(-10, 10, 4001)

@@ -101,7 +101,7 @@ def test_boards_keep_their_cells(make_network: Any, reach: int) -> None:
     with torch.inference_mode():
         empty, stone = network(boards).view(2, -1, 9, 9)
     assert features == empty.numel()
-    # A stone is felt as far as the layers reach.
+    # A stone changes features within the reach of the layers only.
     felt = (empty != stone).any(dim=0)
     expected = torch.zeros(9, 9, dtype=torch.bool)
     expected[: reach + 1, : reach + 1] = True
@@ -138,7 +138,7 @@ def test_brightnesses_are_scaled_and_not_normalized() -> None:
     convolution = network.encoder.convolutions[0]
     planes = (rows.double() / 255).float().view(5, 1, 8, 8)
     torch.testing.assert_close(network.encoder(rows), convolution(planes))
-    # Brightnesses are exact in bfloat16 too.
+    # Pixel values are exact in bfloat16 too.
     assert torch.equal(network.encoder(rows.bfloat16()), network.encoder(rows))
 
 
@@ -437,7 +437,7 @@ def test_its_weights_are_a_function_of_the_seed(module: str) -> None:
 
 
 def test_it_is_made_with_arenas_settings_which_it_does_not_change(module: str) -> None:
-    # An environment has settings of its own.
+    # The environment has its own torch settings.
     SETTINGS.run(torch.set_default_dtype, torch.float64)
     network = make_with(f"{module}:Changing")
     assert torch.get_default_dtype() is torch.float32

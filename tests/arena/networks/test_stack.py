@@ -44,7 +44,7 @@ def make_policy(
         seed=seed,
     )
     generator = torch.Generator().manual_seed(seed)
-    # Away from the first weights, whose logits are all but equal and whose biases are zero.
+    # The initial weights are shifted, because their logits are nearly equal and their biases zero.
     for parameter in network.parameters():
         parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
     if network.observation_normalizer is not None:
@@ -134,13 +134,13 @@ DISCRETE_OBSERVATION = ObservationLayout.from_json({"kind": "Discrete", "n": 4, 
         box(6, dtype="uint8"),
         DISCRETE_OBSERVATION,
         with_agent_id(box(6), num_agents=3),
-        # One number to normalize would broadcast over the row.
+        # A single number to normalize would broadcast over the row.
         with_agent_id(box(1), num_agents=3),
         with_agent_id(box(6, dtype="uint8"), num_agents=2),
         with_agent_id(DISCRETE_OBSERVATION, num_agents=2),
-        # Nothing but who decides.
+        # The observation is only the id of the deciding agent.
         with_agent_id(box(0), num_agents=3),
-        # Nothing at all: matching pennies.
+        # The observation is empty, as in matching pennies.
         box(0),
     ],
     ids=["box", "bytes", "discrete", "id", "one+id", "bytes+id", "discrete+id", "only id", "none"],
@@ -181,7 +181,7 @@ def test_bfloat16_rounds_logits_and_changes_no_choice_that_is_clear() -> None:
     rounded_stack = PolicyStack(policies, product_dtype=torch.bfloat16)
     rounded = rounded_stack.logits(observation, None, player=player)
     assert rounded.dtype == torch.float32
-    # Eight bits of mantissa in three layers: about a hundredth of the largest logit.
+    # Three layers with eight bits of mantissa give an error of about 1/100 of the largest logit.
     scale = float(exact.abs().max())
     difference = (rounded - exact).abs()
     assert 0.0 < float(difference.max()) < 0.03 * scale
@@ -218,7 +218,7 @@ def test_padding_at_most_triples_the_rows(counts: list[int]) -> None:
         patch.setattr(PolicyStack, "_product", counted)
         PolicyStack(policies).logits(observation, player=player)
     assert sum(counts) <= sum(rows) <= 3 * sum(counts)
-    # Nobody acts alone without need.
+    # A policy acts separately only if padding would cost more.
     if len(counts) * max(counts) <= 3 * sum(counts):
         assert sum(rows) == len(counts) * max(counts)
 
@@ -240,7 +240,7 @@ def test_greedy_actions_are_those_of_each_policy(
     logits = one_by_one(policies, observation, mask, player)
     assert found.shape == player.shape
     assert found.dtype == torch.int64
-    # Rounding may decide between logits that are all but equal, and nothing else.
+    # Rounding may only decide between logits that are nearly equal.
     chosen = logits.gather(1, found[:, None])[:, 0]
     assert (chosen >= logits.max(dim=1).values - 1e-3).all() if len(player) else True
 
@@ -387,7 +387,7 @@ def test_only_policies_of_one_kind_fit_together() -> None:
         make_policy(0, normalized=False),
         make_policy(0, action=discrete(3)),
         make_policy(0, separate_value=True),
-        # As many outputs, of other branches.
+        # The policies have equally many outputs, but other branches.
         make_policy(0, action=branching(2, 2)),
         make_policy(0, action=branching(1, 3)),
         make_policy(0, action=squashed(0.0, 1.0, size=4)),

@@ -61,7 +61,7 @@ def test_of_more_the_beginning_and_the_end_stay_and_nothing_is_uncounted(
     assert after == lines(written - num_after, written)
     assert left_out == 100 * (written - num_before - num_after)
     assert len(before) <= HEAD_BYTES
-    # One line may be cut off at its beginning, which leaves it out.
+    # One line may be cut at its beginning, and is then left out.
     assert len(after) > min(TAIL_BYTES, 100 * written) - HEAD_BYTES - 200
 
 
@@ -80,7 +80,7 @@ def test_a_log_of_gigabytes_is_not_read_whole(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("wb") as file:
         file.write(lines(0, 100))
-        # A hole: no disk has it.
+        # The file has a hole, so it needs no space on the disk.
         file.truncate(5 << 30)
         file.seek(0, 2)
         file.write(b"\n" + lines(100, 5000))
@@ -138,7 +138,7 @@ def test_several_may_write_to_one(tmp_path: Path) -> None:
         thread.join()
     before, left_out, after = parts((tmp_path / "log").read_bytes())
     kept = (before + after).splitlines()
-    # No line is torn, and none is missing without being counted.
+    # No line is torn, and each missing line is counted.
     assert {(len(line), len(set(line))) for line in kept} == {(4999, 1)}
     assert len(before) + len(after) + left_out == 3 * 400 * 5000
 
@@ -153,7 +153,7 @@ def test_each_place_logs_a_line_a_second_and_counts_the_rest() -> None:
     assert paced.filter(record(7, "from %s", "a"))
     for _ in range(1000):
         assert not paced.filter(record(7, "from %s", "b"))
-    # Another place has a second of its own.
+    # Another place in the code has its own limit of one a second.
     assert paced.filter(record(8, "else"))
     clock.now_s = 0.9
     assert not paced.filter(record(7, "from %s", "c"))

@@ -93,7 +93,7 @@ def test_what_its_own_children_left_behind_lives_as_long_as_it(token: str) -> No
         await_simulators(token)
         below = psutil.Process(child.pid).children(recursive=True)
         inner = psutil.Process(child.pid).parent()
-        # The daemon is the guard's by now, and is left alone.
+        # The daemon's parent is the guard by now, and it is left alone.
         assert inner is not None
         assert len(below) == 2
         assert len(inner.children()) == 2
@@ -163,7 +163,7 @@ def test_ctrl_z_stops_a_contained_command_until_it_is_continued(tmp_path: Path) 
         family = [psutil.Process(int(pid)) for pid in command.stdout.readline().split()]
         command.send_signal(signal.SIGTSTP)
         wait_until(lambda: family[0].status() == psutil.STATUS_STOPPED, timeout_s=TIMEOUT_S)
-        # The shell goes on now.
+        # The shell continues the job with SIGCONT.
         assert {process.status() for process in family} == {psutil.STATUS_STOPPED}
         command.send_signal(signal.SIGCONT)
         command.communicate(b"\n", timeout=TIMEOUT_S)

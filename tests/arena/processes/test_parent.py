@@ -177,7 +177,7 @@ def test_one_that_is_late_is_ended_and_what_it_said_stands(code: str) -> None:
     with started(code, talks="output", log="temporary", line_bytes=1 << 20) as child:
         lines, exit_code = child.ask(b"", 2.0)
         assert (exit_code, child.poll()) == (None, -signal.SIGKILL)
-    # A line without an end comes in pieces.
+    # A line without an end is delivered in pieces.
     assert lines == [b"facts"] or {len(line) >> 20 for line in lines} == {1}
 
 
@@ -273,7 +273,7 @@ def test_a_guard_that_begins_late_has_its_process_all_the_same(
     monkeypatch.setattr(parent, "START_S", 0.02)
     with started(WAIT, stacks=late.with_name("stacks")) as child:
         assert (child.pid, child.known_pid) == (0, 0)
-        # It would end the guard.
+        # The signal would end the guard before it has its handlers.
         child.dump_stacks()
         late.write_text("begin\n")
         wait_until(lambda: child.known_pid != 0, timeout_s=TIMEOUT_S)

@@ -50,7 +50,7 @@ def test_each_side_has_its_own_settings() -> None:
     for _ in range(2):
         users.run(code)
         assert (torch.get_default_dtype(), torch.is_grad_enabled(), np.geterr()["over"]) == ours
-    # What it had set is there again when it is called again.
+    # The user's settings are restored when user code is called again.
     assert seen == [ours, (torch.float64, False, "raise")]
 
 
@@ -67,7 +67,7 @@ def test_they_are_ours_again_where_it_raises_and_within_another_mode() -> None:
     with torch.no_grad():
         users.run(lambda: None)
         assert not torch.is_grad_enabled()
-    # The mode of a context of Arena's is no setting of users.
+    # The mode of Arena's own torch context is not a user setting.
     assert users.run(torch.is_grad_enabled)
 
 
@@ -83,7 +83,7 @@ def test_a_command_keeps_its_directory(tmp_path: Path, monkeypatch: pytest.Monke
 def test_all_others_are_changed_back_and_named(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # One that nobody imports again by himself.
+    # The module is not imported a second time by itself.
     monkeypatch.setitem(sys.modules, "module_of_this_test", ModuleType("module_of_this_test"))
     kept = KeptSettings()
     process_settings._noted.clear()
@@ -117,7 +117,7 @@ def test_all_others_are_changed_back_and_named(
     assert not [one for one in warnings.filters if one[1] and "of a user" in str(one[1])]
     assert signal.getsignal(signal.SIGTERM) is not signal.SIG_IGN
     assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    # Each once.
+    # Each warning is logged once.
     assert len(caplog.messages) == len(set(caplog.messages)) == 12
     kept.close()
 
@@ -173,7 +173,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_training_gives_the_same_bits_whatever_an_environment_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: str, what: str, when: str
 ) -> None:
-    # To be in the same place afterwards.
+    # Both runs must happen in the same working directory.
     monkeypatch.chdir(tmp_path)
     assert weights_after(tmp_path / "run", what=what, when=when) == plain
 

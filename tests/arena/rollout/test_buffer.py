@@ -83,7 +83,7 @@ def random_steps(
                 final_value=np.where(truncated[:, columns], final_value, np.nan).astype(np.float32),
             )
         )
-    # The values of what is asked for next are known, for the policy decides there.
+    # The values of the next decisions are known, because the policy decides there.
     steps[-1].value = np.nan_to_num(steps[-1].value, nan=0.25)
     return steps
 
@@ -183,7 +183,7 @@ def play(
         buffer.store(t, group, action=action, log_prob=log_prob, value=value, trained=trained)
         turn = turn_of(step)
         buffer.store_result(t, turn, final_value=final_value)
-        # Who stores copies: nothing of a turn may be needed later.
+        # The buffer must copy: the tensors of a turn may be overwritten later.
         for tensor in (group.observation, action, log_prob, group.agent_index, turn.reward):
             tensor.fill_(-7)
     last = make_group(steps[-1], t=0, masked=masked)
@@ -297,7 +297,7 @@ def test_two_seats_of_one_policy_in_turn_by_hand() -> None:
         buffer.store_result(t, turn, final_value=torch.full((1, 2), torch.nan))
     rollout = buffer.finish(group=alone(1), value=torch.tensor([[0.9]]), gamma=0.9, gae_lambda=0.5)
     # A2 = 1 - .75 = .25; A1 = -1 - .25 = -1.25; A0 = .9 * .75 - .5 + .45 * .25 = .2875. The
-    # decision at 3 has no known successor: agent 1 is on turn.
+    # decision at 3 has no known successor, because agent 1 is on turn.
     assert rollout.action.tolist() == [0, 1, 2]
     assert rollout.advantage.tolist() == pytest.approx([0.2875, -1.25, 0.25])
     assert rollout.return_.tolist() == pytest.approx([0.7875, -1.0, 1.0])
@@ -342,13 +342,13 @@ def test_a_void_episode_is_dropped_from_its_first_step_and_no_other_is() -> None
         void=5,
     )
     assert rollout.action.tolist() == [0, 2, 6, 7]
-    # Decided at 0, 2, 3, 6 and 7; the one at 3 is void.
+    # Decisions are at 0, 2, 3, 6 and 7; the one at 3 is void.
     assert (rollout.agent_steps, rollout.num_decisions) == (4, 5)
 
 
 def test_of_a_void_episode_that_began_before_the_rollout_all_of_the_rollout_is_dropped() -> None:
     buffer = RolloutBuffer(length=4, agents=torch.tensor([0]))
-    # The first rollout ends within an episode, and the buffer has the ends of its steps still.
+    # The first rollout ends within an episode, while the buffer still holds the ends of its steps.
     steps = [True, True, True, True]
     play_alone(buffer, deciding=steps, done=[False] * 4, over=[True, True, False, False], void=-1)
     rollout = play_alone(

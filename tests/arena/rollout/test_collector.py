@@ -133,7 +133,7 @@ def test_where_many_take_turns_a_rollout_is_longer(
     rollouts = [rollout for _ in range(6) for _, rollout in collector.collect()]
     assert progress.turns == 6 * calls
     assert progress.agent_steps == 6 * calls * 2 * (1 if in_turns else num_agents)
-    # Little is lost where a rollout ends, and what comes next is seen for some decisions.
+    # Few decisions are lost at the end of a rollout, and some have a known successor.
     assert sum(map(len, rollouts)) / progress.agent_steps > 0.7
     for rollout in rollouts:
         each = Counter((seed, agent) for seed, _, _, agent in rollout.observation.tolist())
@@ -168,7 +168,7 @@ def test_frozen_players_decide_in_their_seats_and_are_not_stored(scripted_env: A
     me, ghost, bot = learning(action=1), Always(2), Always(2)
     collector = make_collector(env, (me, ghost), (bot, me))
     rollouts = [rollout for _ in range(3) for _, rollout in collector.collect()]
-    # Five environments in two blocks: three and two.
+    # The five environments form two blocks of three and two.
     own_agent = {0: 0, 1: 0, 2: 0, 3: 1, 4: 1}
     assert {(int(seed), int(agent)) for seed, _, _, agent in stored(rollouts)} == set(
         own_agent.items()
@@ -188,7 +188,7 @@ def test_tallies_name_the_block_and_count_finished_episodes(scripted_env: Any) -
     me, ghost = learning(), Always(2)
     collector = make_collector(env, (me, ghost), (ghost, me))
     collector.collect()
-    # Seven steps: two whole episodes of three in each environment, one unfinished.
+    # Seven steps are two whole episodes of three in each environment, and one unfinished.
     assert [
         (t.entrants, t.matches, t.pairs[0].wins, t.return_sum, t.length_sum)
         for t in collector.tallies()
@@ -217,7 +217,7 @@ def test_random_openings_are_neither_trained_on_nor_counted(
     whole = [rows for (_, episode), rows in episodes.items() if episode < 7]
     assert len(whole) == 16 * 7
     openings = [sum(rows) for rows in whole]
-    # Openings come first and have one to three decisions, whoever makes them.
+    # Openings come first and have one to three decisions, independent of the agent.
     assert all(all(rows[:length]) for rows, length in zip(whole, openings, strict=True))
     assert set(openings) == {1, 2, 3}
     assert random_actions == {0, 1, 2}
@@ -236,10 +236,10 @@ def test_a_share_of_episodes_has_openings_and_only_those_are_void(scripted_env: 
     for _ in range(4):
         collector.collect()
     matches = sum(tally.matches for tally in collector.tallies())
-    # Every episode is one decision: trained on, or random and void.
+    # Every episode is one decision, either trained on or random and void.
     assert matches == collector.agent_steps[me.policy]
     num_episodes = 32 * 28
-    # Binomial(896, 3/4): five standard deviations are 65.
+    # The count is Binomial(896, 3/4): five standard deviations are 65.
     assert abs(matches - 0.75 * num_episodes) < 65
     assert sum(tally.matches for tally in collector.episodes()) == num_episodes
 
@@ -255,7 +255,8 @@ def test_truncation_bootstraps_from_the_last_observation(scripted_env: Any) -> N
     me = learning()
     ((_, rollout),) = make_collector(env, (me, Always(2))).collect()
     target = dict(zip(stored([rollout]), rollout.return_.tolist(), strict=True))
-    # With lambda 0: r + gamma * V(next), and V = 1000 seed + 100 episode + 10 step + agent.
+    # With lambda 0 the target is r + gamma * V(next), with V = 1000 seed + 100 episode + 10 step +
+    # agent.
     assert target[1.0, 0.0, 0.0, 0.0] == 1 + 0.5 * 1010
     assert target[1.0, 0.0, 1.0, 0.0] == 1 + 0.5 * 1020
     assert target[1.0, 1.0, 1.0, 0.0] == 1 + 0.5 * 1120
@@ -267,7 +268,7 @@ def test_termination_does_not_bootstrap_and_the_end_of_a_rollout_does(scripted_e
     ((_, rollout),) = make_collector(env, (me, Always(2))).collect()
     target = dict(zip(stored([rollout]), rollout.return_.tolist(), strict=True))
     assert target[0.0, 0.0, 3.0, 0.0] == 0.0
-    # The seventh step is step 2 of episode 1; next comes step 3.
+    # The seventh step is step 2 of episode 1; step 3 comes next.
     assert target[0.0, 1.0, 2.0, 0.0] == 0.5 * 130
 
 
@@ -305,7 +306,7 @@ def test_in_cooperation_the_policy_has_all_agents(scripted_env: Any) -> None:
     collector.collect()
     assert collector.agent_steps == {"player/p000": 2 * 2 * 7}
     (tally,) = collector.tallies()
-    # Two episodes of three steps in each environment; 1.5 is the mean reward of the two agents.
+    # Each environment has two episodes of three steps; 1.5 is the mean reward of the two agents.
     assert (tally.matches, tally.pairs, tally.return_sum) == (4, (), (18.0, 18.0))
 
 
@@ -332,7 +333,7 @@ def test_two_populations_that_cooperate_learn_in_the_same_episodes(scripted_env:
     assert set(rollouts[listener.policy].action.tolist()) == {2}
     assert collector.agent_steps == {"speaker/p000": 14, "listener/p000": 28}
     (tally,) = collector.tallies()
-    # Two episodes of three steps in each environment; the listeners' mean is (0 + 2) / 2.
+    # Each environment has two episodes of three steps; the listeners' mean is (0 + 2) / 2.
     assert (tally.matches, tally.pairs, tally.return_sum) == (4, (), (12.0, 12.0, 12.0, 12.0))
 
 

@@ -128,7 +128,7 @@ def test_every_decision_is_in_its_rollout_once(name: str, form: str) -> None:
             found = marks_of(layout, rollout.observation)
             assert len(set(found)) == len(found) == len(rollout)
             assert set(found) <= own
-            # Of an agent's last decision it is not known yet what it brings.
+            # The outcome of an agent's last decision is not known yet.
             assert own - set(found) <= last
             assert rollout.agent_steps == len(own)
             check_payloads(rollout, [logged[mark] for mark in found], actions)

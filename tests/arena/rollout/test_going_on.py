@@ -129,9 +129,9 @@ def test_an_episode_keeps_its_players_to_its_end_and_counts_for_them(scripted_en
     )
     before = old.decisions
     collector.collect()
-    # Steps 7, 8 and 9 of the old episodes, of which the old opponent (agent 1) has 7 and 9.
+    # The old episodes have steps 7, 8 and 9, of which the old opponent (agent 1) decides 7 and 9.
     assert old.decisions - before == 2 * 4
-    # Steps 0 to 3 of the new ones: agent 0 is the new opponent's.
+    # The new episodes have steps 0 to 3, in which agent 0 is the new opponent's.
     assert new.decisions == 2 * 4
     (tally,) = collector.tallies()
     assert (tally.entrants, tally.matches, tally.length_sum) == (("old-0", "old-1"), 4, 40)
@@ -156,7 +156,7 @@ def test_an_episode_that_ends_changes_no_players_of_others(scripted_env: Any) ->
     # The old opponent, agent 1, has steps 7 and 9 of the first environment's old episode, and 7, 9,
     # 11 and 13 of the second one's, which goes on.
     assert old.decisions - before == 2 + 4
-    # Steps 0 to 3 of the first one's new episode: agent 0 is the new opponent's.
+    # The first environment's new episode has steps 0 to 3, in which agent 0 is the new opponent's.
     assert new.decisions == 2
     assert collector.in_flight() == {0: 1, 1: 1}
     (tally,) = collector.tallies()
@@ -182,7 +182,7 @@ def test_rewards_are_measured_for_those_who_had_the_seat(scripted_env: Any) -> N
         becomes={0: 1},
         generator=torch.Generator().manual_seed(2),
     )
-    # Three steps of the old episodes as a, four of the new ones as b.
+    # The policy plays three steps of the old episodes as a, four of the new ones as b.
     collector.collect()
     found = collector.measured()[PolicyId("player/p000")].metrics()
     assert (found["reward/min"], found["reward/max"]) == (1.0, 2.0)
@@ -263,7 +263,8 @@ def test_whole_episodes_end_when_each_environment_has_played_its_number(
     assert tally.length_sum == played == len(env.decisions)
     assert collector.agent_steps == {"player/p000": played}
     assert collector.in_flight() == {}
-    # Only what waits for the other agent's turn at the end of a rollout is not trained on.
+    # Only decisions that wait for the other agent's turn at the end of a rollout are not trained
+    # on.
     assert sum(map(len, collected)) >= played - 6 * len(collected)
 
 
@@ -282,7 +283,7 @@ def test_equal_episodes_are_spread_over_their_phases(scripted_env: Any) -> None:
     rollouts(collector, 29)
     counts = decided_phases(env, since=since)
     assert min(counts.values()) > 0.5 * sum(counts.values()) / 10
-    # In a single rollout, too.
+    # The spread also holds within a single rollout.
     since = len(env.decisions)
     rollouts(collector, 1)
     assert len(decided_phases(env, since=since)) == 10

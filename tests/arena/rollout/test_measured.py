@@ -50,13 +50,13 @@ def rollout(*, trained: int, decisions: int) -> Rollout:
 
 def test_the_trained_share_is_that_of_all_rollouts_together() -> None:
     found = Measures()
-    # Of an algorithm's own rollout nobody knows the decisions of others.
+    # The rollout of a custom algorithm does not report decisions of other policies.
     found.add_rollout(rollout(trained=0, decisions=0))
     assert found.metrics() == {"rollout/steps_count": 0.0}
     found.add_rollout(rollout(trained=3, decisions=4))
     found.add_rollout(rollout(trained=0, decisions=8))
     assert found.metrics()["rollout/trained_share"] == 3 / 12
-    # Of two rollouts only one had two observations, which were equal.
+    # Only one of the two rollouts had two observations, which were equal.
     assert found.metrics()["observation/spread"] == 0.0
 
 
@@ -113,7 +113,7 @@ def test_a_return_says_whether_the_agents_of_ended_episodes_have_succeeded() -> 
         episode_over=torch.tensor([True, False, True]),
         void=torch.tensor([False, False, True]),
     )
-    # What a reward of 0.7 is in float32 is less than 0.7.
+    # A reward of 0.7 is slightly less than 0.7 in float32.
     returns = torch.tensor([[0.7, 0.6], [9.0, 9.0], [9.0, 9.0]]).double()
     told = with_successes(ended, returns=returns, at_least=0.7)
     assert [*told.figures] == [

@@ -217,7 +217,7 @@ def test_a_rollout_unrolls_to_what_was_played(core: str, bptt_length: int | None
         torch.testing.assert_close(value, rollout.value, rtol=0, atol=1e-5)
         assert rollout.sequences is not None
         longest = max(longest, int((rollout.sequences.rows >= 0).sum(dim=1).max()))
-        # What goes on from the rollout before is not what an episode begins with.
+        # A sequence that continues from the previous rollout does not start from the initial state.
         assert rollout.sequences.state.abs().sum(dim=1).gt(0).any() or bptt_length is None
     assert longest == (4 if bptt_length else 11)
     world.env.close()

@@ -159,7 +159,7 @@ def test_keys_come_and_go_while_it_runs_and_its_successor_knows_them(
             wait_until(lambda: is_answered(connection), timeout_s=TIMEOUT_S)
             (process,) = children()
             process.kill()
-            # Over a connection of the same socket: it was not refused before its key was known.
+            # The connection uses the same socket, so it was open before its key was known.
             wait_until(lambda: is_answered(connection), timeout_s=TIMEOUT_S)
             keeper.admit_only(keys.learners)
             wait_until(lambda: not is_answered(connection), timeout_s=TIMEOUT_S)
@@ -201,7 +201,7 @@ def test_requests_of_one_learner_that_wait_are_no_matter_to_another(place: Place
         wait_until(lambda: is_answered(many) and is_answered(one), timeout_s=TIMEOUT_S)
         for _ in range(MAX_WAITING):
             many.ask(request, data)
-        # One that is refused at once: all of them have come.
+        # The last request is refused at once, so all requests have arrived by then.
         wait_until(lambda: many.ask(request, data) and many.receive(0.0), timeout_s=TIMEOUT_S)
         number = one.ask(request, data)
         keeper.grant(GRANTS)
@@ -298,7 +298,7 @@ def test_what_is_no_request_of_this_learner_is_counted_and_dropped(
         peer.connect(listener.endpoint)
         peer.send_multipart(frames)
         wait_until(lambda: counted(listener, fault), timeout_s=TIMEOUT_S)
-    # Others are served all the same.
+    # Other learners are still served.
     learner = LearnerId("remote-1.y")
     with place.connection(listener.endpoint, name="remote-1", learner=learner) as other:
         wait_until(lambda: other.ask(REQUEST) is not None, timeout_s=TIMEOUT_S)
@@ -318,7 +318,7 @@ def test_a_key_that_is_withdrawn_is_refused_from_the_next_request_on(
             if name != "remote-0"
         }
         listener.admit_only(others)
-        # Its connection is open still.
+        # The replaced connection is still open.
         assert connection.ask(REQUEST) is not None
         wait_until(lambda: counted(listener, "replaced"), timeout_s=TIMEOUT_S)
     with place.connection(listener.endpoint) as again:
@@ -341,7 +341,7 @@ def test_a_learner_that_does_not_read_stops_nobody(
     ):
         wait_until(lambda: deaf.ask(REQUEST) is not None, timeout_s=TIMEOUT_S)
         (asked,) = listener.receive(TIMEOUT_S)
-        # More than its queues hold: the rest is dropped, and nothing waits.
+        # The queues hold fewer answers: the rest is dropped, and nothing blocks.
         sent = [listener.answer(asked, Piece(size_bytes=1), b"x" * 200_000) for _ in range(2000)]
         assert not all(sent)
         wait_until(lambda: other.ask(REQUEST) is not None, timeout_s=TIMEOUT_S)

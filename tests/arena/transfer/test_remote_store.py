@@ -74,7 +74,7 @@ def test_equal_weights_travel_once(run: Run, tmp_path: Path) -> None:
     store.fetch([run.known.ref])
     assert store.take_metrics()["store/fetched_bytes"] > sum(map(len, run.known.files.values()))
     store.fetch([run.ghost])
-    # Its manifest alone: the weights are known by their digest.
+    # Only the manifest is fetched: the weights are known by their digest.
     assert store.take_metrics()["store/fetched_bytes"] < 2_000
     assert verify_directory(here(tmp_path, run.ghost.key), without=frozenset({OPTIMIZER}))
 
@@ -85,7 +85,7 @@ def test_of_weights_to_play_with_no_optimizer_travels(run: Run, tmp_path: Path) 
     only = WeightsRef(digest=run.known.manifest.weights_digest, key=run.known.key)
     store.fetch([only])
     assert "optimizer.safetensors" not in asked(wire, Fetch)
-    # Later the same policy learns on here.
+    # The same policy is trained here later, which needs its optimizer state.
     store.fetch([run.known.ref])
     assert "optimizer.safetensors" in asked(wire, Fetch)
     assert verify_directory(here(tmp_path, run.known.key)).digest == run.known.manifest.digest
@@ -100,7 +100,7 @@ def test_a_new_checkpoint_is_in_the_store_when_it_is_given(run: Run, tmp_path: P
     assert files_in(run.root / new.key) == files_in(here(tmp_path, new.key))
     asked_before = len(wire.asked)
     store.give([new.key])
-    # The manifest alone.
+    # Only the manifest is requested.
     assert len(wire.asked) == asked_before + 1
 
 
@@ -137,7 +137,7 @@ def test_both_ways_go_on_whatever_is_lost_on_the_way(
                 travel()
                 break
             except StoreUnreachable:
-                # Given up for nothing else than that, and asked again later.
+                # The request is only given up after its time limit, and repeated later.
                 assert wire.now_s - before_s >= PATIENCE_S
                 assert lost & set(range(asked_before, len(wire.asked)))
     assert files_in(here(tmp_path, run.known.key)) == files_in(run.root / run.known.key)
@@ -169,7 +169,7 @@ def test_a_store_that_is_silent_is_waited_for_a_while(run: Run, tmp_path: Path) 
     with pytest.raises(StoreUnreachable, match="has not answered for 30 s"):
         store.fetch([run.known.ref])
     assert PATIENCE_S <= wire.now_s < PATIENCE_S + 2.0
-    # Asked again every few seconds, and not more often.
+    # The request is repeated every few seconds, and not more often.
     assert 4 <= len(wire.asked) <= 7
     assert Patience().stall_s / 2 >= PATIENCE_S, "else the controller gives the learner up before"
 
@@ -230,10 +230,11 @@ def test_the_cache_is_bounded_and_keeps_what_was_used_last(run: Run, tmp_path: P
         store.give([one.key])
     kept = [one.key for one in given if here(tmp_path, one.key).exists()]
     assert kept == [one.key for one in given[1:]]
-    # Needed together: the bound gives way, and the next assignment's are fetched again.
+    # All checkpoints of an assignment are kept despite the bound; those of the next are fetched
+    # again.
     store.fetch([one.ref for one in given])
     assert all(here(tmp_path, one.key).exists() for one in given)
-    # A learner that starts anew finds them.
+    # A restarted learner finds the cached checkpoints.
     wire = Wire(run.service)
     store_at(tmp_path, wire).fetch([given[0].ref])
     assert wire.asked == []
@@ -298,7 +299,7 @@ class Place:
         work = RemoteWork(self.trainer, store, should_stop=self._should_stop, close=lambda: None)
         trainee = replace(TRAIN.trainees[0], checkpoint=self.known.ref)
         message = replace(TRAIN, trainees=(trainee,), opponents=(), carried=())
-        # As the loop calls it, which sends nothing that the wire refuses.
+        # The loop calls it in this way and sends only what the wire accepts.
         return carry_out(work, message)
 
     def failure(self) -> str:

@@ -99,7 +99,7 @@ def test_a_checkpoint_appears_once_all_of_it_is_there(run: Run) -> None:
         held={WEIGHTS: 100, OPTIMIZER: 0}, is_published=False
     )
     assert files_in(run.root) == before
-    # From the beginning again: what is held stays held.
+    # The transfer starts again, but bytes that are held stay held.
     assert begin(run.service, NEW) == Held(held={WEIGHTS: 100, OPTIMIZER: 0}, is_published=False)
     rest = NEW.files[WEIGHTS][100:]
     give(run.service, NEW, WEIGHTS_NAME, rest, offset=100)
@@ -181,7 +181,7 @@ def test_more_bytes_than_declared_are_refused(run: Run) -> None:
     begin(run.service, NEW)
     too_many = NEW.files[WEIGHTS] + b"?"
     denied(give(run.service, NEW, WEIGHTS_NAME, too_many), "refused", "more bytes")
-    # It is forgotten, with all that was held.
+    # The transfer is forgotten together with all held bytes.
     assert give(run.service, NEW, WEIGHTS_NAME, b"x") == Held(held={}, is_published=False)
 
 
@@ -192,7 +192,7 @@ def test_the_bytes_under_way_are_bounded(run: Run) -> None:
     denied(begin(service, checkpoint(9000, size=3 * len(NEW.files[WEIGHTS]))), "refused", "at most")
     others = [checkpoint(steps) for steps in (3000, 4000, 5000)]
     for other in others:
-        # Of one learner the newest count: it does one assignment at a time.
+        # Only the newest transfers of a learner count, because it does one assignment at a time.
         assert isinstance(begin(service, other), Held)
     assert give(service, others[0], WEIGHTS_NAME, b"x") == Held(held={}, is_published=False)
     denied(begin(service, NEW, holder="remote-1"), "busy", "other uploads")

@@ -151,7 +151,7 @@ EXAMPLES: tuple[Message, ...] = (
 
 PLAYERS = SEATING.players
 ENTRANTS = FINISHED.tallies[0].entrants
-# One seat of two hundred is another player's.
+# One of two hundred seats belongs to another player.
 OF_MANY_SEATS: dict[str, Message] = {
     "train": structs.replace(
         TRAIN, opponents=(Seating(players=(PLAYERS[1],) * 3 + PLAYERS[:1] + (PLAYERS[1],) * 196),)

@@ -160,7 +160,7 @@ def test_mutated_frames_raise_wire_errors_only(
         header, decoded = decode(frames)
     except WireError:
         return
-    # What is accepted can be sent on: nothing came in that the rules forbid.
+    # A decoded message can be encoded again, so decoding accepts nothing that the rules forbid.
     assert decode(encode(header, decoded)) == (header, decoded)
 
 
@@ -294,7 +294,7 @@ def test_repeated_keys_are_refused() -> None:
 
 def test_a_frame_of_empty_lists_is_given_up_early() -> None:
     row = b"\xdc\xff\xff" + b"\x90" * 65535
-    # It ends with what is no msgpack: whoever read that far would say so.
+    # The body ends with invalid msgpack, so the error shows whether decoding went that far.
     body = b"\x9f" + row * 15 + b"\xc1"
     assert len(body) < MAX_FRAME_BYTES
     with pytest.raises(DecodeError, match=f"more than {MAX_CONTAINERS}"):

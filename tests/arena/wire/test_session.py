@@ -117,7 +117,7 @@ def test_a_bad_peer_is_told_once_a_second_and_then_ignored(
     assert len(controller.take_bad_messages()) == MAX_BAD_MESSAGES
     frames = learner.seal(HEARTBEAT, epoch=EPOCH)
     assert controller.open(IDENTITY, frames, now_s=99.0) is None
-    # Another one is not held responsible for it.
+    # Another learner is not blamed for it.
     other = LearnerSession(run=RUN, learner=LearnerId("other"))
     frames = other.seal(HEARTBEAT, epoch=EPOCH)
     assert controller.open(b"other", frames, now_s=99.0) == HEARTBEAT
@@ -204,13 +204,14 @@ def test_a_key_has_one_learner_at_a_time_the_latest_that_was_welcomed(
     guarded.seal(HOLDER, Welcome(heartbeat_s=1.0))
     assert say(first, HOLDER, HEARTBEAT) == HEARTBEAT
     assert isinstance(say(second, SUCCESSOR, replace(HELLO, learner=SUCCESSOR)), Message)
-    # It has not been welcomed yet: perhaps it never will.
+    # The successor has not been welcomed yet, and perhaps never will be.
     assert say(first, HOLDER, HEARTBEAT) == HEARTBEAT
     guarded.seal(SUCCESSOR, Welcome(heartbeat_s=1.0))
     assert say(second, SUCCESSOR, HEARTBEAT) == HEARTBEAT
     fenced = say(first, HOLDER, HEARTBEAT)
     assert isinstance(fenced, list)
-    # Not again: two processes with one key would replace each other for ever.
+    # The fenced process must not come back: two processes with one key would replace each other for
+    # ever.
     refuse = Refuse(reason="another process has the key learner-0 now", again=False)
     assert decode(fenced)[1] == refuse
 

@@ -32,7 +32,8 @@ EPOCH = 2
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="w-", dir="/tmp") as path:  # short: 107 bytes in all
+    # a short path, because sockets allow 107 bytes
+    with tempfile.TemporaryDirectory(prefix="w-", dir="/tmp") as path:
         yield Path(path)
 
 
@@ -59,7 +60,7 @@ def assert_works(controller: ZmqControllerTransport) -> None:
     received: list[tuple[LearnerId, Message]] = []
 
     def is_heard(message: Message) -> bool:
-        # Of others' messages some may still be under way, and they are not this learner's.
+        # Messages of other learners may still be on the way and are ignored.
         received.extend(pair for pair in controller.receive(0.02) if pair[0] == LEARNER)
         return (LEARNER, message) in received
 
@@ -119,7 +120,7 @@ def test_an_oversize_frame_ends_the_connection_only(controller: ZmqControllerTra
     with raw_peer(controller.endpoint) as peer:
         peer.send_multipart([b"ARENA", b"\x01\x01", b"", b"x" * (MAX_FRAME_BYTES + 1)])
         assert controller.receive(0.1) == []
-        # The peer is back by itself; what it says now arrives.
+        # The peer has reconnected, so its messages arrive again.
         peer.send(b"small")
         assert "4 frames, not 1" in reasons(controller)[0]
     assert_works(controller)
@@ -259,9 +260,9 @@ def test_strangers_beyond_the_bound_make_room_for_each_other_and_a_learner_stays
     with Crowd(port_of(bounded_controller), size=100, words=GREETING) as crowd:
         crowd.push(0.3)
         assert crowd.num_made > 100
-        # They are closed at libzmq's leisure; a handshake that times out takes five seconds.
+        # libzmq closes connections later; a handshake that times out takes five seconds.
         wait_until(lambda: connections(bounded_controller) <= MOST + 1, timeout_s=3.0)
-        # The one that had proved its key is among those that are left, and another one joins.
+        # The connection that had proved its key is kept, and another one can join.
         assert learner.send(replace(HEARTBEAT), epoch=1)
         assert [type(message) for _, message in heard(bounded_controller)] == [type(HEARTBEAT)]
         with joined(bounded_controller, tmp_path, "learner-1"):

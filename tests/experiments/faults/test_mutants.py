@@ -113,7 +113,7 @@ def test_the_same_seed_gives_the_same_mutants(tmp_path: Path) -> None:
 
 def test_shares_are_in_proportion() -> None:
     assert shares({"a": 10, "b": 30, "c": 60}, 10) == {"a": 1, "b": 3, "c": 6}
-    # 3.33 each: the first gets the one that is left.
+    # Each share is 3.33; the first package gets the remaining mutant.
     assert shares({"c": 5, "b": 5, "a": 5}, 10) == {"a": 4, "b": 3, "c": 3}
     assert shares({"a": 1}, 5) == {"a": 1}
 
@@ -136,7 +136,7 @@ def test_planted_mutants_are_found_or_live(
     command = ["--number", "3", "--out", str(out)]
     main([*command, "--limit", "1"])
     first = json.loads(out.read_text())
-    # A kill cut a line short: it is done again, and what is whole is not.
+    # A kill cut the last line short, so only that mutant is repeated.
     out.write_text(out.read_text() + '\n{"id": "a')
     main(command)
     lines = out.read_text().split("\n")
@@ -144,7 +144,7 @@ def test_planted_mutants_are_found_or_live(
     assert results[0] == first
     assert len({result["id"] for result in results}) == len(results) == 3
     found = {(result["file"], result["line"]): result for result in results}
-    # The test that always fails finds nothing.
+    # A test that always fails must not count as finding a mutant.
     assert found["arena/sums/add.py", 2]["found_by"] == "tests/arena/sums/test_add.py::test_add"
     assert found["arena/sums/add.py", 6]["outcome"] == "lived"
     assert found["tools/show.py", 2]["outcome"] == "lived"
@@ -205,7 +205,7 @@ def test_a_capture_is_secret_only_if_it_could_be_searched_and_all_is_encrypted(
 
 
 @pytest.mark.slow
-# Root in a container may lack namespaces; without the tools it fails, and says what to install.
+# Root in a container may lack namespaces. If only tools are missing, the test fails and names them.
 @pytest.mark.skipif(REASON is not None, reason=str(REASON))
 def test_learners_of_two_hosts_train_and_nothing_is_lost_readable_or_left(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "experiments.faults.hosts", "--regimes", "none"]

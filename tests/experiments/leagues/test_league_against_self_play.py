@@ -59,14 +59,14 @@ def test_what_has_its_line_is_not_done_again(tmp_path: Path, trained: list[RunCo
             for way in ("league", "self_play"):
                 fill_in(out, PLAN, game="leduc", way=way, seed=seed)
     assert len(trained) == 4
-    # A crash in the middle of a line: the run is done again, and no other line is lost.
+    # A crash in the middle of a line loses only that line, whose run is repeated.
     text = out.read_text()
     out.write_text(text[: text.rindex('"nash"')])
     fill_in(out, PLAN, game="leduc", way="self_play", seed=2)
     assert len(trained) == 5
     assert len(comparable(out, PLAN)) == 4
     assert [json.loads(line)["seed"] for line in text.splitlines()] == [1, 1, 2, 2]
-    # Measured in another way, it is another run.
+    # A line of another plan is not comparable.
     other = Plan(seconds=6.0, exploited=(), exploiter_steps=10, matches=2, overrides=())
     assert comparable(out, other) == []
     rows = columns(table(comparable(out, PLAN)))
@@ -84,7 +84,7 @@ def test_a_score_counts_both_seats_and_draws_as_half_a_win(monkeypatch: pytest.M
         {"home": "b", "away": "a", "wins": 5, "draws": 3, "losses": 2},
     ]
     monkeypatch.setattr(exploiters, "arena", lambda *_: json.dumps({"pairs": pairs}))
-    # 6 + 2 wins and 4 draws of 20 matches.
+    # The score is 6 + 2 wins and 4 draws of 20 matches.
     assert exploiters.meet(("a", "b"), matches=10) == pytest.approx(0.5)
     assert exploiters.meet(("b", "a"), matches=10) == pytest.approx(0.5)
     pairs[0] |= {"wins": 9, "losses": 0}

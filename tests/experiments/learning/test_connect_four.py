@@ -41,14 +41,14 @@ ENDING = ".xxooo. xxoxox. oooxoxx xoooxxx oxxoxoo oxxoxoo"
 """Room for one stone on the left and for two on the right, where the upper one completes four o."""
 
 HAND = (
-    # On the left x leaves o but the cell below its four, on the right x itself opens it.
+    # On the left x leaves o only the cell below its own four; on the right x itself must fill it.
     ENDING,
-    # With the colours changed x waits on the left, and o has to open the four.
+    # With exchanged colours x waits on the left, and o has to fill the cell below the four.
     ENDING.translate(str.maketrans("xo", "ox")),
-    # With the cell below taken: o completes four unless x is there first, or x does.
+    # With the cell below filled, o completes four unless x blocks it, and the reverse.
     ENDING.replace("xxoxox.", "xxoxoxo"),
     ENDING.replace("xxoxox.", "xxoxoxo").translate(str.maketrans("xo", "ox")),
-    # The last stone of a draw.
+    # The board lacks the last stone of a draw.
     ENDING.replace("xxoxox.", "xxoxoxo").replace("ooo.", "ooox"),
 )
 
@@ -192,14 +192,14 @@ def test_searched_values_are_those_of_a_slow_search(depth: int) -> None:
 
 
 def test_search_chooses_evenly_among_the_best() -> None:
-    # Two open ends: x completes three lines of four on either side.
+    # With two open ends x completes three lines of four on either side.
     observation = np.repeat(planes(grid_of("..xxx.. .ooxoo."))[np.newaxis], 20_000, axis=0)
     chosen = Search(depth=2).act(
         {"observation": observation}, None, agent="", rng=np.random.default_rng(1)
     )
     counts = np.bincount(chosen, minlength=COLUMNS)
     assert counts[1] + counts[5] == 20_000
-    # Six standard deviations of fair coins.
+    # The bound is six standard deviations of fair coins.
     assert abs(counts[1] - counts[5]) < 6 * 142
 
 
@@ -217,7 +217,7 @@ def test_an_opening_is_drawn_and_then_the_player_moves() -> None:
         action = player.act(ActorInput(observation=rows), agent="", generator=generator).action
         counts = torch.bincount(action, minlength=COLUMNS).tolist()
         if len(moves) < 2:
-            # Six standard deviations of 7,000 draws from seven.
+            # The bound is six standard deviations of 7,000 draws from seven columns.
             assert all(abs(count - 1_000) < 6 * 30 for count in counts)
         else:
             assert counts == [7_000, 0, 0, 0, 0, 0, 0]
@@ -231,9 +231,9 @@ def test_bots_are_judged(
     connect_four.main()
     found = json.loads(capsys.readouterr().out)
     assert found["player"] == name
-    # It meets itself; six standard deviations of 40 coins.
+    # The bot plays itself; the bound is six standard deviations of 40 coins.
     assert abs(found["tactical"]["value"] - 0.5) < 6 * 0.08
-    # Four plies ahead win nearly always.
+    # A search of four plies wins nearly always.
     assert found["search"]["value"] < 0.2
     rng = np.random.default_rng(2)
     own = Positions.read().given_away(

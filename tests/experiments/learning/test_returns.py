@@ -51,8 +51,8 @@ def test_a_straight_rise_has_no_error() -> None:
 
 
 def test_a_rise_and_its_error_by_hand() -> None:
-    # Shares 0, .5, .5, 1 with weights 1, 1, 1, 1: slope (4 - 1) / 1 = 3, line 1 + 3 x, distances
-    # 0, 1.5, -1.5, 0 but for the line's height; variance 4.5 / 2, divided by sum (x - .5)^2 = .5.
+    # Shares 0, .5, .5, 1 with weights 1, 1, 1, 1: slope (4 - 1) / 1 = 3, line 1 + 3 x up to its
+    # height, residuals 0, 1.5, -1.5, 0; variance 4.5 / 2, divided by sum (x - .5)^2 = .5.
     run = run_with({"a": (0, 4, 1.0), "b": (50, 4, 4.0), "c": (50, 4, 1.0), "d": (100, 4, 4.0)})
     rise, error = returns_trend(run, population="ant") or (0.0, 0.0)
     assert rise == pytest.approx(3.0)

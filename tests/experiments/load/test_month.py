@@ -20,7 +20,7 @@ from populations.views.questions.inspection import Inspection
 def test_hours_that_pass_quickly_leave_a_sound_run_that_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # As after weeks: a fit has room for nobody that nothing asks for.
+    # As after weeks, a fit only has room for players that are needed.
     monkeypatch.setattr(result_merging, "MAX_ENTRANTS", 0)
     monkeypatch.setattr(result_merging, "SLACK", 0)
     options = argparse.Namespace(
@@ -41,7 +41,7 @@ def test_hours_that_pass_quickly_leave_a_sound_run_that_goes_on(
     assert lines[-1]["truth"]["ghost"]["number"] > 0
     with JournalReader(tmp_path / JOURNAL) as reader:
         kinds = {event.kind for event in reader.all_events()}
-        # Each change of the configuration is a resume.
+        # Each change of the configuration is a resume with a new epoch.
         assert reader.load().run.epoch == 5
         assert [row for row in reader.archives() if row.file]
     assert {"ghosts_thinned", "results_merged", "checkpoint_rows_removed"} <= kinds

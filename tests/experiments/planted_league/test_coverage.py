@@ -38,7 +38,8 @@ def test_true_strengths_are_the_nearest_to_the_log_odds_of_all_that_are_rated() 
     ordered = sorted(truth, key=lambda one: truth[one])
     places = np.array([truth[one] for one in ordered])
     share = dict(zip(ordered, weights_of(places).tolist(), strict=True))
-    # The sum of w_i w_j (d_ij - (r_i - r_j))^2 is least where each player's weighed sum is 0.
+    # At the minimum of sum w_i w_j (d_ij - (r_i - r_j))^2 each player's weighted residuals sum to
+    # 0.
     for one in truth:
         left = {
             two: model.difference(weights[one], weights[two]) - (truth[one] - truth[two])
@@ -47,14 +48,14 @@ def test_true_strengths_are_the_nearest_to_the_log_odds_of_all_that_are_rated() 
         }
         weighed = sum(share[two] * elo for two, elo in left.items())
         assert weighed == pytest.approx(0.0, abs=0.1) or one == bot
-        # No additive strengths say all of them.
+        # Additive strengths cannot explain all distances.
         assert max(map(abs, left.values())) > 5.0
 
 
 def test_policies_share_the_days_and_each_kind_has_both_clocks(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # 56,000 checkpoints a day: 112 of all policies.
+    # At 56,000 checkpoints a day of all policies there are 112.
     main(["--days", "0.002", "--policies", "4", "--events", "30"])
     (line,) = capsys.readouterr().out.splitlines()
     found = json.loads(line)

@@ -18,7 +18,8 @@ from tests.populations.rows import make_ratings
 
 @pytest.mark.slow
 def test_a_champion_is_rarely_below_what_is_reported() -> None:
-    # As rated it was in 20 of 30; 12 leagues, of which two below are chance in one of 30 cases.
+    # The raw rating was too high in 20 of 30 leagues; of 12 leagues two below are chance in one of
+    # 30 cases.
     found = measure("champions", "200 players", leagues=12, seed=3)
     assert found["below, as rated"].sum() >= 4
     assert found["below, as reported"].sum() <= 2
@@ -63,7 +64,7 @@ def test_a_table_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("layout", ["two sides of two", "four sides"])
 def test_intervals_are_wide_enough_for_matches_of_many_comparisons(layout: str) -> None:
-    # With a result for each pair of seats .64 and .85 of them held.
+    # With a result for each pair of seats .64 and .85 of the intervals held.
     found = measure("sides", layout, leagues=300, seed=1)
     assert found["arena evaluate"].mean() > 0.92
     assert found["league"].mean() > 0.92
@@ -85,7 +86,7 @@ def test_a_difference_is_the_log_odds_of_the_score_over_both_seats_by_hand() -> 
         ],
     }
     found = direct_differences(games)
-    # 99.5 + 90 of 200 won, and half a win for each.
+    # The first won 99.5 + 90 of 200; half a win is added to each.
     own, other = 190.0, 11.0
     assert found.keys() == {("player/p0", "bot:random")}
     one = found["player/p0", "bot:random"]
@@ -124,6 +125,6 @@ def test_players_of_two_sides_differ_by_their_ratings_and_the_worth_of_the_sides
         return league.difference(league.rated(one, against=two), league.rated(two, against=one))
 
     assert difference("predator/p0", "prey/p0") == pytest.approx((-190.0, math.hypot(2.0, 4.0)))
-    # The bot has the seats of those that it meets.
+    # The bot has the seats of the players that it is compared with.
     assert difference("predator/p0", RANDOM_BOT) == pytest.approx((-140.0, 5.0))
     assert difference("prey/p0", RANDOM_BOT) == pytest.approx((390.0, 5.0))

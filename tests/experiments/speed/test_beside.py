@@ -79,7 +79,7 @@ def result(side: str, number: int, **figures: float) -> dict[str, Any]:
 
 
 def test_ratios_are_of_the_two_sides_of_a_round() -> None:
-    # The machine was twice as slow in the second round, and nobody measured "after" in the fourth.
+    # The machine was half as fast in the second round, and "after" is missing in the fourth.
     lines = compared(
         [
             *(result("before", 0, s=1.0), result("after", 0, s=1.5)),
@@ -90,7 +90,7 @@ def test_ratios_are_of_the_two_sides_of_a_round() -> None:
     )
     (line,) = lines
     assert line["ratios"] == pytest.approx([1.5, 1.5, 1.2])
-    # Medians of 1, 2, 1, 9 and of 1.5, 3, 1.2.
+    # The medians are those of 1, 2, 1, 9 and of 1.5, 3, 1.2.
     assert (line["before"], line["after"]) == (1.5, 1.5)
     assert line["ratio"] == 1.5
     (_, shown) = table([line])
@@ -114,7 +114,7 @@ def test_a_comparison_that_was_ended_goes_on(
     with pytest.raises(KeyboardInterrupt):
         measure(checkouts, parts=["bench"], rounds=3, out=out, ways=part)
     assert asked == [("before", 0), ("after", 0), ("after", 1)]
-    # A kill cut the last line short, so that one is measured again.
+    # A kill cut the last line short, so its result is measured again.
     out.write_text(out.read_text()[:-5])
     again = list[tuple[str, int]]()
     part = {"bench": recording(again)}

@@ -30,7 +30,7 @@ def test_parts_write_what_they_measure(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_part_that_fails_is_named_and_costs_no_other(tmp_path: Path) -> None:
     out = tmp_path / "lines.jsonl"
-    # Tensors of meta have no numbers: there are products, but nothing can be played.
+    # Tensors on the device "meta" have no values: products work, but nothing can be played.
     main(["idle", "device", "--device", "meta", "--scale", "0.001", "--out", str(out)])
     ends = [line for line in lines(out) if "end" in line]
     assert [(line["part"], line["end"]) for line in ends] == [("idle", 1), ("device", 0)]

@@ -43,7 +43,7 @@ def test_lines_and_calls_are_those_of_the_code_that_counts(tmp_path: Path) -> No
     with counter.counting() as found:
         ours([1, 2])
         others([1, 2, 3])
-    # 1 before the loop; its head 3 times and its body twice; 1 after it; once() twice.
+    # 1 line before the loop; the loop's head 3 times and body twice; 1 after it; once() twice.
     assert found == Work(lines=1 + 3 + 2 + 1 + 2, calls=3)
     ours([1, 2])
     assert found == Work(lines=9, calls=3)
@@ -56,7 +56,7 @@ def test_statements_are_those_of_connections_that_are_watched() -> None:
     other = sqlite3.connect(":memory:")
     with counter.counting() as found:
         watched.execute("CREATE TABLE one (value)")
-        watched.execute("INSERT INTO one VALUES (1)")  # opens a transaction
+        watched.execute("INSERT INTO one VALUES (1)")  # this opens a transaction
         watched.commit()
         other.execute("SELECT 1")
     assert found == Work(statements=4)
@@ -80,7 +80,7 @@ def test_work_is_the_same_twice(counts: dict[str, dict[str, int]]) -> None:
     assert set(counts) == {"training", "evaluation", "heartbeat", "pbt"}
     assert counted() == counts
     assert all(counts[kind]["statements"] for kind in ("training", "evaluation", "pbt"))
-    # Nothing follows from it, so nothing is committed.
+    # A heartbeat changes no row, so nothing is committed.
     assert counts["heartbeat"]["statements"] == 0
 
 
@@ -96,7 +96,7 @@ def planted(state, event, now):
     names = compiled(Path(package, "planted.py"), code, handle=handle)
     monkeypatch.setattr(work, "handle", names["planted"])
     found = counted()
-    # Each round of the loop is a line; a decision of PBT is two transactions.
+    # Each round of the loop is a line; a PBT decision takes two transactions.
     lines, calls = more(found, counts, "lines"), more(found, counts, "calls")
     assert lines["pbt"] == 2 * lines["training"]
     assert lines["training"] == lines["evaluation"] == lines["heartbeat"] >= 12

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stdout.writelines(stored(name, options.show) for name in names)
         return
     parted = False
-    # One core each: a conversation has one thread.
+    # Each conversation has one thread, so each process needs one core.
     with ProcessPoolExecutor(min(len(names), os.cpu_count() or 1)) as pool:
         if options.make:
             for name, content in zip(names, pool.map(make, names), strict=True):

@@ -115,7 +115,7 @@ class Crew:
 
     def _plan(self, after_s: float, happen: Callable[[], Document | None]) -> None:
         self._planned += 1
-        # Rounded, so that the stored time is the time.
+        # The time is rounded, so that the stored time is exact.
         at_s = round(self._now_s + after_s, 3)
         heapq.heappush(self._agenda, (at_s, self._planned, happen))
 
@@ -159,7 +159,7 @@ class Crew:
 
     def _join(self, slot: int, populations: list[str]) -> Document | None:
         number = len(self._members) + 1
-        # The second of two is slower.
+        # Every second learner is slower.
         member = _Member(f"host-{number}", slot, 1.0 if slot % 2 == 0 else 0.8)
         self._members[member.name] = member
         about = {
@@ -313,7 +313,7 @@ def _with_openings(tally: Tally) -> Tally:
     openings = []
     for wins in (pair.wins, pair.losses):
         points = wins + 0.5 * pair.draws
-        # As many points as possible in the matches that begin with the first action.
+        # The matches with the first action get as many of the points as possible.
         own = min(points, float(first))
         actions, matches, scores = [0], [first], [own]
         if rest:

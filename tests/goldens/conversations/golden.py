@@ -37,7 +37,7 @@ def make(name: str) -> Mapping[str, str]:
     setting = _setting(name)
     crew = Crew(setting)
     found = _play(setting, crew)
-    # A tick's time has no more digits than a line's.
+    # A tick's time has no more digits than the stored line.
     lines = [json.dumps(line, separators=(",", ":"), allow_nan=False) for line in crew.lines]
     return {TALK: "".join(f"{line}\n" for line in lines), **found}
 
@@ -98,7 +98,7 @@ def store(name: str, content: Mapping[str, str], *, root: Path = HERE) -> None:
     """Write what differs from what is stored."""
     (root / name).mkdir(parents=True, exist_ok=True)
     for file, text in content.items():
-        # Equal texts keep their bytes, whatever library compresses them.
+        # An unchanged text keeps its bytes, because another library may compress it differently.
         if stored(name, file, root=root) != text:
             (root / name / f"{file}.xz").write_bytes(lzma.compress(text.encode()))
 

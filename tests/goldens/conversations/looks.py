@@ -18,7 +18,7 @@ from typing import Any
 from tests.goldens.decisions import differences
 from tests.support import flip
 
-# As it is installed.
+# The module has this name once it is installed.
 MAIN = importlib.import_module("populations.commands.main")
 
 VIEWS = (
@@ -58,7 +58,7 @@ def look(
     """The content of each form (``json``, ``csv``, ``80``, ``140``) of some views, by form."""
     found = {}
     views = [*((name,) for name in names), *(("why", player) for player in why)]
-    # So that no path of this machine is in a name.
+    # The commands run in the parent directory, so that names contain no path of this machine.
     with contextlib.chdir(run.parent):
         for form in forms:
             options = [f"--{form}"] if form in ("json", "csv") else []
@@ -76,7 +76,7 @@ def look(
 
 def _without_noise(text: str) -> str:
     """Keep ten digits of a digest, and nine of a number: the others are the machine's."""
-    # Differences of equal numbers; a digest has no sign and no point.
+    # Differences of equal numbers are written as 0. A digest has neither sign nor point.
     text = re.sub(r"-?\b\d+\.\d+e-(1[3-9]|[2-9]\d)\b", "0.0", text)
     text = re.sub(r"\b([0-9a-f]{10})[0-9a-f]{54}\b", r"\1", text)
     return re.sub(r"\b\d+\.\d{7,}(e-?\d+)?\b", lambda found: f"{float(found[0]):.9g}", text)
@@ -84,7 +84,7 @@ def _without_noise(text: str) -> str:
 
 def _joined(texts: Mapping[str, str], *, is_json: bool) -> str:
     if is_json:
-        # A row on a line: a diff of the file names it.
+        # Each row is a line of its own, so that a diff of the file names the row.
         return dump({name: json.loads(text) for name, text in texts.items()})
     return "".join(f"==== {name}\n{text}" for name, text in texts.items())
 
@@ -142,7 +142,7 @@ def findings(run: Path) -> str:
     """What `arena verify` says of copies of a run of which each has one damage."""
     found = {}
     for name, damage in DAMAGES.items():
-        # Of the same name, because some findings name the directory.
+        # The copy keeps its name, because some findings name the directory.
         copy = run.parent / "damaged" / run.name
         shutil.copytree(run, copy)
         damage(copy)

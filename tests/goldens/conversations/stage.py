@@ -121,7 +121,7 @@ class Stage:
 
     def exited(self) -> list[tuple[int, int | None]]:
         ended, self._ended = self._ended, []
-        # Handled before anything else comes in.
+        # The end is handled before any other event.
         self._owes_a_turn = bool(ended)
         return ended
 

@@ -191,7 +191,8 @@ class Words:
                     "config_digest": self.setup.digest,
                     "store": self._store,
                 }
-                # A document that says otherwise is of a learner that does not belong here.
+                # The document's entries override the usual ones, for a learner that does not belong
+                # here.
                 said = {**usual, **about, "populations": tuple(about["populations"])}
                 return Hello(learner=LearnerId(learner), **said)
             case "Heartbeat":
@@ -229,7 +230,7 @@ class Words:
         files = files_of(given.assignment_id, policy)
         population = self.setup.populations[policy.split("/")[0]]
         forged = about.get("forged", 0)
-        # Other keys of the manifest, or a generation that is too high.
+        # The forgery is either other keys of the manifest, or a generation that is too high.
         lies = forged if isinstance(forged, dict) else {"generation": trainee.generation + forged}
         facts: Document = {
             "policy": policy,

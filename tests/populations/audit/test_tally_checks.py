@@ -138,7 +138,7 @@ def test_what_is_kept_is_what_all_tallies_add_up_to(layout: str, data: st.DataOb
         seated = [
             (seat.population, entrant) for seat, entrant in zip(seats, tally.entrants, strict=True)
         ]
-        if len(set(seated)) > 1:  # who plays only itself shows nothing
+        if len(set(seated)) > 1:  # a player that only plays itself shows nothing
             for key in seated:
                 matches[key] += tally.matches
     assert {key: row.matches for key, row in tables.records.items()} == dict(matches)
@@ -279,7 +279,7 @@ def test_ratings_are_fitted_again(run: SmallRun) -> None:
     (row,) = tables_of(run.run_dir).ratings.values()
     by_entrant = dict(zip(row.entrants, row.ratings, strict=True))
     first, second = (run_row.weights_digest for run_row in newest(run))
-    # Of 4 matches each, the second wins 2 and loses 1 against the first; so does the bot.
+    # Of 4 matches the second wins 2 and loses 1 against the first, and so does the bot.
     assert by_entrant[Entrant(first)] < by_entrant[Entrant(second)]
     assert by_entrant[Entrant(BOT)] == 0.0
 
@@ -427,7 +427,7 @@ def test_intact_checkpoints_that_were_called_corrupt_come_back(corrupted_run: Sm
         replace(tables.run, state="failed", reason="no active policy is left"),
         *(replace(row, state="corrupt") for row in tables.checkpoints.values()),
         *(replace(row, corrupt=True) for row in tables.ghosts.values()),
-        # They fell back as far as they could.
+        # The policies fell back to their oldest checkpoints.
         *(
             replace(
                 row, state="quarantined", checkpoint=corrupted_run.checkpoints_of(row.policy)[0].key

@@ -278,7 +278,7 @@ def test_leftovers_of_a_controller_that_was_killed_at_the_very_end_are_notes(
 ) -> None:
     change_run(state="finished")(small_run)
     (small_run.run_dir / "populations/player/p000/checkpoints" / f".tmp-{'0' * 32}").mkdir()
-    # What a holder of the lock leaves in it that could not release it.
+    # A killed process leaves its id in the lock file.
     (small_run.run_dir / LOCK).write_text("12345\n")
     report = verify_run(small_run.run_dir)
     assert report.faults == []

@@ -120,7 +120,7 @@ def cores(
     )
     pace = replace(GAME, is_batched=is_batched)
     resolved = resolve_config(config, duel_spec(), num_cores=num_cores, pace=pace)
-    # Resolving twice changes nothing, on whatever machine.
+    # Resolving again changes nothing, on any machine.
     again = resolve_config(resolved, duel_spec(), num_cores=99, pace=pace)
     assert again.learner_cores == resolved.learner_cores
     return resolved.learners, resolved.learner_cores
@@ -136,7 +136,7 @@ def test_what_learners_leave_is_divided_among_them() -> None:
 
 
 def test_more_processes_than_their_rows_are_worth_are_not_used() -> None:
-    # 2048 environments, 32 calls, 4 minibatches: 16,384 rows, 512 for each of 32.
+    # 2048 environments, 32 calls and 4 minibatches give 16,384 rows, 512 for each of 32 threads.
     assert cores(num_cores=64) == (1, 32)
     assert cores(num_cores=64, num_envs=96) == (1, 1)
 

@@ -144,7 +144,7 @@ def test_each_rule_of_exploring_handles_names_or_refuses_them_by_name(explore: s
     rule = make_explore(PbtConfig(explore=explore))
     start, colours = population.start_values, ("green", "red")
     history = [
-        # The second colour gains more.
+        # Policies with the second colour gain more.
         generation(
             {**start, "learning_rate": 1e-3 * (1 + index / 20), "colour": colours[index % 2],
              "greedy": index // 2 % 2 == 1, "is_fast": index // 4 % 2 == 1, "depth": 1 + index % 5},
@@ -166,7 +166,7 @@ def test_each_rule_of_exploring_handles_names_or_refuses_them_by_name(explore: s
         assert set(found.moves) == set(space)
     if explore in ("perturb", "resample", "random", "cma_es"):
         assert all(len(values) > 1 for values in seen.values())
-    # By far the best of the past.
+    # Red was by far the best in the past.
     assert explore != "tpe" or seen["colour"] == {"red"}
 
 

@@ -63,7 +63,7 @@ def test_assignments_of_hundreds_of_sides_fit_and_so_do_their_results(
 ) -> None:
     world = make_world(many_sides(num_sides, populations=populations), spec(num_sides), joined=1)
     kinds: set[str] = set()
-    # First each policy's weights are made, by an assignment that plays nothing.
+    # The first assignment of each policy makes its weights and plays nothing.
     while kinds != {"train", "evaluate"}:
         assert world.step()
         kinds = {row.kind for row in world.committed if isinstance(row, TallyRow)}
@@ -74,7 +74,7 @@ def test_assignments_of_hundreds_of_sides_fit_and_so_do_their_results(
         assert message is not None
         check_sendable(message)
         if isinstance(message, Train):
-            # No more than are played at once.
+            # There are no more opponents than environments.
             assert len(message.opponents) <= setup.num_envs
     tallies = [row.tally for row in world.committed if isinstance(row, TallyRow)]
     assert tallies
@@ -106,12 +106,12 @@ def test_an_evaluation_asks_for_no_more_than_its_result_can_say() -> None:
     pairing = Pairing(seating=Seating(players=tuple(players)), num_matches=8)
     evaluation = make_evaluate(pairings=(pairing,) * 20, seed=7, games=8)
     one = tally_bytes(players, setup.seats)
-    # 60 * 59 / 2 results of two players
+    # 60 * 59 / 2 = 1770 results of two players.
     assert one > 1770 * 70
     kept = fitted(evaluation, setup=setup)
     assert isinstance(kept, Evaluate)
     assert 1 <= len(kept.pairings) <= MAX_RESULT_BYTES // one
-    # Games would not fit beside these tallies; beside one of them they do.
+    # Games do not fit beside the tallies of all pairings, but beside those of one.
     assert kept.games == 0
     alone = fitted(replace(evaluation, pairings=(pairing,)), setup=setup)
     assert isinstance(alone, Evaluate)

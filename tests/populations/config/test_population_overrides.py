@@ -100,7 +100,7 @@ def test_an_entry_of_a_schedule_may_have_a_setting_that_pbt_changes() -> None:
     config = scheduled([{"agent_steps": 0, "hyperparameters": written}])
     (entry,) = config.populations["player"].schedule
     assert {name: entry.hyperparameters[name] for name in written} == written
-    # Other settings are the same for good.
+    # Other settings cannot be scheduled.
     with pytest.raises(ConfigError, match=r"populations\.player\.schedule\.0\..*bptt_length"):
         scheduled([{"agent_steps": 0, "hyperparameters": {"bptt_length": 8}}])
 

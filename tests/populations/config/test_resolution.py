@@ -238,7 +238,7 @@ def test_a_population_with_a_player_has_nothing_about_learning() -> None:
     assert (played.player, played.num_policies) == ("bot:a:B(depth=3)", 0)
     assert (played.hyperparameters, played.pbt) == ({}, None)
     assert config.rated_players == ("bot:a:B(depth=3)", "bot:random")
-    # Of the policies of others alone.
+    # Only the policies of other populations count.
     assert (
         resolve_config(
             validate_config({"environment": {"id": "a"}, "populations": document}), TAG, num_cores=8
@@ -321,7 +321,7 @@ def test_without_normalizers_there_is_nothing_to_warm_up() -> None:
 
 def hooks_of(value: object) -> HooksConfig:
     config: RunConfig = validate_config({"environment": {"id": "a:b"}, "hooks": value})
-    # Of run.yaml, which a resume reads, they are the same.
+    # A resume reads the same hooks from run.yaml.
     assert validate_config(config.model_dump(mode="json")) == config
     return config.hooks
 

@@ -43,7 +43,7 @@ def test_each_weight_is_a_hyperparameter_that_starts_as_configured() -> None:
     player = config.populations["player"]
     own = {k: v for k, v in player.hyperparameters.items() if k.startswith("reward_weights")}
     assert own == {"reward_weights.win": 1.0, "reward_weights.distance": 0.1}
-    # A weight is no integer, however it is written.
+    # A weight is a float even if it is written as an integer.
     assert {type(value) for value in own.values()} == {float}
     assert player.hyperparameters["gamma"] == 0.99
     assert player.search_space == SPACE
@@ -140,7 +140,7 @@ def test_pbt_explores_weights_within_bounds_and_copies_them_with_the_weights() -
     values = [row.hyperparameters["reward_weights.distance"] for row in rows]
     assert len(set(values)) > 6
     assert all(LOW <= number_of(value) <= HIGH for value in values)
-    # What is not in the search space stays.
+    # A weight outside the search space does not change.
     assert {row.hyperparameters["reward_weights.win"] for row in rows} == {1.0}
     exploited = world.events("exploited")
     assert exploited
@@ -153,7 +153,7 @@ def test_pbt_explores_weights_within_bounds_and_copies_them_with_the_weights() -
         donors = event.data["donor_hyperparameters"]
         assert isinstance(donors, dict)
         assert LOW <= donors["reward_weights.distance"] <= HIGH
-    # What learners are told is what the policies have.
+    # Learners get the weights that the policies have.
     told = [
         trainee.hyperparameters["reward_weights.distance"]
         for row in tables.assignments.values()
@@ -256,14 +256,16 @@ def test_a_setting_that_no_chosen_rule_reads_is_refused(
         ["matchmaking.kind=delta_uniform", "matchmaking.delta=0.3"],
         ["matchmaking.kind=window", "ghosts.window=16"],
         ["matchmaking.delta=0.5"],  # the default
-        ["ghosts.thinning=my.module:Rule", "ghosts.window=16"],  # may read everything
+        ["ghosts.thinning=my.module:Rule", "ghosts.window=16"],  # a user's rule may read every key
         ["matchmaking.kind=latest", "matchmaking.latest_ratio=0.5"],  # the default
-        ["matchmaking.kind=my.module:Rule", "matchmaking.living_ratio=0.3"],  # whatever the kind
+        # allowed for every kind
+        ["matchmaking.kind=my.module:Rule", "matchmaking.living_ratio=0.3"],
         ["pbt.exploit=my.module:Rule", "pbt.significance=0.01"],
-        ["pbt.explore=pb2", "pbt.perturb_factors=[0.5, 2.0]"],  # until it has seen enough
+        # perturb_factors apply until pb2 has enough data
+        ["pbt.explore=pb2", "pbt.perturb_factors=[0.5, 2.0]"],
         ["matchmaking.constants=paper", "populations={player: {roles: {main_exploiter: 1}}}"],
-        ["pbt.fraction=0.5", "pbt.exploit=welch"],  # evaluation reads it, too
-        # One of two populations is enough.
+        ["pbt.fraction=0.5", "pbt.exploit=welch"],  # evaluation reads the fraction, too
+        # It is sufficient if one of two populations uses the key.
         ["pbt.significance=0.01", "populations={a: {}, b: {pbt: {exploit: welch}}}"],
         ["pbt.min_rating_gap=5", "populations={a: {pbt: {exploit: none}}, b: {}}"],
     ],

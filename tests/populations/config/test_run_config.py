@@ -65,7 +65,7 @@ def test_default_yaml_has_every_key_with_a_comment() -> None:
         path
         for path in known_paths(RunConfig)
         if "outcome" not in path[:-1]
-        # Null by default; its keys are in the comment.
+        # The section is null by default; a comment lists its keys.
         and path[:-1] not in NULL_SECTIONS
         # A population's own settings have the keys of the section pbt.
         and path[:3] != ("populations", "*", "pbt")
@@ -115,7 +115,7 @@ def test_a_preset_repeats_no_default(name: str) -> None:
         assert isinstance(document, dict)
         for key, value in (document.get(section) or {}).items():
             if (section, key) in {("pbt", "min_rating_gap"), ("pbt", "min_matches")}:
-                continue  # said together with the other marks of PBT, to be tuned
+                continue  # described together with PBT's other marks
             assert default[section][key] != value, f"{section}.{key}"
     assert config.evaluation.bots == ("bot:random",)
 
@@ -407,7 +407,7 @@ def test_arguments_of_lessons_stand_before_those_of_the_environment(minimal: Pat
     small, large = {"size": 3, "walls": True}, {"size": 9, "walls": True}
     assert config.lessons == (small, large)
     assert config.kwargs_of_matches == large
-    # As run.yaml has it, and back.
+    # The configuration survives the round trip through run.yaml.
     assert validate_config(config.model_dump(mode="json")) == config
     matches = load_config(minimal, [*given, "evaluation.kwargs={size: 20}"])
     assert matches.lessons == ({"size": 1, "walls": True},)

@@ -108,7 +108,7 @@ def test_what_is_no_file_or_too_long_has_no_content(tmp_path: Path) -> None:
     (hole := tmp_path / "hole").touch()
     os.truncate(hole, 6 << 30)
     for path in (pipe, hole, tmp_path):
-        # Neither waited for nor read whole.
+        # The digest neither waits for a pipe nor reads a device without end.
         with pytest.raises(ConfigError, match=r"not a regular file|must have at most|directory"):
             content_digest(path)
 
@@ -312,7 +312,7 @@ def test_populations_follow_a_change_of_pbt_but_for_what_is_their_own() -> None:
         "populations.two.pbt.fraction is its own, and stays 0.5",
         "populations.two.pbt.immigration.probability is its own, and stays 0.9",
     ]
-    # What followed once follows again.
+    # A resolved value is resolved to the same value again.
     again, _ = check_resume(with_config(made, config), config=None, overrides=["pbt.exploit=none"])
     assert again == config
     back, _ = check_resume(

@@ -79,7 +79,7 @@ def resolve(
 @pytest.mark.parametrize(
     ("game", "length", "step_ms", "decisions", "num_envs"),
     [
-        # Of each call of step 16 s / 300 = 53.3 ms; less 1 ms, by 1.02 ms: 51.
+        # A call of step has 16 s / 300 = 53.3 ms; (53.3 ms - 1 ms) / 1.02 ms = 51.
         ("chess", 300, 1.0, 1, 32),
         # (16 s / 120 - 1 ms) / 0.42 ms = 315.
         ("go", 120, 0.4, 1, 256),
@@ -109,10 +109,11 @@ def test_an_episode_of_all_takes_seconds(
 
 
 def test_memory_bounds_what_time_allows() -> None:
-    # 16 GiB / (8 x 2 learners) = 1 GiB; with 32 KiB of a rollout 63 environments of 16 MiB.
+    # 16 GiB / (8 x 2 learners) = 1 GiB holds 63 environments of 16 MiB with 32 KiB of a rollout.
     pace = pace_of(25, step_s=1e-4, env_bytes=16 << 20)
     assert choose_num_envs(pace, load_with()) == 32
-    # Even below the fewest: a learner that does not fit does nothing.
+    # The number may be below the usual minimum, because a learner without enough memory does
+    # nothing.
     assert choose_num_envs(replace(pace, env_bytes=600 << 20), load_with()) == 1
     assert choose_num_envs(replace(pace, env_bytes=60 * GIB), load_with()) == 1
 
@@ -146,7 +147,7 @@ def test_a_batched_game_steps_all_at_once_at_any_length() -> None:
         (300, 1, 32, 2),  # 16,384 / 300 = 54.6; 16,384 / (32 x 300) = 1.7
         (1000, 1, 16, 1),
         (500, 8, 4, 1),
-        (1000, 25, 4, 1),  # 100,000 decisions: four environments all the same
+        (1000, 25, 4, 1),  # 100,000 decisions: still four environments
         (25, 3, 128, 2),  # 16,384 / 75 = 218; 16,384 / (128 x 75) = 1.7
     ],
 )
@@ -167,7 +168,7 @@ def test_noise_of_memory_decides_nothing_in_a_deterministic_run() -> None:
         for env_bytes in (5 << 20, 7 << 20, 9 << 20, 15 << 20)
         for machine_bytes in (16 * GIB, 23 * GIB, 31 * GIB)
     }
-    # 16 GiB / (8 x 2) = 1 GiB; of 16 MiB and 32 KiB, 63 fit.
+    # 16 GiB / (8 x 2) = 1 GiB holds 63 environments of 16 MiB and 32 KiB.
     assert chosen == {32}
 
 
@@ -202,7 +203,7 @@ def test_observations_that_no_memory_holds_are_refused_with_the_limit_and_the_va
         r"rollout_length=32",
     ):
         check_rollout_memory(config, spec, machine_bytes=needed - 1)
-    # Of a game in turns one observation in each step is kept, and rollouts are 100 times as long.
+    # A game in turns stores one observation per step, and its rollouts are 100 times as long.
     in_turns = make_spec(200)
     config = resolve(
         None, spec=in_turns, environment={"id": "package.module:env", "num_envs": 64}, learners=2
@@ -233,7 +234,7 @@ def test_resolving_what_was_sized_changes_nothing() -> None:
 def test_nobody_needs_to_play_to_have_sizes() -> None:
     assert resolve(None).environment.num_envs == 256
     config = resolve(None, deterministic=True)
-    # Four rollouts of 32 calls, the rule of runs that know no length.
+    # The length is four rollouts of 32 calls, the rule for an unknown episode length.
     assert (config.assignment.episodes, config.assignment.agent_steps) == (None, 4 * 32 * 256)
 
 
@@ -241,7 +242,7 @@ def test_a_game_that_shows_nothing_has_sizes() -> None:
     seen = {"kind": "Box", "shape": [0], "dtype": "float32", "low": 0.0, "high": 1.0}
     spec = make_spec()
     blind = {name: replace(facts, observation=seen) for name, facts in spec.agent_specs.items()}
-    # Its observations have no bytes, nor has the environment.
+    # Neither the observations nor the environment take any memory.
     config = resolve(pace_of(1), spec=replace(spec, agent_specs=blind))
     assert config.environment.num_envs == 256
 
@@ -258,7 +259,7 @@ def test_whole_episodes_come_near_the_agent_steps_that_are_wanted() -> None:
     )
     # 10,000 / (8 environments x 50 steps x 4 agents) = 6.25.
     assert config.assignment.episodes == 6
-    # The largest population decides: two agents of the three.
+    # The largest population decides: it has two of the three agents.
     config = resolve(
         pace_of(50),
         spec=make_spec(3, api="parallel"),

@@ -76,9 +76,9 @@ def planted() -> Iterator[tuple[str, RunConfig]]:
     ]
     resolved = duel_run_file().config
     document = load_config("connect_four", overrides).model_dump(mode="json")
-    # A run.yaml says of each population all that holds for it.
+    # run.yaml repeats in each population all that applies to it.
     document["populations"]["player"]["pbt"] = resolved.pbt.model_dump(mode="json")
-    # Below them texts are data, whatever they look like.
+    # Texts below these keys are data, even if they look like code.
     paths = [path for path in fields(document) if not DATA & set(path)]
     for path in paths:
         for form in forms("evil:Evil"):
@@ -93,7 +93,7 @@ def test_code_in_any_key_is_found() -> None:
     for key, config in planted():
         run_file = with_config(duel_run_file(), config)
         keys = {named.key for named in named_by(run_file) if "evil" in named.code}
-        # The last part of a path may be a place in a list.
+        # The last part of a path may be an index of a list.
         name = key.rstrip("0123456789").rstrip(".")
         assert name in keys, key
         found.add(name)
@@ -111,12 +111,12 @@ def renamed(run_file: RunFile, population: str, **keys: object) -> RunFile:
 def test_what_a_population_names_is_code_whatever_it_is_called(name: str, tmp_path: Path) -> None:
     mine = renamed(duel_run_file(), name, algorithm="mine:Algorithm")
     assert f"populations.{name}.algorithm" in {one.key for one in named_by(mine)}
-    # The word for one's own code is none for other code in its place.
+    # Trust in one's own code does not cover other code in its place.
     record_launch(replace(mine, launch_directory="/code"))
     assert recorded_launch(mine) == "/code"
     edited = renamed(duel_run_file(), name, algorithm="evil:Algorithm")
     assert recorded_launch(replace(edited, run=mine.run)) is None
-    # Nor is one's word for an override the word for what the file names.
+    # Trust in an override does not cover what the file names.
     foreign = read(renamed(board(), name, algorithm="evil:Algorithm"), tmp_path)
     with pytest.raises(NotTrusted, match="evil:Algorithm"):
         trusted(foreign, tmp_path, trust=False)
@@ -159,10 +159,10 @@ def test_a_launch_is_remembered_wherever_the_directory_is(
     assert record_launch(launched) is None
     for run_dir in (tmp_path, tmp_path / "moved"):
         assert trusted(run_file, run_dir, trust=False).launch_directory == code
-    # Where the code is, the record says and not the file.
+    # The code directory comes from the record, not from the file.
     elsewhere = replace(run_file, launched_in="/somebody/elses")
     assert trusted(elsewhere, tmp_path, trust=False).launch_directory == code
-    # Code that was moved is where the user stands.
+    # If the recorded directory is missing, code is searched in the current directory.
     Path(code).rmdir()
     monkeypatch.chdir(tmp_path)
     assert trusted(elsewhere, tmp_path, trust=False).launch_directory == str(tmp_path)
@@ -184,7 +184,7 @@ def test_an_edited_file_needs_the_word_anew(
     edited = changed(run_file, key, value)
     with pytest.raises(NotTrusted):
         trusted(edited, tmp_path, trust=False)
-    # With it, both versions are remembered.
+    # With trust both versions are recorded.
     record_launch(replace(edited, launch_directory="/code"))
     for one in (run_file, edited):
         assert recorded_launch(one) == "/code"
@@ -217,7 +217,7 @@ def test_a_config_is_the_word_for_what_it_names(
     monkeypatch.chdir(tmp_path)
     given = run_file.config
     found = trusted(run_file, tmp_path, trust=False, config=given)
-    # It is looked for where `launch CONFIG` would, not where the file says.
+    # The code is searched where `launch CONFIG` would search it, not where the file says.
     assert found.launch_directory == str(tmp_path)
     for other in (
         changed(run_file, "matchmaking.kind", "evil:Evil"),
@@ -245,7 +245,7 @@ def test_an_override_is_the_word_for_what_it_names(
     monkeypatch.chdir(tmp_path)
     names_none = read(changed(board(), "seed", 7), tmp_path)
     found = with_own(trusted(names_none, tmp_path, trust=False), [override])
-    # Where nothing is named, no directory is one of code.
+    # A configuration without code has no code directory.
     assert found.launch_directory == (str(tmp_path) if is_code else NO_CODE)
 
 
@@ -259,7 +259,7 @@ def test_code_that_was_copied_with_its_run_is_found_beside_it(
     for run_dir in (project / "run", project / "runs" / "one"):
         found = trusted(gone, run_dir, trust=True)
         assert found.launch_directory == str(project)
-    # The directory of the launch first, where it is there and has the code.
+    # The launch directory comes first, if it exists and has the code.
     (tmp_path / "gone" / "tests").mkdir(parents=True)
     assert trusted(gone, project / "run", trust=True).launch_directory == str(tmp_path / "gone")
 
@@ -275,7 +275,7 @@ def test_the_directory_that_the_user_names_goes_before_others_and_is_no_word(
     assert trusted(run_file, tmp_path, trust=True).launch_directory == given
     record_launch(replace(run_file, launch_directory=str(tmp_path)))
     assert trusted(run_file, tmp_path, trust=False).launch_directory == given
-    # Of what names no code, it is said to be where an override's is.
+    # If the file names no code, the message names the directory of an override.
     names_none = read(changed(board(), "seed", 7), tmp_path)
     hook = "hooks.on_end=[mine:hook]"
     assert with_own(names_none, [hook]).launch_directory == given

@@ -256,7 +256,7 @@ class World(SimulatedWorld):
 
     def handle(self, event: Event) -> Transaction:
         """Let the controller take an event in, note what it commits, carry its commands out."""
-        # Not super(): dataclasses with slots are made anew, which breaks it.
+        # `super()` fails here, because dataclasses with slots are created a second time.
         self.watch = self.committed.extend
         return SimulatedWorld.handle(self, event)
 
@@ -274,7 +274,8 @@ class World(SimulatedWorld):
             case SendMessage(learner=learner, message=Train() | Evaluate() as message):
                 queue = self.given.setdefault(learner, [])
                 lease = (learner, message.assignment_id, message.attempt)
-                if lease not in self.leases:  # else said again, which learners ignore
+                # else the message is a repetition, which learners ignore
+                if lease not in self.leases:
                     self.leases.add(lease)
                     queue.append(message)
             case SendMessage(learner=learner, message=Refuse() as refuse):
@@ -420,7 +421,7 @@ def made_once(make: Callable[P, World]) -> Callable[P, World]:
         if key not in made:
             made[key] = make(*args, **kwargs)
         world = copy.deepcopy(made[key])
-        # Its columns share memory, and would be copied apart.
+        # The columns share memory, which a deep copy would separate.
         world.state.indexes.opponent_pools = OpponentPools(world.state.tables)
         return world
 

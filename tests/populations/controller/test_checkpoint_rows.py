@@ -24,7 +24,7 @@ from populations.records.rows import AssignmentRow, CheckpointRow, Deletion, Eve
 from tests.populations.controller.simulated import DUEL, World, by_rate, fold, make_world
 from tests.populations.controller.test_result_merging import ENTRANTS, FEW, GAMES, merge_from, run
 
-# Whole runs, each of which several tests look at.
+# Several tests share whole runs, so they stay in one worker.
 pytestmark = pytest.mark.xdist_group("removed checkpoints")
 
 
@@ -79,7 +79,7 @@ def watched(world: World, patch: pytest.MonkeyPatch) -> Watched:
         remove(league, stop_goals, tx, populations)
         assert known(state.fits) == before
         assert known(anew(state).fits) == before
-        # What is remembered of lines is what is found anew.
+        # Cached lines must equal recomputed ones.
         pending = state.indexes.pending_matches
         for digest, line in list(pending._lines.items()):
             assert pending._line(Digest(digest)) == line
@@ -97,7 +97,7 @@ def watched(world: World, patch: pytest.MonkeyPatch) -> Watched:
 
 LONG: dict[str, object] = {
     **FEW,
-    # Copies and own changes begin generations, whose first checkpoints are of other counts.
+    # Copies and explorations begin generations, whose first checkpoints have other step counts.
     "pbt": {"ready_agent_steps": 2500, "warm_up_agent_steps": 2500, "min_matches": 10},
 }
 
@@ -128,7 +128,7 @@ def test_rows_grow_no_more(removed: Watched) -> None:
     sizes = [after for _, after in removed.removals]
     made = {row.key for row in removed.world.committed if isinstance(row, CheckpointRow)}
     assert len(made) > 2 * sizes[-1]
-    # A pool is full long before the end.
+    # A pool reaches its full size long before the end.
     assert sizes[-1] <= 1.3 * sizes[len(sizes) // 2]
     digests = {Digest(entrant) for _, entrant in league.tables.records}
     digests |= {Digest(entrant) for entrant in league.payoff.entrants()}
@@ -138,7 +138,7 @@ def test_rows_grow_no_more(removed: Watched) -> None:
         for row in tables.checkpoints.values()
         if row.state == "deleted" and row.weights_digest not in digests and row.key not in sources
     ]
-    # Those since the last removal, and what generations began with.
+    # The remaining rows are newer than the last removal, or begin a generation.
     assert len(spare) <= 12 * len(tables.policies)
 
 
@@ -148,7 +148,7 @@ def test_the_journal_has_what_memory_has(removed: Watched) -> None:
         isinstance(row, Deletion) and isinstance(row.row, CheckpointRow) for row in world.committed
     )
     assert fold(world.committed) == world.state.tables
-    # The league forgets what the tables forget.
+    # The league forgets the rows that the tables remove.
     rows = world.state.tables.checkpoints.values()
     assert world.state.league.checkpoints.keys() == {row.weights_digest for row in rows}
 
@@ -200,7 +200,7 @@ def world_to_thin() -> tuple[World, Transaction]:
     """A world with many rows that nothing refers to."""
     world = make_world({**DUEL, **FEW, "evaluation": {"share": 0.01}}, joined=1, steps=120)
     tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
-    # Whom nobody meets any more.
+    # No player meets these weights any more.
     world.state.league.payoff.forget(list(world.state.league.payoff.entrants()))
     return world, tx
 

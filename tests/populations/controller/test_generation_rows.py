@@ -24,7 +24,7 @@ from populations.records.tables import GENERATIONS, Table
 from tests.populations.controller.simulated import DUEL, TAG, World, fold, make_world, tag_spec
 from tests.populations.controller.test_result_merging import ENTRANTS, merge_from, run
 
-# Whole runs, each of which several tests look at.
+# Several tests share whole runs, so they stay in one worker.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("generation rows")]
 
 KEPT, RECENT = 24, 3
@@ -35,7 +35,7 @@ LONG: dict[str, object] = {
         "ready_growth": 0,
         "warm_up_agent_steps": 600,
         "min_matches": 4,
-        # Hardly anybody is surely better, so that lines are long.
+        # With this gap hardly any policy is surely better, so lines become long.
         "min_rating_gap": 150,
     },
     "stop": {"agent_steps_per_policy": 24_000},
@@ -128,7 +128,7 @@ def watched(request: pytest.FixtureRequest) -> Watched:
             for old, new in zip(before, after, strict=True):
                 for one, other in zip(old, new, strict=True):
                     assert one == pytest.approx(other, rel=1e-9)
-            # Of a resumed controller they are the same to the bit.
+            # A resumed controller has the same values to the bit.
             assert after == [results(anew(state), policy) for policy in policies]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -156,7 +156,7 @@ def test_rows_grow_no_more(watched: Watched) -> None:
     made = all_generations(watched.world)
     assert len(made) > 3 * KEPT
     assert sum(before > after for before, after in watched.sizes) > 3
-    # Those that are kept, named by checkpoints, or new since the last time.
+    # Rows are among the newest, named by checkpoints, or made since the last removal.
     named = {(row.policy, row.generation) for row in tables.checkpoints.values()}
     others = [
         row for row in tables.generations.values() if (row.policy, row.generation) not in named
@@ -171,7 +171,7 @@ def test_results_of_former_generations_become_one(watched: Watched) -> None:
     trained = Counter(
         {policy: len(state.league.payoff.generations(policy)) for policy in state.tables.policies}
     )
-    # Those that are recent, the one with the others' results, and those since the last merge.
+    # Rows are recent, hold the sum of older rows, or were made since the last merge.
     assert max(trained.values()) <= RECENT + 8
     made = Counter(row.policy for row in all_generations(watched.world).values())
     assert max(made.values()) > 2 * (RECENT + 8)

@@ -111,7 +111,8 @@ def test_what_was_not_removed_is_removed_by_the_next_epoch() -> None:
     doomed = [ghost for ghost in world.state.tables.ghosts.values() if ghost.doomed]
     (command,) = [one for one in tx.commands if isinstance(one, RemoveCheckpoints)]
     assert set(command.keys) == {ghost.key for ghost in doomed}
-    # A crash here: the next epoch asks again, and forgets them when they are gone.
+    # The controller crashes here: the next epoch decides again, and forgets the ghosts when they
+    # are removed.
     world.state = make_state(world.state.settings.config, world.setup, world.state.tables)
     now = Now(monotonic_s=0.0, utc="")
     commands = handle(world.state, ControllerStarted(), now).commands
@@ -126,7 +127,7 @@ def test_what_was_not_removed_is_removed_by_the_next_epoch() -> None:
 def test_what_something_needs_stays(reason: str) -> None:
     world = world_with_many(KEEP)
     tables, state = world.state.tables, world.state
-    # The second ghost of a policy would go first by age alone.
+    # By age alone the second ghost of a policy would be removed first.
     ghosts = [ghost for ghost in present(world) if 0 < ghost.agent_steps < 2000]
     for ghost in ghosts:
         if reason == "unlinked":

@@ -55,7 +55,7 @@ def live_in(seating: Seating) -> list[str]:
     return [p.player for p in seating.players if p.weights is None and not is_bot(p.player)]
 
 
-# --- against whom they play
+# --- opponents
 
 
 def pair_of(world: World) -> Team:
@@ -108,7 +108,7 @@ def test_where_shares_are_no_whole_numbers_neither_has_too_few() -> None:
         num_met[sum(len(live) == 2 for live in drawn)] += 1
         for row in pair:
             assert sum(row.policy in live for live in drawn) in (4, 5)
-    # 4 * 0.3 = 1.2: one, or with a chance of a fifth two of each; the larger number counts.
+    # 4 * 0.3 = 1.2: one each, or with a chance of a fifth two; the larger number counts.
     assert num_met[1] + num_met[2] == 300
     assert num_met[2] / 300 == pytest.approx(1 - 0.8**2, abs=0.08)
 
@@ -139,7 +139,7 @@ def test_each_seating_has_an_environment() -> None:
     first, second = pair_of(world)
     drawn = draw_lineup(world.state, transaction(world), (first, second)).seatings
     assert Counter(live_in(seating)[0] for seating in drawn) == {first.policy: 2, second.policy: 2}
-    # One alone has as many as ever, of which the learner draws five.
+    # A policy without a rival has as many seatings as ever, of which the learner draws five.
     assert len(draw_lineup(world.state, transaction(world), (second,)).seatings) == 8
 
 
@@ -155,7 +155,7 @@ def test_bots_keep_their_share_and_never_learn() -> None:
     world.steps(40)
     first, second = pair_of(world)
     drawn = draw_lineup(world.state, transaction(world), (first, second)).seatings
-    # Of 4 opponents 2 are bots, and of the 2 others one is the rival.
+    # Of 4 opponents 2 are bots, and one of the 2 others is the rival.
     assert Counter(
         (len(live_in(seating)), any(is_bot(player.player) for player in seating.players))
         for seating in drawn
@@ -202,7 +202,7 @@ def test_the_event_tells_what_each_thinks_of_its_own_opponents(rivals: World) ->
     assert {population_of(name) for name in found} == {"predator", "prey"}
 
 
-# --- what becomes of it
+# --- results
 
 
 def test_a_match_of_two_trainees_is_there_once_and_names_both_as_living(rivals: World) -> None:
@@ -219,7 +219,7 @@ def test_a_match_of_two_trainees_is_there_once_and_names_both_as_living(rivals: 
     assert rivals.state.tables.run.matches == sum(
         row.tally.matches for row in rivals.committed if isinstance(row, TallyRow)
     )
-    # Of one generation each, what the payoff has is the sum of these tallies, but for what fades.
+    # With one generation each, the payoff is the sum of these tallies, but for fading.
     for first, second in known:
         played = sum(r.tally.matches for r in between if r.tally.entrants == (first, second))
         found = record(rivals.state.league.payoff, first, second)
@@ -346,7 +346,7 @@ def test_a_failure_is_held_against_the_one_that_it_names(
     world = rivals_world(1)
     message = fail_pair(world, kind="error", named=named)
     assert failures_of(world, message) == counts
-    # A success clears both.
+    # A success clears both failures.
     world.steps(6)
     assert failures_of(world, message) == (0, 0)
 

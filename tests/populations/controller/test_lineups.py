@@ -79,7 +79,7 @@ def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) 
             world.state.tables.run, decisions=world.state.tables.run.decisions - 1
         )
         assert draw_lineup(resumed, transaction(world), (policy,)).seatings == first
-        # Two seats, four opponents, each in both seats.
+        # There are two seats and four opponents, each of which plays in both seats.
         assert len(first) == 8
 
 
@@ -174,7 +174,7 @@ def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
     trainee = structs.replace(given.trainees[0], policy=policy.policy, generation=policy.generation)
     message = structs.replace(given, trainees=(trainee,), opponents=lineup.seatings)
     found = knowledge(state.settings, state.indexes, message, lineup.requests)
-    # As where an assignment is given out again, for which nothing is drawn.
+    # An assignment that is given out again draws nothing.
     assert knowledge(state.settings, state.indexes, message, {}) == found
     request = make_request(state.settings, state.indexes, policy, "player")
     wins, losses = request.record(request.ghosts)
@@ -193,7 +193,7 @@ def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
     predicted = cast("dict[str, float]", found["predicted"])
     assert win_rates == {player: rate for player, (rate, _) in expected.items()}
     assert predicted == {player: share for player, (_, share) in expected.items()}
-    # Committed with every draw, and some of it was known and some was not.
+    # The knowledge is committed with every draw; some opponents were known and some were not.
     shares = [
         share
         for event in world.events("train_assigned")
@@ -216,7 +216,7 @@ def test_bots_have_their_share_of_training() -> None:
         seatings = cast("list[list[str]]", event.data["opponents"])
         counts.update(player for players in seatings for player in players if "bot:" in player)
     assert trained > 5
-    # One opponent of four each, in both seats.
+    # One of four opponents is each bot, in both seats.
     assert counts == {bot: 2 * trained for bot in bots}
     entrants = {
         entrant
@@ -274,7 +274,7 @@ def test_a_users_own_matchmaker_must_draw_what_was_asked() -> None:
         world.state.settings.matchmaker = Wrong(answer)
         drawn, failed = drawn_instead(world, policy)
         assert message in failed
-        # Four opponents all the same, each in both seats.
+        # There are still four opponents, each in both seats.
         assert len(drawn) == 8
         assert {one.player for seating in drawn for one in seating.players} <= known
     tag = played({**TAG, "matchmaking": {"opponents": 2}})

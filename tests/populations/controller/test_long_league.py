@@ -115,7 +115,7 @@ def watched(world: World, counter: Counter) -> None:
     for name in COUNTED:
         table = counted(getattr(tables, name))
         setattr(tables, name, table)
-        # Keys are kept from the first question on, which passes all rows.
+        # An index is kept from its first use on, which reads all rows.
         for key in table.kind.by:
             table.by(key)
         for key in table.kind.first:
@@ -154,7 +154,7 @@ def counts_by_decision(world: World, *, num_events: int) -> dict[str, float]:
         return tx
 
     start(world)
-    for _ in range(30):  # what a resume makes anew is made
+    for _ in range(30):  # this rebuilds what a resume must rebuild
         world.advance()
     watched(world, counter)
     with pytest.MonkeyPatch.context() as patch:
@@ -179,7 +179,7 @@ def test_decisions_do_not_grow_with_what_was_played(monkeypatch: pytest.MonkeyPa
 
     Even the small league has more ghosts, and longer lines, than an evaluation looks at.
     """
-    # Of few ghosts the same lines are asked for again; each walk up one has the same bound.
+    # A small cache makes few lines repeat; each walk up a line has the same bound.
     monkeypatch.setattr(player_strengths, "MAX_LINES", 1)
     changes = ("pbt.ready_agent_steps=40000", "pbt.exploit=welch")
     small, large = (
@@ -272,7 +272,7 @@ def test_common_scores_are_those_of_all_results() -> None:
     for one, other in pairwise(state.tables.policies.values()):
         digests = [state.league.standing_weights(row) for row in (one, other)]
         first, second = (("player", Entrant(digest or "")) for digest in digests)
-        # One that has just copied the other's weights is no other player.
+        # A policy that has just copied the other's weights is not a different player.
         expected = (
             None
             if first == second

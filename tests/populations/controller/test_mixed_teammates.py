@@ -88,19 +88,20 @@ def test_a_trainee_sits_once_on_a_side_beside_frozen_players_of_its_population(
         for seating in message.opponents:
             live = [i for i, one in enumerate(seating.players) if one.weights is None]
             assert {seating.players[i].player for i in live} == {trainee}
-            # Once on its side, and once on the other where it is its own rival, at the same place.
+            # The trainee sits once on its side, and once on the other at the same place if it is
+            # its own rival.
             assert len(live) in (1, 2)
             assert len({i % 2 for i in live}) == 1
             assert len({i // 2 for i in live}) == len(live)
             places.update(i % 2 for i in live)
             partners.update(seating.players[i ^ 1].player.split("@")[0] for i in live)
-    # Both places alike, but for assignments whose first turn was drawn.
+    # Both places are equally frequent, but for assignments whose first turn was drawn.
     assert abs(places[0] - places[1]) < 0.1 * places.total()
     assert set(partners) == {f"player/p{index:03d}" for index in range(4)}
 
 
 def test_a_trainee_is_beside_itself_as_often_whether_or_not_it_is_its_rival(squads: World) -> None:
-    # Half of the rivals and half of the partners are the trainee, drawn apart.
+    # Half of the rivals and half of the partners are the trainee, drawn independently.
     beside_itself: dict[bool, list[bool]] = {True: [], False: []}
     for message in messages(squads):
         trainee = PlayerId(message.trainees[0].policy)
@@ -156,9 +157,9 @@ def test_ratings_come_from_whole_sides_and_payoffs_from_the_trainee_and_its_riva
         for row in tallies(squads, "train")
     }
     found = {frozenset(pair) for pair in records(league.payoff)}
-    # A trainee that met itself has no result against itself.
+    # A trainee that played against itself has no result against itself.
     assert found == {pair for pair in known if len(pair) == 2}
-    # A partner that sat beside the trainee is in no result.
+    # A partner on the trainee's side is not in any result.
     assert all(sum(map(is_trainee, pair)) == 1 for pair in found)
 
 
@@ -173,7 +174,8 @@ def test_one_match_is_one_result_of_a_side(squads: World) -> None:
         between = between_rivals(row.tally, seats=squads.setup.seats)
         played[frozenset(between.entrants)] += row.tally.matches
     for other, won, lost in met(league.payoff, trainee):
-        # Less than all that were played: old results decay, with a half-life of 5000 matches.
+        # The sum is less than all matches, because old results decay with a half-life of 5000
+        # matches.
         assert 0.9 * played[frozenset((trainee, other))] < won + lost
         assert won + lost <= played[frozenset((trainee, other))] + 1e-9
 
@@ -228,7 +230,8 @@ def test_cross_play_names_partners_and_sums_the_matches_beside_them(squads: Worl
     assert cells
     assert {cell["partner"] for cell in cells} <= set(state.tables.policies)
     wanted = cells[0]
-    # Added up by hand for one pair, over the generations since its weights were last replaced.
+    # The sum is computed by hand for one pair, over the generations since its weights were last
+    # replaced.
     matches = points = 0.0
     for row in tallies(squads, "train"):
         entrants = row.tally.entrants

@@ -40,7 +40,7 @@ def test_before_anything_is_known_all_is_even() -> None:
     request = make_request(world.state.settings, world.state.indexes, policy, "player")
     assert len(request.ghosts) == len(request.latest) == 0
     assert np.isnan(request.trainee_rating)
-    # Three others have a first checkpoint, which nobody has met or rated.
+    # Three other policies have a first checkpoint that was neither played nor rated.
     world = played(SHORT, steps=3)
     policy = next(iter(world.state.tables.policies.values()))
     request = make_request(world.state.settings, world.state.indexes, policy, "player")
@@ -58,7 +58,7 @@ def test_scores_are_kept_until_the_next_evaluation() -> None:
     scores = first.scores(first.ghosts)
     again = make_request(world.state.settings, world.state.indexes, policy, "player")
     assert again.scores(again.ghosts) is scores
-    # Of other candidates they are others.
+    # Scores follow their candidates.
     some = first.ghosts.take(np.array([1, 0]))
     assert first.scores(some) == pytest.approx(scores[:2, :2][::-1, ::-1])
     world.state.league.tables.last_evaluation_sequence += 1
@@ -78,7 +78,7 @@ def test_results_are_those_of_the_payoffs() -> None:
             [record(state.league.payoff, generation, entrant) for generation in line]
             for entrant in request.ghosts.entrants
         ]
-        # 5000 matches are a half-life: of so few nothing fades that can be seen.
+        # The half-life is 5000 matches, so these few do not fade visibly.
         wins = [sum(r.wins + r.draws / 2 for r in found) for found in records]
         losses = [sum(r.losses + r.draws / 2 for r in found) for found in records]
         assert request.record(request.ghosts)[0] == pytest.approx(wins, rel=0.1)
@@ -100,7 +100,7 @@ def records_of(world: World, policy: PolicyRow) -> FloatArray:
     for controller in (state, resumed):
         request = make_request(controller.settings, controller.indexes, policy, "player")
         found.append(np.array(request.record(request.ghosts)))
-        # Nothing is kept that a second question would find changed.
+        # A second call must return the same, so nothing may be cached that the first one changed.
         assert np.array_equal(found[-1], request.record(request.ghosts))
     assert np.array_equal(found[0], found[1])
     return found[0]
@@ -120,7 +120,7 @@ def test_results_stay_with_a_policy_that_explores_and_fade_with_later_ones() -> 
     own = trainee_entrant(policy.policy, generation=policy.generation)
     tally = training_tally(own, ghost.entrant, wins=8, losses=2)
     put_tally(world, tally)
-    # Ten matches are a half-life of those before.
+    # The half-life is ten matches.
     expected = before.copy()
     expected[:, met] = 0.5 * before[:, met] + [8.0, 2.0]
     assert records_of(world, policy) == pytest.approx(expected, abs=1e-12)
@@ -144,7 +144,7 @@ def test_of_many_sides_scores_are_those_of_the_results() -> None:
     request = make_request(state.settings, state.indexes, any_policy(state.tables), "player")
     one, other = request.ghosts.entrants[:2]
     assert request.scores(request.ghosts)[0, 1] == 0.5
-    # Both orders: which one a row has is by name.
+    # Both orders occur, because a row has its players sorted by name.
     for sequence, (first, second, wins, points) in enumerate(
         ((one, other, 6, 6.0), (other, one, 1, 13.0)), start=1
     ):
@@ -203,7 +203,7 @@ def test_predictions_are_by_ratings() -> None:
     policy = any_policy(state.tables)
     row = state.tables.ratings["player"]
     ghosts = {Entrant(ghost.weights_digest) for ghost in state.tables.ghosts.values()}
-    # As if no fit knew every second ghost yet.
+    # Every second ghost is removed from the fit.
     known_now = [e not in ghosts or i % 2 == 0 for i, e in enumerate(row.entrants)]
     transaction(world).put(
         replace(
@@ -218,7 +218,7 @@ def test_predictions_are_by_ratings() -> None:
     known = dict(zip(request.ghosts.entrants, ratings, strict=True))
     expected, num_inherited = [], 0
     for entrant in request.ghosts.entrants:
-        # Who is unrated is as good as its nearest rated ancestor among the ghosts.
+        # An unrated ghost counts as its nearest rated ancestor.
         line = [entrant, *state.league.ancestors(Digest(entrant))]
         rated = [known[name] for name in line if not np.isnan(known.get(name, np.nan))]
         num_inherited += np.isnan(known[entrant]) and bool(rated)
@@ -290,7 +290,7 @@ def test_against_the_latest_recent_checkpoints_of_the_same_generation_count() ->
     state.tables.policies[rival.policy] = rival
     some = next(iter(state.tables.checkpoints.values()))
     own = trainee_entrant(trainee.policy, generation=9)
-    # A ghost every 1000 steps: from 9000 on it is recent.
+    # With a ghost every 1000 steps, ghosts from 9000 on are recent.
     for name, agent_steps, generation, wins, losses in (
         ("newest", 10_000, 5, 3, 1),
         ("recent", 9_000, 5, 2, 0),
@@ -335,7 +335,7 @@ def test_results_of_rivals_that_learned_beside_are_summed_in_one_order() -> None
         state.tables.policies[rival.policy] = replace(rival, generation=8)
         own = trainee_entrant(trainee.policy, generation=9)
         for number in order:
-            # Several times, so that earlier results have faded to fractions.
+            # The results come several times, so that earlier ones have faded to fractions.
             for wins in (number**2, number, 2):
                 tally = training_tally(own, line[number], wins=wins, losses=number)
                 state.league.payoff.add(tally)

@@ -101,7 +101,7 @@ def test_a_bound_at_any_time_by_hand() -> None:
     bound = bound_at_any_time(state.fits, policy)
     assert bound == pytest.approx(500.0 - 10.0 - 40.0 * math.sqrt(1.04 * (5.991465 + 3.258097)))
     assert lower_bound(state.fits, policy) == pytest.approx(500.0 - 1.959964 * 40.0)
-    # The champion's rating is less its luck already, which counts once.
+    # The champion's rating is already reduced by its optimism, which must count only once.
     state.tables.ratings[policy.population] = replace(known, champion=Entrant(digest))
     assert bound_at_any_time(state.fits, policy) == bound
 

@@ -63,7 +63,7 @@ def test_a_fit_rates_all_that_were_evaluated(finished: World) -> None:
         assert row.num_tallies == league.tables.last_evaluation_sequence
         assert len(spread) == len(row.entrants)
         assert np.linalg.norm(spread, axis=1) == pytest.approx(np.array(row.deviations))
-        # Skill alone decides simulated matches: nothing is left for cycles.
+        # Simulated matches depend on skill alone, so there are no cycles.
         assert row.cyclicity < 0.02
 
 
@@ -73,19 +73,19 @@ def test_ranks_are_those_among_the_players_by_their_differences(finished: World)
     fitted = fit_ratings(fit_input(known))
     [(row, _)] = rows_of(fitted)
     players = players_of(known)
-    # Weights that no player has now take no rank.
+    # Weights that belong to no player take no rank.
     assert {one for _, one in players} < set(row.entrants)
     standing = fitted["player"]
     for entrant, low, high in zip(row.entrants, row.rank_lows, row.rank_highs, strict=True):
         rivals = [one for _, one in players if one != entrant]
-        # Sidak: so many comparisons hold together in 95% of cases.
+        # By Sidak's correction so many comparisons hold together in 95% of cases.
         z = NormalDist().inv_cdf(0.5 + 0.5 * 0.95 ** (1.0 / len(rivals)))
         gaps = [standing.difference(one, entrant) or (0.0, 0.0) for one in rivals]
-        # Results against the bot are as ratings promise here: it is compared as the others are.
+        # Results against the bot fit the ratings here, so the bot is compared like the others.
         assert row.anchor_deviation == 0.0
         assert low == 1 + sum(mean > z * deviation for mean, deviation in gaps)
         assert high == len(rivals) + 1 - sum(-mean > z * deviation for mean, deviation in gaps)
-    # They tell players apart.
+    # The ranks distinguish players.
     assert min(np.subtract(row.rank_highs, row.rank_lows)) < len(players) // 2
 
 
@@ -100,7 +100,8 @@ def test_the_rank_of_the_anchor_is_as_unsure_as_results_against_it() -> None:
     index, is_player = np.arange(2), np.ones(2, dtype=bool)
     assert fit.entrants[1] == bot
     assert ranks_of(fit, index, is_player=is_player) == [(1, 1), (2, 2)]
-    # 381 Elo with a deviation of 41; 250 more make 253, and 1.96 times that is more than 381.
+    # The difference is 381 Elo with a deviation of 41; 250 more make 253, and 1.96 times that
+    # exceeds 381.
     unsure = replace(fit, components=replace(fit.components, anchor_deviation=250.0))
     assert ranks_of(unsure, index, is_player=is_player) == [(1, 2), (1, 2)]
 
@@ -129,7 +130,7 @@ def test_results_are_those_between_entrants_of_the_fit(finished: World) -> None:
         assert seats == (0, 1)
         if named >= {first, second}:
             scores.setdefault((first, second), []).append(counts.points / counts.matches)
-    # Over both seats, each order of which counts alike.
+    # The mean is over both seats, each of which counts equally.
     for result in fit.results:
         home = scores.pop((result.first, result.second), [])
         away = [1.0 - score for score in scores.pop((result.second, result.first), [])]
@@ -148,7 +149,7 @@ def test_of_too_many_the_oldest_that_nothing_asks_for_are_left_out(
     monkeypatch.setattr(rating_input, "SLACK", 2)
     monkeypatch.setattr(rating_input, "MAX_ENTRANTS", len(every) - 5)
     assert entrants_of(known) == [rated for rated in every if rated not in others[:3]]
-    # What is asked for stays, however many there are.
+    # Required entrants stay, however many there are.
     monkeypatch.setattr(rating_input, "MAX_ENTRANTS", 1)
     assert entrants_of(known) == [rated for rated in every if rated in asked]
 
@@ -165,7 +166,8 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
         if is_known and not state.fits.running and not state.fits.are_stale():
             break
     before = dict(state.tables.ratings)
-    # Since then somebody was quarantined, and somebody else has no checkpoint: other players.
+    # One policy was quarantined and another lost its checkpoint since the fit, so the players
+    # differ.
     policy = next(iter(state.tables.policies.values()))
     state.tables.policies[policy.policy] = structs.replace(policy, checkpoint=None)
     spreads = {name: known.spread for name, known in state.fits.last.items()}
@@ -236,8 +238,8 @@ def test_time_is_that_of_the_line_whoever_had_the_weights() -> None:
 
 
 def test_the_best_of_many_was_lucky() -> None:
-    # Forty equals of one time: the best is so by luck, nearly half of which is taken back; what the
-    # prior of distances allows stays. One that stands out by far has earned it.
+    # Of forty equals of one time the best is best by luck, nearly half of which is subtracted; the
+    # rest is within the prior of distances. A player that stands out by far has earned its rating.
     rng = np.random.default_rng(1)
 
     def rated(ahead: float) -> float:

@@ -29,7 +29,7 @@ from tests.populations.controller.simulated import (
 )
 from tests.populations.payoffs import records
 
-# Whole runs, each of which several tests look at.
+# Several tests share whole runs, so they stay in one worker.
 pytestmark = pytest.mark.xdist_group("merged results")
 
 KEEP = 16
@@ -37,14 +37,14 @@ ENTRANTS = 24
 """Entrants of a fit from which on results are merged."""
 
 FEW: dict[str, object] = {
-    # Longer than three checkpoints, which are kept in any case.
+    # The interval is longer than three checkpoints, which are kept in any case.
     "ghosts": {"every_agent_steps": 2000, "keep": KEEP},
     "evaluation": {"share": 0.3},
     "stop": {"agent_steps_per_policy": 24_000},
 }
 GAMES = {
     "duel": (DUEL, duel_spec),
-    # Two populations against each other, and two that cooperate in teams.
+    # One game has two opposing populations, the other has two that cooperate in teams.
     "tag": (TAG, tag_spec),
     "duet": (DUET, duet_spec),
 }
@@ -73,11 +73,11 @@ def check(world: World, event: EventRow) -> None:
     asked = asked_for(snapshot(league))
     (merge,) = merges([event])
     ghosts = {Entrant(ghost.weights_digest) for ghost in tables.ghosts.values() if ghost.is_present}
-    # Rows of checkpoints may be gone by now, too.
+    # Some rows of checkpoints may be removed by now, too.
     origins = {row.weights_digest: row for row in world.committed if isinstance(row, CheckpointRow)}
     for gone, generation in merge.gone.items():
         policy, into = policy_of_trainee(generation)
-        # Nobody trains in it any more, and PBT counts no matches of it.
+        # The generation is no longer trained, and PBT counts no matches of it.
         oldest = tables.policies[policy].generation + 1 - result_merging.RECENT_GENERATIONS
         if is_trainee(gone):
             former = policy_of_trainee(gone)
@@ -113,7 +113,7 @@ def check(world: World, event: EventRow) -> None:
 def merged(request: pytest.FixtureRequest) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(result_merging, "BATCH", 4)
-        # Fewer than there are, so that some wait for the next time.
+        # The limit is below the number of players, so that some wait for the next merge.
         patch.setattr(result_merging, "MAX_MERGED", 12)
         merge_from(patch, ENTRANTS)
         document, spec = GAMES[request.param]
@@ -128,10 +128,10 @@ def all_merges(world: World) -> list[Merge]:
 def test_results_are_merged_and_forgotten(merged: World) -> None:
     found = all_merges(merged)
     assert sum(len(merge.gone) for merge in found) > 2 * KEEP
-    # Where all cooperate there are no opponents to choose.
+    # Pure cooperation has no opponents to choose.
     if not merged.state.league.is_cooperation:
         assert sum(len(merge.forgotten) for merge in found) > KEEP
-    # What was merged once is never merged again.
+    # Merged weights are never merged again.
     for population in merged.state.settings.setup.populations:
         gone = Counter(g for m in found if m.population == population for g in m.gone)
         assert set(gone.values()) <= {1}
@@ -140,7 +140,7 @@ def test_results_are_merged_and_forgotten(merged: World) -> None:
 def test_training_results_with_ghosts_are_kept(merged: World) -> None:
     ghosts = {ghost.weights_digest for ghost in merged.state.tables.ghosts.values()}
     met = {Digest(entrant) for entrant in merged.state.league.payoff.entrants()}
-    # Evaluated or not.
+    # The ghosts include evaluated and other ones.
     assert ghosts & met or merged.state.league.is_cooperation
     for population in merged.state.settings.setup.populations:
         found = result_merging._forgotten(
@@ -158,10 +158,10 @@ def test_rows_are_what_tallies_and_merges_between_them_say(merged: World) -> Non
     folded = refold(tallies, seats=seats, half_life_matches=half_life, merges=found)
     assert list(differences(state.tables, folded)) == []
     assert fold(merged.committed) == state.tables
-    # Told otherwise, it is found out.
+    # A different sequence of merges is detected.
     without = refold(tallies, seats=seats, half_life_matches=half_life, merges=found[:-1])
     assert list(differences(state.tables, without)) != []
-    # Matches, wins and returns are what they would be without merges.
+    # Merges must not change matches, wins or returns.
     plain = refold(tallies, seats=seats, half_life_matches=half_life)
     for name in ("matches", "wins", "draws", "losses"):
         sums = [
@@ -187,7 +187,7 @@ def test_a_resumed_league_has_the_same(merged: World) -> None:
         for method in (League.standing_weights, League.first_weights):
             assert method(live, policy) == method(anew, policy)
     links = fit_input(snapshot(live)).links
-    # What those that are gone say is in seats that have no advantage over each other.
+    # The links of merged players use seats without an advantage over each other.
     assert (links.seats[:, 0] == links.seats[:, 1]).all()
     assert len(links) > KEEP
     assert len({*links.first, *links.second}) > KEEP / 2
@@ -198,7 +198,7 @@ def test_records_grow_no_more_once_the_pool_is_full(merged: World) -> None:
     tables, league = merged.state.tables, merged.state.league
     ghosts = len(snapshot(league).ghosts)
     others = sum(row.state == "present" for row in tables.checkpoints.values())
-    # A generation has a row of the sums of all that are gone.
+    # A generation has one row with the sums of all merged players.
     bound = (
         len(tables.generations)
         + ghosts
@@ -244,7 +244,7 @@ def test_strengths_of_a_merge_are_the_ratings_of_the_last_fit_else_by_results(
                     num_rated += 1
                     assert point == round(rating, 1)
                 else:
-                    # A rating of the line would be one of the last fit, to the decimal.
+                    # A rating of the whole line would equal one of the last fit to the decimal.
                     others.append(point not in {round(r, 1) for r in fitted[population].values()})
     assert num_rated > KEEP
     assert len(others) > KEEP

@@ -191,7 +191,7 @@ def events(world: World, *kinds: str) -> list[EventRow]:
 @effect("stop.success_rate=0.5")
 def ends(before: World, after: World) -> None:
     for world in (before, after):
-        # No simulated learner tells of success, which ends the run as well.
+        # Simulated learners do not report success, which would end the run as well.
         world.state.indexes.goals.unreported["player"] = 1e6
         world.now_s = 1.0
     assert ticked(before) == ""
@@ -205,14 +205,14 @@ def ends(before: World, after: World) -> None:
 )
 def ends_by_another(before: World, after: World) -> None:
     assert ticked(before).startswith("stop.evaluation")
-    # Nobody has met this one.
+    # No policy has played this bot yet.
     assert ticked(after) == ""
 
 
 @effect("stop.members=all", "stop.rating=0")
 def ends_with_all(before: World, after: World) -> None:
     for world in (before, after):
-        # Only the best one is above: half way between it and the next.
+        # The limit is between the best bound and the next one.
         bounds = [bound_at_any_time(world.state.fits, policy_of(world, i)) for i in range(4)]
         low, high = sorted(-9999.0 if bound is None else bound for bound in bounds)[-2:]
         stop = world.state.settings.config.stop.model_copy(update={"rating": (low + high) / 2})
@@ -227,7 +227,7 @@ def ends_with_all(before: World, after: World) -> None:
 @effect("evaluation.share=0")
 def evaluates(before: World, after: World) -> None:
     def num_new(world: World) -> int:
-        # Those that are open are done in any case.
+        # Open assignments are finished in any case.
         is_open = {str(one) for one in world.state.tables.assignments}
         go_on(world)
         return len({row.subject for row in events(world, "evaluation_assigned")} - is_open)
@@ -398,7 +398,7 @@ def trains_with_bots(before: World, after: World) -> None:
 
 @effect("matchmaking.opponents=2")
 def meets_fewer(before: World, after: World) -> None:
-    # Each in both seats.
+    # Each opponent plays in both seats.
     assert drawn(before, times=1).total() == 16
     assert drawn(after, times=1).total() == 4
 
@@ -451,7 +451,8 @@ def lowers_qualities(before: World, after: World) -> None:
 @effect("matchmaking.constants=paper", "matchmaking.kind=alphastar")
 def attacks_the_past(before: World, after: World) -> None:
     def met(world: World) -> set[str]:
-        # By the paper a main exploiter plays the past of main agents it beats half of the time.
+        # In the paper a main exploiter plays older main agents while it beats them half of the
+        # time.
         tx = transaction(world)
         tx.put(replace(policy_of(world, BEST), role="main_exploiter"))
         return ghosts_of(drawn(world, BEST))
@@ -694,12 +695,12 @@ def resumed(case: Case, *changes: str) -> World:
     """The run as it goes on with these changes: by the functions that a resume calls, no disk."""
     run_file, old = played(case.of)
     config, found = check_resume(run_file, config=None, overrides=[*case.context, *changes])
-    # Else the key would have another name, and nothing would be tested.
+    # Otherwise the key would have another name, and the case would test nothing.
     assert bool(found) == bool(case.context or changes)
     setup = learner_setup(with_config(run_file, config), root=Path("/nowhere"))
     tables = fold(old.committed)
     state = make_state(config, setup, tables)
-    # What is not durable of the last fit comes with the first one of an epoch.
+    # The first fit of an epoch restores what the last one does not store.
     state.fits.last = dict(old.state.fits.last)
     tallies = [row for row in old.committed if isinstance(row, TallyRow) if row.kind == "evaluate"]
     state.indexes.goals = StopGoals.fold(

@@ -125,7 +125,7 @@ def test_without_time_only_the_end_is_told_where_somebody_wants_to_hear_of_it() 
     assert queue.place.dropped == 4
     others = queue_of({"on_event": ("m:one",)})
     others.add([event(1), event(2, "run_finished")])
-    # A resume makes them: they are not dropped in vain.
+    # A resume makes these calls, so dropping them loses nothing.
     others.drop_all_but_ends()
     assert len(others) == 2
 
@@ -192,7 +192,7 @@ def test_an_export_has_a_process_and_an_alert_of_its_own(tmp_path: Path) -> None
     ((command,),) = process.settings.hooks.values()
     assert command[:3] == ("python", "export", "--trust")
     assert "{run}/exports/{to}" in command
-    # Nothing is played for it.
+    # The export plays no matches.
     assert command[command.index("--matches") + 1] == "0"
 
 
@@ -203,11 +203,11 @@ def test_hooks_begin_with_the_run_or_with_the_resume_that_brings_them(tmp_path: 
     path.unlink()
     made_processes(HOOKED, tmp_path)
     assert read_place(path) == Place(after=40)
-    # Later resumes go on from what is known to be done.
+    # Later resumes continue after the last call that is known to be done.
     write_place(path, Place(after=17))
     made_processes(HOOKED, tmp_path)
     assert read_place(path) == Place(after=17)
-    # Without hooks nothing waits for them: what comes back begins anew.
+    # Without hooks the place is removed, so hooks that are added again start anew.
     made_processes(EXPORTING, tmp_path)
     assert read_place(path) is None
     assert read_place(tmp_path / "exports.json") == Place(after=40)

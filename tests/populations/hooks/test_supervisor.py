@@ -131,7 +131,8 @@ def test_a_hook_that_fails_is_told_and_told_again_when_it_works(
     hook: str,
     said: str,
 ) -> None:
-    # Its own: another test process may look for its sleepers at the same time.
+    # The duration is unique, because another test process may search for its sleepers at the same
+    # time.
     seconds = f"1234.{os.getpid()}"
     monkeypatch.setenv("SLEEP_S", seconds)
     commit(journal, 1, 2)
@@ -143,7 +144,7 @@ def test_a_hook_that_fails_is_told_and_told_again_when_it_works(
     assert len(problems) == 2, problems
     assert problems[0].startswith(said)
     assert problems[1] == ""
-    # Once in any case: what has ended the process is not handed over again.
+    # The event is handed over only once, because it has ended the process.
     assert kept_events(tmp_path) == [2]
     assert not sleepers(seconds), "what a hook started ends with it"
 
@@ -177,14 +178,14 @@ def test_too_many_calls_are_dropped_counted_and_told(
 def test_the_end_waits_for_a_bounded_time(tmp_path: Path, journal: Journal, make: Make) -> None:
     commit(journal, 1, 3, "run_finished")
     process = make("hooked:hang", time_limit_s=20.0)
-    # Its start alone takes seconds on a busy machine.
+    # The start alone takes seconds on a busy machine.
     served(process, lambda: kept_events(tmp_path) == [1])
     process.end_s = 3.0
     begin_s = time.monotonic()
     waits: list[tuple[str, float]] = []
     process.finish(on_wait=lambda name, most_s: waits.append((name, most_s)))
     assert time.monotonic() - begin_s < 10.0
-    # Told once, a second after the beginning at the soonest: two are left.
+    # The wait is reported once, at least a second after it began: two seconds are left.
     ((name, most_s),) = waits
     assert name == "hooks"
     assert 0.0 < most_s <= 2.0
@@ -211,7 +212,7 @@ def test_a_killed_process_is_started_anew_and_goes_on(
     commit(journal, 1, 2)
     process = make("hooked:keep")
     served(process, lambda: len(kept_events(tmp_path)) == 2)
-    # The last call has begun; one that is killed within it fails by its name.
+    # The last call is running; a process that is killed within it is reported by its name.
     served(process, lambda: is_idle(process))
     assert process.pid is not None
     os.kill(process.pid, 9)
@@ -233,7 +234,7 @@ def test_what_was_made_is_not_made_again_where_the_place_could_not_be_written(
     assert process.pid is not None
     os.kill(process.pid, 9)
     served(process, lambda: process.pid is None)
-    # As a disk without room would have left it.
+    # A full disk would have left this place.
     write_place(tmp_path / "hooks.json", Place(after=0))
     commit(journal, 3, 3)
     served(process, lambda: 3 in kept_events(tmp_path))

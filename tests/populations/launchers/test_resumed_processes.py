@@ -315,7 +315,7 @@ EFFECTS = [
     *(
         Case(
             change=f"hooks.{kind}=[['b']]",
-            # Of itself: the old value is another hook.
+            # The value itself is observed: the old value is another hook.
             context=(f"hooks.{kind}=[['a']]",),
             observe=of_hooks("hooks"),
             expected=({kind: (("a",),)}, {kind: (("b",),)}),
@@ -399,7 +399,7 @@ def test_devices_are_dealt_to_the_slots_in_turn_and_stay_there(
         devices=devices,
         nice=3,
     )
-    # The fourth and the first learner end, and others come in their places.
+    # The fourth and the first learner end and are replaced.
     for slot in (0, 1, 2, 3, 3, 0):
         launcher.start(slot, ())
     assert given == [dealt[slot] for slot in (0, 1, 2, 3, 3, 0)]

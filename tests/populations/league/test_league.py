@@ -97,15 +97,15 @@ def test_where_games_repeat_each_counts_once() -> None:
 
     rows = [
         played(row("evaluate", WEIGHTS, other, 7, 0, 0), 1),
-        # The same game again, with another number of matches.
+        # The same game is repeated with another number of matches.
         played(row("evaluate", WEIGHTS, other, 4, 0, 0), 1),
-        # Seats the other way round are another game.
+        # Exchanged seats make another game.
         played(row("evaluate", other, WEIGHTS, 0, 5, 0), 1),
-        # A bot that draws has others, as random play has without an end.
+        # A bot that draws at random has more distinct games, and random play has any number.
         played(row("evaluate", WEIGHTS, script, 5, 0, 5), 4),
         played(row("evaluate", WEIGHTS, BOT, 3, 0, 1), 2),
         played(row("evaluate", WEIGHTS, BOT, 4, 0, 0), 1),
-        # Nobody counted how many games they were.
+        # The number of distinct games was not counted.
         played(row("evaluate", other, script, 3, 0, 0), None),
     ]
     sampled = fold(rows, seats)
@@ -122,7 +122,7 @@ def test_where_games_repeat_each_counts_once() -> None:
         (you, them, (0, 1)): counts(3, 0, 0),
     }
     assert sampled.results[me, you, (0, 1)] == counts(11, 0, 0)
-    # What was played is what was played.
+    # Records count all matches that were played.
     assert league.tables.records == sampled.tables.records
     # A check folds the same rows from the same tallies.
     tallies = [replace(tally, sequence=sequence) for sequence, tally in enumerate(rows, start=1)]
@@ -135,7 +135,7 @@ def test_where_games_repeat_each_counts_once() -> None:
 
 def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
     seats = tuple(Seat(name=name, side=name, population="player", agents=(name,)) for name in "xyz")
-    # Weights at x against the bot at y and z: 6 matches, two comparisons in each.
+    # The weights at x play the bot at y and z: 6 matches with two comparisons each.
     tally = make_tally(
         (WEIGHTS, BOT, BOT),
         (0, 1, 4, 0, 2),
@@ -155,7 +155,8 @@ def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
                 (me, bot, (0, 1)): counts(2.0, 0.0, 1.0),
                 (me, bot, (0, 2)): counts(1.0, 1.0, 1.0),
             }
-            # 7 of the 12 points of its comparisons; by its 6 matches it would be 1.17.
+            # The score is 7 of the 12 points of its comparisons; divided by its 6 matches it would
+            # be 1.17.
             assert league.record("player", WEIGHTS).score == 7 / 12
             met = league.evaluated_against(WEIGHTS, BOT)
             assert met is not None
@@ -175,7 +176,7 @@ def test_of_many_sides_two_players_have_one_result_over_all_seats() -> None:
         """Weights in one seat against the bot in 21 others, in 2 matches."""
         entrants = [BOT] * 22
         entrants[seat] = WEIGHTS
-        # Named by their lowest seats, so seen from the bot but for the first seat.
+        # Pairs are named by their lowest seats, so seen from the bot except for the first seat.
         other = 1 if seat == 0 else 0
         first, second = min(seat, other), max(seat, other)
         wins, losses = (wins, losses) if seat == 0 else (losses, wins)
@@ -192,18 +193,18 @@ def test_of_many_sides_two_players_have_one_result_over_all_seats() -> None:
     rows = [alone(0, wins=42, losses=0), alone(7, wins=21, losses=21)]
     league = fold(rows, seats)
     me, bot = ("player", WEIGHTS), ("player", BOT)
-    # One row whoever sits where: (42 + 21) / 21 wins of 4 matches, and 21 / 21 losses.
+    # One row, whoever sits where, has (42 + 21) / 21 wins of 4 matches, and 21 / 21 losses.
     assert league.results == {(me, bot, (0, 0)): counts(3.0, 0.0, 1.0)}
-    # 3 points and returns of 16 in 4 matches.
+    # The record has 3 points and returns of 16 in 4 matches.
     assert league.evaluated_against(WEIGHTS, BOT) == (0.75, 4.0)
     assert league.evaluated_against(BOT, WEIGHTS) == (0.25, -0.5)
     assert league.num_met(me, bot) == 4.0
     total = league.record("player", WEIGHTS)
     assert (total.matches, total.wins, total.losses, total.return_sum) == (4, 63, 21, 16.0)
-    # A match is one for a player of 21 seats, too, or a policy would soon have its least number.
+    # A match of 21 seats counts once, too, or a policy would soon have its minimum of matches.
     assert league.record("player", BOT).matches == 4
     assert league.record("player", BOT).return_sum == -2.0
-    # Matchmaking has the same, from training.
+    # Matchmaking gets the same from training.
     train = replace(rows[1], kind="train")
     learning = League(tables_with(), seats=seats, half_life_matches=1e12)
     learning.add_tally(train)
@@ -218,7 +219,7 @@ def test_of_many_sides_a_match_is_one_result_however_seats_are_shared() -> None:
     )
     tally = make_tally(
         (WEIGHTS, BOT) * 6,
-        # 36 pairs of seats in each match.
+        # Each match has 36 pairs of seats.
         (0, 1, 120, 20, 40),
         matches=5,
         return_sum=(10.0, 5.0) * 6,
@@ -229,7 +230,7 @@ def test_of_many_sides_a_match_is_one_result_however_seats_are_shared() -> None:
     (outcome,) = league.results.values()
     assert outcome == pytest.approx(counts(120 / 36, 20 / 36, 40 / 36))
     assert list(league.results) == [(("p", WEIGHTS), ("q", BOT), (0, 1))]
-    # Each has the mean return of its seats.
+    # Each player has the mean return of its seats.
     (pair,) = league.pairs_of(("p", WEIGHTS))
     assert (pair.first_return_sum, pair.second_return_sum) == pytest.approx((10.0, 5.0))
 
@@ -312,7 +313,7 @@ def test_meetings_are_as_the_player_sees_them() -> None:
 
 
 def test_unrated_players_are_settled_at_the_mode_of_all_of_them() -> None:
-    # u goes, and v and w came after the last fit, too: all 500 ahead of their line.
+    # u, v and w came after the last fit, all 500 ahead of their line; u is removed.
     league = league_of(
         ("u", "v", 9, 7),
         ("v", "w", 10, 6),
@@ -330,7 +331,7 @@ def test_unrated_players_are_settled_at_the_mode_of_all_of_them() -> None:
         is_rated=lambda one: one[1] in fitted,
         advantage=advantage,
     )
-    # Of w, which u has not met, nothing is said, but v is settled by it.
+    # Nothing is said about w, which u has not played, but w determines v.
     assert next(iter(found)) == rated("u")
     assert set(found) == {rated("u"), rated("v"), rated("old"), rated(RANDOM_BOT)}
     assert found[rated("old")] == pytest.approx(100.0)
@@ -341,7 +342,7 @@ def test_unrated_players_are_settled_at_the_mode_of_all_of_them() -> None:
 
     def loss(points: np.ndarray) -> float:  # minus log posterior
         u, v = points
-        # w is given its line's strength: u has not met it.
+        # w has its line's strength, because u has not played it.
         w, old = line / ELO_PER_UNIT, 100.0 / ELO_PER_UNIT
         prior = 0.5 * ELO_PER_UNIT**2 / variance * ((u - w) ** 2 + (v - w) ** 2)
         return float(
@@ -438,15 +439,15 @@ def test_who_wins_seldom_but_much_leads_where_margins_count(has_margins: bool) -
     assert best is not None
     assert best.rating is not None
     assert hustler.rating is not None
-    # It loses more games than it wins, whatever counts.
+    # It loses more games than it wins in every scoring.
     assert hustler.wins < hustler.losses
     assert (hustler.rating > best.rating) == has_margins
     record = league.record("player", HUSTLER)
     assert record.matches > 100
-    # 0.4 x 0.7 + 0.6 x 0.45 = 0.55, and a little more of bot:random.
+    # 0.4 x 0.7 + 0.6 x 0.45 = 0.55, and a little more against bot:random.
     expected = 0.555 if has_margins else 0.42
     assert record.points / record.matches == pytest.approx(expected, abs=0.04)
-    # Standings show the score by which it is rated, also where that is not of wins and draws.
+    # Standings show the score of the rating, even if it is not of wins and draws.
     assert hustler.score == record.points / record.matches
     tallies = [row for row in world.committed if isinstance(row, TallyRow)]
     half_life = world.state.settings.config.payoffs.half_life_matches

@@ -64,7 +64,7 @@ def row(
 
 
 # p000 trains 1000 steps, explores, trains to 2400. p001 trains to 1500, copies p000 when that has
-# done 1800, trains from its own 1500 to 1900, explores, and is at 2500.
+# 1800 steps, trains from its own 1500 to 1900, explores, and is at 2500.
 ROWS = [
     row("player/p000#0", "start", rate=1.0, begin=0, end=1000),
     row("player/p001#0", "start", rate=2.0, begin=0, end=1500),
@@ -74,7 +74,7 @@ ROWS = [
         parent_agent_steps=1800, line_begin=1),
     row("player/p001#2", "explore", rate=5.0, begin=1900, parent="player/p001#1",
         parent_agent_steps=1900, line_begin=1),
-    # Explored at once again: nothing was trained in between.
+    # It explored again at once, without training in between.
     row("player/p002#0", "start", rate=6.0, begin=0, end=700),
     row("player/p002#1", "immigrate", rate=7.0, begin=700, end=700, parent="runs/other",
         line_begin=1),
@@ -165,7 +165,7 @@ def test_a_line_goes_back_to_where_weights_were_replaced(entrant: str, line: lis
         payoff.add(duel(own, f"{number:064d}"))
     assert line_of(GENERATIONS, payoff, Entrant(entrant)) == line
     assert line[0].endswith(f"#{first_of_line(GENERATIONS, Entrant(entrant))}")
-    # Generations without results are no part of it.
+    # Generations without results are not part of the line.
     list(payoff.forget([Entrant(line[0])]))
     assert line_of(GENERATIONS, payoff, Entrant(entrant)) == (line[1:] or line)
 
@@ -180,7 +180,7 @@ def test_a_schedule_goes_through_generations_whose_rows_are_gone() -> None:
     gone = [GENERATIONS[Entrant(name)] for name in ("player/p000#1", "player/p001#1")]
     data = {"generations": [generation_data(row) for row in gone]}
     event = removal(GENERATIONS_REMOVED, data)
-    # As the journal stores it.
+    # The row has the form in which the journal stores it.
     stored = replace(event, data=json.loads(to_json(event.data)))
     rows.generations = Table(KIND, [row for row in GENERATIONS.values() if row not in gone])
     assert schedule_of(rows, "player/p001") != whole
@@ -282,7 +282,7 @@ def test_a_player_is_found_by_any_of_its_names(name: str, agent_steps: int | Non
     assert is_name(name)
     found = find_player(name, TABLES)
     assert found == Subject(policy=P0, agent_steps=agent_steps)
-    # Its full name and the one that is shown mean it, too.
+    # Its full name and the shown name are accepted, too.
     assert find_player(found.player, TABLES) == found
     assert find_player(short_name(found.player, populations=["player"]), TABLES) == found
 
@@ -291,7 +291,7 @@ def test_of_what_is_removed_only_the_row_is_found() -> None:
     assert find_player("p000@5M", TABLES).agent_steps == 5_000_000
     with pytest.raises(ConfigError, match="keeps nothing of player/p000 at 5M agent steps; the "):
         find_player("p000@5M", TABLES, kept=True)
-    # 4,699,990 is written as 4.7M, too, but nobody could mean it.
+    # 4,699,990 is written as 4.7M, too, but the name means the kept ghost.
     assert find_player("p000@4.7M", TABLES, kept=True).agent_steps == 4_700_000
 
 

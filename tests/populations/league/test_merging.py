@@ -80,7 +80,8 @@ def test_a_league_without_a_player_by_hand() -> None:
         pair_deviation=0.0,
         into={Entrant("player/p000#2"): (Entrant("b"),)},
         forgotten=(),
-        # b by its line alone; x and y by a fit, on whose scale the first seat is worth 40 Elo.
+        # b is known by its line alone; x and y by a fit, on whose scale the first seat is worth 40
+        # Elo.
         points=told(
             {
                 ("player", Entrant("b")): 20.0,
@@ -93,7 +94,7 @@ def test_a_league_without_a_player_by_hand() -> None:
     changes = apply_merge(league, merge)
     kept = [row for row in changes if not isinstance(row, Deletion)]
     gone = [change.row for change in changes if isinstance(change, Deletion)]
-    # What it was found for had the gone one as the nearest.
+    # Now that b is removed, a is the nearest evaluated ancestor of c.
     assert league.nearest_evaluated("player", Digest("c")) == "a"
     own, sums = (
         before["player", Entrant("b")],
@@ -101,7 +102,7 @@ def test_a_league_without_a_player_by_hand() -> None:
     )
     assert (sums.matches, sums.wins, sums.losses) == (own.matches, own.wins, own.losses)
     assert sums.matches == 24
-    # Of 8 matches in each seat 6 won at home and 6 away against x, 3 at home against y.
+    # Of 8 matches in each seat it won 6 at home and 6 away against x, 3 at home against y.
     unit = ELO_PER_UNIT
     of_x = [(won(6), 40.0 / unit), (won(6), -40.0 / unit)]
     of_y = [(won(3), 40.0 / unit)]
@@ -124,7 +125,7 @@ def test_a_league_without_a_player_by_hand() -> None:
         ("evaluate", "b", "y", 0, 1),
         ("train", "b", "player/p000#2", 1, 0),
     }
-    # The others keep theirs.
+    # The other records are unchanged.
     assert league.tables.records["player", Entrant("x")] == before["player", Entrant("x")]
     assert list(met(league.payoff, Entrant("player/p000#2"))) == [("x", 4.0, 4.0)]
     with pytest.raises(ValueError, match="b of player has no results"):
@@ -132,8 +133,8 @@ def test_a_league_without_a_player_by_hand() -> None:
 
 
 def test_what_a_population_knows_of_a_player_takes_no_bias_away_in_another() -> None:
-    # Each population is tied as if the player were another one for it. With what predators know of
-    # their own counted in, prey ended hundreds of Elo too far from their anchor.
+    # Each population is linked as if the player were another one for it. When results within the
+    # predators were included, prey ended hundreds of Elo too far from their anchor.
     seats = (
         Seat(name="hunter", agents=("hunter",), population="predator", side="0"),
         Seat(name="hunted", agents=("hunted",), population="prey", side="1"),
@@ -356,7 +357,7 @@ def test_a_ladder_of_merges() -> None:
     regime = Regime(rungs=200, step=25.0, rivals=6, matches=16)
     found = np.array([top_of_ladder(regime, seed) for seed in range(8)])
     errors, deviations = found.T
-    # 5000 Elo by 187 merges: off by a few hundredths of it, as the intervals say.
+    # 5000 Elo by 187 merges have an error of a few hundredths, as the intervals say.
     assert abs(errors.mean()) < 100.0
     assert errors.std() < 120.0
     assert deviations.mean() == pytest.approx(100.0, rel=0.3)

@@ -111,7 +111,7 @@ def circle(num: int, *, wins: float = 100) -> list[PairRow]:
 
 
 def test_who_beat_each_other_in_a_circle_share_alike_and_who_loses_has_nothing() -> None:
-    # The dominated one may even have the highest rating, and bots have no place.
+    # The dominated player may even have the highest rating, and bots are not in the mixture.
     lines = [
         line("x0", rating=100.0),
         line("a"),
@@ -160,7 +160,8 @@ def test_equal_weights_count_once_and_only_who_is_frozen_and_rated_takes_part() 
 
 
 def test_of_many_copies_few_remain_and_do_the_work_of_all() -> None:
-    # 40 rocks would have less than 1/100 each. What is dropped goes to the other rocks.
+    # Each of 40 rocks would have less than 1/100. The share of dropped ones goes to the other
+    # rocks.
     rocks = [f"rock{index:02d}" for index in range(40)]
     rows = [
         row
@@ -195,12 +196,12 @@ def test_few_members_that_nearly_nobody_beats(seed: int, size: int) -> None:
     assert sum(shares) == pytest.approx(1.0)
     assert len(shares) <= MAX_MEMBERS
     assert min(shares) >= MIN_PROBABILITY
-    # Nothing but rare members was dropped.
+    # Only rare members were dropped.
     assert 0.45 <= mixture.worst_score <= 0.5 + 1e-9
 
 
 def test_two_populations_have_a_mixture_each() -> None:
-    # Matching pennies: hunter h0 catches prey p0, h1 catches p1. h2 never catches anybody.
+    # In matching pennies hunter h0 catches prey p0, h1 catches p1, and h2 never catches any.
     rows = [
         met(hunter, prey, **({"wins": 100} if hunter[1] == prey[1] else {"losses": 100}))
         for hunter in ("h0", "h1", "h2")
@@ -218,8 +219,8 @@ def test_two_populations_have_a_mixture_each() -> None:
 
 
 def test_between_populations_the_prediction_knows_which_side_has_it_easier() -> None:
-    # All results: hunters win 3 of 4. So they are expected to where nobody met, though ratings of
-    # both populations are equal; the pure strategies that follow show it.
+    # Overall hunters win 3 of 4, which is expected of pairs without matches, though the ratings of
+    # both populations are equal; the pure strategies show it.
     rows = [met("h0", "p0", wins=300, losses=100)]
     lines = {"predator": [line("h0"), line("h1")], "prey": [line("p0"), line("p1")]}
     mixtures = nash_mixtures(lines, rows, seats=TAG)

@@ -30,7 +30,7 @@ def two(first: Entrant, second: Entrant, wins: int, draws: int, losses: int) -> 
 def test_old_results_are_decayed_by_the_new_matches_of_their_pair() -> None:
     payoff = Payoff(half_life_matches=10.0)
     payoff.add(two(A, B, 8, 0, 0))
-    payoff.add(two(A, C, 0, 0, 50))  # another pair's matches change nothing
+    payoff.add(two(A, C, 0, 0, 50))  # matches of another pair change nothing
     payoff.add(two(A, B, 0, 4, 6))  # 10 matches: one half-life
     assert record(payoff, A, B) == Record(wins=4.0, draws=4.0, losses=6.0)
     assert record(payoff, B, A) == Record(wins=6.0, draws=4.0, losses=4.0)
@@ -45,7 +45,7 @@ def test_both_orders_of_seats_are_one_pair() -> None:
 
 
 def test_each_pair_of_seats_on_different_sides_counts_in_one_batch() -> None:
-    # Three seats, one against two copies of the same ghost: 2 x 5 matches are one batch.
+    # Three seats, one of them against two copies of the same ghost: 2 x 5 matches are one batch.
     payoff = Payoff(half_life_matches=10.0)
     payoff.add(two(A, B, 2, 0, 0))
     payoff.add(make_tally((A, B, B), (0, 1, 5, 0, 0), (0, 2, 3, 1, 1), (1, 2, 5, 0, 0)))
@@ -90,10 +90,10 @@ def test_a_former_generation_fades_with_the_matches_of_the_next_one() -> None:
     old, new, other = Entrant("player/p001#3"), Entrant("player/p001#4"), Entrant("player/p002#0")
     payoff.add(two(old, B, 6, 2, 0))
     payoff.add(two(new, B, 1, 0, 9))
-    # Met by one of them alone; p002 sorts after both, as the first in the other seat.
+    # Only one of the two has played it; p002 sorts after both, as the first in the other seat.
     payoff.add(two(other, old, 3, 0, 1))
     gone, kept = payoff.fold(old, new)
-    # B sorts lower. Ten matches later eight count as four: 3 won, 1 drawn.
+    # B sorts lower. After ten later matches eight count as four: 3 won, 1 drawn.
     found = record(payoff, new, B)
     assert (found.wins, found.draws, found.losses) == (4.0, 1.0, 9.0)
     assert record(payoff, new, other).losses == 3.0
@@ -103,7 +103,7 @@ def test_a_former_generation_fades_with_the_matches_of_the_next_one() -> None:
     assert all(old in (row.first, row.second) for row in gone)
     assert all(row.first < row.second and new in (row.first, row.second) for row in kept)
     assert payoff.generations(PolicyId("player/p001")) == [4]
-    # The rows that are said to have changed are the table.
+    # The table equals the rows that are reported as changed.
     anew = Payoff(half_life_matches=10.0)
     for row in kept:
         anew.put(row)
@@ -124,7 +124,7 @@ def test_who_is_followed_has_what_all_rows_say() -> None:
         assert kept.others == [other for other, _, _ in opponents]
         results = [result for _, wins, losses in opponents for result in (wins, losses)]
         assert kept.results.T.ravel().tolist() == pytest.approx(results)
-    # Made anew it is the same to the bit.
+    # A rebuilt table is the same to the bit.
     before = followed.results.tolist()
     del followed, kept
     assert payoff.follow(A).results.tolist() == before
@@ -141,13 +141,13 @@ def test_columns_that_drop_opponents_have_them_again_once_they_are_met() -> None
     assert some.results.tolist() == [[3.0, 5.0, 39.0], [1.0, 1.0, 1.0]]
     payoff.add(two(A, others[5], 2, 0, 0))
     payoff.add(two(A, others[7], 0, 0, 3))
-    # What was dropped counts in full, and comes last.
+    # Dropped opponents that return count in full and come last.
     assert some.others == [others[3], others[5], others[39], others[7]]
     assert some.results.tolist() == [[3.0, 7.0, 39.0, 7.0], [1.0, 1.0, 1.0, 4.0]]
     some.keep(np.zeros(0, dtype=np.int64))
     payoff.add(two(A, others[0], 1, 0, 0))
     assert (some.others, some.results.tolist()) == ([others[0]], [[1.0], [1.0]])
-    # Others' columns are their own.
+    # Columns of other opponents are independent.
     assert whole.others == others
     assert whole.results[:, 7].tolist() == [7.0, 4.0]
 
@@ -155,7 +155,7 @@ def test_columns_that_drop_opponents_have_them_again_once_they_are_met() -> None
 def test_margins_that_are_followed_are_scores_and_not_wins() -> None:
     payoff = Payoff(half_life_matches=1e12)
     followed, turned = payoff.follow(A), payoff.follow(B)
-    # Four narrow wins of A, each with a score of .6.
+    # A wins four times narrowly, with a score of .6 each.
     pair = PairScore(first=0, second=1, wins=4, draws=0, losses=0, score_sum=2.4, square_sum=1.44)
     payoff.add(replace(two(A, B, 4, 0, 0), pairs=(pair,)))
     ((other, won, lost),) = met(payoff, A)
@@ -202,7 +202,7 @@ def test_decay_equals_weighting_each_batch_by_its_age(
 
 
 def test_results_outweigh_the_prediction_as_they_add_up() -> None:
-    # Even ratings promise 1/2: (3 + 4 + 8 / 2) / (8 + 8) = 11 / 16.
+    # Equal ratings predict 1/2: (3 + 4 + 8 / 2) / (8 + 8) = 11 / 16.
     scores = filled_scores_among(np.zeros(3), [(0, 1, 3, 4), (1, 0, 0, 4)])
     assert PRIOR_MATCHES == 8.0
     assert scores[0, 1] == pytest.approx(11 / 16)
@@ -238,7 +238,7 @@ def test_scores_of_both_players_add_up_to_one(
 
 
 def test_a_rating_goes_to_where_results_say_that_it_is() -> None:
-    # Against many at 0 it wins 10 of 11: 400 Elo, once the prior weighs nothing beside results.
+    # Against many players at 0 it wins 10 of 11: 400 Elo, if results outweigh the prior.
     opponents, matches = np.zeros(5), np.full(5, 1e9)
     found = rating_by_results(1e3, opponents, wins=matches * 10 / 11, losses=matches / 11)
     assert found == pytest.approx(400.0, abs=0.01)

@@ -60,7 +60,7 @@ def test_the_boundary_of_the_bottom_is_the_best_in_it() -> None:
     """Of five, a fraction of 0.4 is two: the second worst against the others, by hand."""
     field = make_field([0.0, 100.0, 200.0, 5000.0, 9000.0], own=[5000.0] * 5)
     weights = importance(field, fraction=0.4) - BASE_IMPORTANCE
-    # Differences of 100 with a deviation of 100: one standard deviation.
+    # Differences of 100 with a deviation of 100 are one standard deviation.
     ahead = 0.5 * math.erfc(1.0 / math.sqrt(2.0))
     openness = 4.0 * ahead * (1.0 - ahead)
     np.testing.assert_allclose(weights, [openness, openness, openness, 0.0, 0.0], atol=1e-6)
@@ -83,7 +83,7 @@ def test_common_uncertainty_decides_nothing() -> None:
 
 def test_each_population_is_centred_on_its_own_ranked_players_by_hand() -> None:
     spread = np.array([[300.0, 0.0], [10.0, 4.0], [0.0, 8.0], [320.0, 0.0], [2.0, 0.0]])
-    # Populations 0 and 2, whose players are not in order; nobody of 2 is ranked but the second.
+    # Populations 0 and 2 have unordered players; only the second player of 2 is ranked.
     field = replace(
         make_field([0.0] * 5, spread=spread, population=[0, 2, 2, 0, 2]),
         is_ranked=np.array([True, True, False, True, False]),
@@ -91,7 +91,7 @@ def test_each_population_is_centred_on_its_own_ranked_players_by_hand() -> None:
     np.testing.assert_allclose(
         field.centred_spread(), [[-10.0, 0.0], [0.0, 0.0], [-10.0, 4.0], [10.0, 0.0], [-8.0, -4.0]]
     )
-    # Where nobody is ranked, on all.
+    # If no player is ranked, all count.
     unranked = replace(field, is_ranked=np.array([True, False, False, True, False]))
     np.testing.assert_allclose(
         unranked.centred_spread(),
@@ -183,7 +183,7 @@ def test_ten_thousand_players_need_no_matrix_of_all_pairs() -> None:
     finally:
         tracemalloc.stop()
     assert len(pairs) == 32
-    # A matrix of all pairs has 800 MB.
+    # A matrix of all pairs would take 800 MB.
     assert most_bytes < 64 * 2**20
 
 
@@ -264,13 +264,13 @@ def test_a_third_of_the_pairs_is_at_all_distances_alike() -> None:
     may_play, rng = np.ones(11, dtype=bool), draws()
     played = np.zeros(11, dtype=np.int64)
     for _ in range(750):
-        # Four pairs have their third over time, too.
+        # A third of four pairs is spread over time, too.
         pairs = choose_pairs(
             field, weights=weights, may_play=may_play, num_pairs=4, matches_per_pair=8, rng=rng
         )
         assert [focus for focus, _ in pairs] == [0] * 4
         played += np.bincount([rival for _, rival in pairs], minlength=11)
-    # 1,000 of 3,000 are drawn, a ninth of them next to each level within, half as many at the ends.
+    # 1,000 of 3,000 are drawn, a ninth of them next to each inner level, half as many at the ends.
     assert played[10] == pytest.approx(2000 + 1000 / 18, abs=60)
     assert played[2:10] == pytest.approx(1000 / 9, abs=30)
     assert played[1] == pytest.approx(1000 / 18, abs=25)

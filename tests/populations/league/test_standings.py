@@ -85,7 +85,7 @@ def test_the_ghost_of_a_policy_in_quarantine_stands_for_itself(finished: World) 
         lines = standings(league)["player"]
     finally:
         tables.policies[policy] = row
-    # It may lead, as its policy may not, so it is shown.
+    # The ghost may lead, unlike its policy, so it is shown.
     assert next(line for line in lines if line.player == ghost.player).same_as is None
 
 
@@ -117,9 +117,9 @@ def test_ratings_find_the_planted_skill(finished: World) -> None:
 
 def test_rank_intervals_hold_the_place_and_the_planted_rank(finished: World) -> None:
     lines = standings(finished.state.league)["player"]
-    # Equal weights are one player.
+    # Players with equal weights are one player.
     players = {line.weights or line.player: line for line in lines if line.rating is not None}
-    # The bot's is -400.
+    # The bot's skill is -400.
     skills = {one: finished.skills.get(one, -400.0) for one in players}
     held = 0
     for one, line in players.items():
@@ -131,7 +131,7 @@ def test_rank_intervals_hold_the_place_and_the_planted_rank(finished: World) -> 
         rank = 1 + sum(skill > skills[one] for skill in skills.values())
         held += line.rank_low <= rank <= line.rank_high
     assert held >= 0.93 * len(players)
-    # Whose weights were not in the last fit has none.
+    # A player whose weights were not in the last fit has no rank.
     unrated = [line for line in lines if line.rating is None]
     assert all((line.rank_low, line.rank_high) == (None, None) for line in unrated)
 
@@ -208,7 +208,7 @@ def test_a_champion_stands_without_its_luck_and_so_does_a_ghost_of_it(finished: 
     reported = champion(lucky)
     assert reported is not None
     assert reported.player == best.player
-    # In any order: who is lowered may stand behind others.
+    # The order does not matter: a player that is lowered may stand behind others.
     after = {line.player: line for line in lucky}
     for line in plain:
         less = 12.5 if line.weights == best.weights else 0.0
@@ -256,7 +256,7 @@ def test_what_the_anchor_is_off_by_widens_intervals_and_changes_no_order(finishe
     assert off.low(best.weights) == ratings.low(best.weights)
     others = [one for index, one in enumerate(row.entrants) if index != place]
     assert [off.interval(one) for one in others] == [ratings.interval(one) for one in others]
-    # Its lower bound is far below the others', and it is champion all the same.
+    # Its lower bound is far below the others', but it is still champion.
     widened = champion(
         standings(changed(finished.state.league, ratings=Table(RATINGS, [unsure])))["player"]
     )
@@ -314,13 +314,13 @@ def test_the_first_title_goes_to_the_best_lower_bound_of_those_who_may_have_it()
 
 def test_it_changes_once_the_lead_is_likely_and_a_fifth_more_was_trained() -> None:
     players = ghosts(a=100, b=200)
-    # Ahead by 20 with a deviation of sqrt(2) 10: probability 0.92; by 15: 0.86.
+    # A lead of 20 with a deviation of sqrt(2) 10 has probability 0.92; a lead of 15 has 0.86.
     likely = rated(A, since=1000, a=(500.0, 10.0), b=(520.0, 10.0))
     unlikely = rated(A, since=1000, a=(500.0, 10.0), b=(515.0, 10.0))
     assert next_champion(likely, players, NOBODY, agent_steps=1199, is_over=False) == (A, 1000)
     assert next_champion(likely, players, NOBODY, agent_steps=1200, is_over=False) == (B, 1200)
     assert next_champion(unlikely, players, NOBODY, agent_steps=9000, is_over=False) == (A, 1000)
-    # Readers see who has it, whatever bounds say.
+    # Readers see the stored champion, independent of the bounds.
     assert champion_of(likely, players, NOBODY) == A
 
 
@@ -334,7 +334,8 @@ def test_who_is_gone_has_no_title() -> None:
 
 
 def test_a_policy_that_trains_on_keeps_the_title() -> None:
-    # Its weights a are no player's any more; it stands by b, which is not surely better or worse.
+    # The weights a belong to no player any more; the title moves to b, which is not surely
+    # different.
     known = rated(A, since=1000, a=(500.0, 10.0), b=(505.0, 30.0), c=(510.0, 10.0))
     players = {**ghosts(c=3), B: [policy(PolicyId("p"), agent_steps=9)]}
 
@@ -348,7 +349,7 @@ def test_a_policy_that_trains_on_keeps_the_title() -> None:
         return found
 
     assert after("p") == (B, 1000)
-    # Of another policy nobody is left.
+    # A policy without any player left loses the title.
     assert after("gone") == (C, 1001)
 
 
@@ -359,7 +360,7 @@ def test_a_policy_takes_the_title_along_though_a_ghost_has_the_weights_that_it_w
     players = {**ghosts(a=3), B: [policy(p, agent_steps=9)]}
 
     def after(gain: float, *, maker: PolicyId = p) -> object:
-        # Better by the gain with a deviation of sqrt(2) 10.
+        # The lead is the gain, with a deviation of sqrt(2) 10.
         known = rated(A, since=1000, a=(500.0, 10.0), b=(500.0 + gain, 10.0))
         origins = {
             Digest("a"): SimpleNamespace(policy=p),
@@ -368,10 +369,10 @@ def test_a_policy_takes_the_title_along_though_a_ghost_has_the_weights_that_it_w
         league = cast(Any, SimpleNamespace(checkpoints=origins))
         return next_champion(known, players, league, agent_steps=1001, is_over=False)
 
-    # Likely worse is a probability of 0.9, 18 Elo.
+    # "Likely worse" is a probability of 0.9, or 18 Elo.
     assert after(5.0) == after(-15.0) == (B, 1000)
     assert after(-20.0) == (A, 1000)
-    # What it has copied since is another's title.
+    # Weights copied since then belong to another policy, and do not get the title.
     assert after(5.0, maker=q) == (A, 1000)
 
 
@@ -379,7 +380,7 @@ def test_at_the_end_the_longest_trained_of_equals_has_it() -> None:
     ratings = rated(A, since=1000, a=(500.0, 10.0), b=(495.0, 10.0), c=(489.0, 10.0))
     players = ghosts(a=100, b=200, c=300)
     assert next_champion(ratings, players, NOBODY, agent_steps=1001, is_over=True) == (B, 1001)
-    # It keeps it at the next fit.
+    # The champion keeps the title at the next fit.
     again = rated(B, since=1001, a=(500.0, 10.0), b=(495.0, 10.0), c=(489.0, 10.0))
     assert next_champion(again, players, NOBODY, agent_steps=1001, is_over=True) == (B, 1001)
 
@@ -401,7 +402,8 @@ def test_weights_go_by_the_name_of_the_policy_that_trained_them() -> None:
     own, kept = policy(maker, agent_steps=10), ghost(maker, agent_steps=10)
     copy = policy(copier, agent_steps=99)
     assert name_of([copy, kept, own], league, A) == "player/p1"
-    # It has trained on since: its ghost, and not who has just copied it.
+    # The policy has trained on, so the title stays with its ghost, not with a policy that has just
+    # copied it.
     assert name_of([copy, kept], league, A) == kept.player
     assert name_of([copy], league, A) == "player/p2"
 
@@ -432,6 +434,6 @@ def test_the_champions_rating_is_less_its_luck_wherever_it_is_read() -> None:
     lucky = Ratings(structs.replace(ratings.row, optimism=25.0), ratings.spread)
     assert lucky.rating(A) == 475.0
     assert lucky.rating(B) == 400.0
-    # It decides nothing.
+    # The optimism does not change decisions.
     assert lucky.difference(A, B) == ratings.difference(A, B)
     assert lucky.low(A) == ratings.low(A)

@@ -140,7 +140,7 @@ def distribution(found: OpponentRequest, *, constants: Constants = "pseudocode")
 
 
 PLAYERS = [*EVERYONE, RIVAL]
-# Around every threshold, and both ends; the posterior mean moves them by 1e-9.
+# The rates lie around every threshold and at both ends; the posterior mean moves them by 1e-9.
 RATES = st.sampled_from([0.0, 0.05, 0.15, 0.25, 0.35, 0.5, 0.65, 0.75, 1.0])
 
 
@@ -164,21 +164,21 @@ def test_every_branch_has_the_probability_of_the_pseudocode(values: list[float])
 
 
 def test_a_main_agent_by_hand() -> None:
-    # Everyone is even: PFSP is uniform over 8 ghosts; nobody is forgotten or too strong, so
+    # All opponents are even: PFSP is uniform over 8 ghosts; nobody is forgotten or too strong, so
     # verification is self-play, half with itself and half with the other main agent.
     found = distribution(asked({}))
     assert found == pytest.approx({**dict.fromkeys(EVERYONE, 0.5 / 8), "mirror": 0.25, RIVAL: 0.25})
 
 
 def test_exploiters_that_still_win_are_verified() -> None:
-    # Win rates 0.2 and 0.6 against the exploiter's ghosts, 1 against all others.
+    # Win rates are 0.2 and 0.6 against the exploiter's ghosts, 1 against all others.
     rates: dict[str, float] = {
         **dict.fromkeys(EVERYONE, 1.0),
         EXPLOITERS[0]: 0.2,
         EXPLOITERS[1]: 0.6,
     }
     found = distribution(asked(rates))
-    # squared: 0.64 and 0.16, in PFSP as well, where the others have nothing.
+    # The squares are 0.64 and 0.16, in PFSP as well, where the others have weight 0.
     assert found == pytest.approx(
         {EXPLOITERS[0]: 0.65 * 0.8, EXPLOITERS[1]: 0.65 * 0.2, "mirror": 0.175, RIVAL: 0.175},
         abs=1e-6,
@@ -186,7 +186,7 @@ def test_exploiters_that_still_win_are_verified() -> None:
 
 
 def test_forgotten_former_selves_are_verified() -> None:
-    # Its own history: 0.4, 0.9, 0.8. The suffix 0.9, 0.8 falls; 0.4 < 0.9 rises, so 0.4 and 0.9
+    # Its own history is 0.4, 0.9, 0.8. The suffix 0.9, 0.8 falls; 0.4 < 0.9 rises, so 0.4 and 0.9
     # remain, and 0.4 is below 0.7. The rival's 1, 1 never rises: self-play instead.
     rates: dict[str, float] = {
         **dict.fromkeys(EVERYONE, 1.0),
@@ -211,7 +211,7 @@ def test_too_strong_a_main_agent_is_met_in_its_history() -> None:
         RIVALS[1]: 0.5,
     }
     found = distribution(asked(rates))
-    # variance 0.09 and 0.25; the rival's history falls, so nothing is verified.
+    # The variances are 0.09 and 0.25; the rival's history falls, so there is no verification.
     past = 0.25
     squared = {RIVALS[0]: 0.5 * 0.01 / 0.26, RIVALS[1]: 0.5 * 0.25 / 0.26}
     assert found == pytest.approx(

@@ -59,7 +59,7 @@ def test_every_rule_fills_every_block_and_is_a_function_of_its_arguments(
     others = [
         latest(number + 1, role=data.draw(st.sampled_from(ROLES))) for number in range(num_others)
     ]
-    # All won, all lost, never met and anything between.
+    # The cases are all won, all lost, never played and anything between.
     rates: dict[str, float] = {
         row.player: data.draw(st.sampled_from([0.0, 0.3, 0.5, 1.0]))
         for row in [*ghosts, *others]

@@ -124,7 +124,7 @@ def test_rating_proximate_by_hand() -> None:
         trainee_rating=1000.0,
     )
     far = math.exp(-((9 / 22) ** 2) / (2 / 36))
-    expected = np.array([far, 1.0, far, 1.0])  # who is unrated counts as even
+    expected = np.array([far, 1.0, far, 1.0])  # an unrated ghost counts as even
     found = probabilities(RatingProximateRule(rating_width=1 / 6), asked)
     assert found == pytest.approx((expected / expected.sum()).tolist())
 
@@ -226,7 +226,7 @@ def test_win_rates_are_results_and_what_ratings_predict_with_the_weight_of_8_mat
 
 
 def test_whom_ratings_say_it_beats_is_not_met_for_being_unknown() -> None:
-    # Of 9 unmet ghosts 8 are 800 Elo behind (1 of 101 lost), one is even.
+    # Of 9 ghosts without matches 8 are 800 Elo behind (1 of 101 lost), one is even.
     far: dict[str, float] = {ghost(number).player: 200.0 for number in range(8)}
     asked = request(ghosts=9, ratings={**far, ghost(8).player: 1000.0}, trainee_rating=1000.0)
     matchmaker = RuleMatchmaker(rule=PfspRule(weighting="squared"), latest_ratio=0.0)
@@ -239,7 +239,7 @@ def test_thompson_draws_from_the_posterior() -> None:
     drawn = draw_win_rates(
         np.repeat([4.0, 10.0], 4000), np.repeat([4.0, 6.0], 4000), rng=rng
     ).reshape(2, 4000)
-    # Kolmogorov-Smirnov with a fixed seed.
+    # The test is Kolmogorov-Smirnov's, with a fixed seed.
     assert stats.kstest(drawn[0], stats.beta(4, 4).cdf).pvalue > 0.01
     assert stats.kstest(drawn[1], stats.beta(10, 6).cdf).pvalue > 0.01
 
@@ -252,7 +252,7 @@ def test_thompson_knows_sure_predictions() -> None:
 
 
 def test_thompson_explores_more_than_the_mean() -> None:
-    # Surely beaten 9 times of 10, but one of them only in ten matches.
+    # Both are beaten 9 times of 10, but one of them in only ten matches.
     asked = request(ghosts=2, rates={ghost(0).player: 0.9}, matches=10.0)
     rule = PfspRule(weighting="squared", posterior="thompson")
     rng = np.random.default_rng(0)
@@ -288,7 +288,8 @@ def test_pfsp_refuses_what_is_no_win_rate(rates: list[float]) -> None:
 
 SOLVERS = get_args(MetaSolver)
 GHOSTS = [ghost(10 * number) for number in range(4)]
-# Rock beats scissors beats paper beats rock, each with 90%; the fourth loses to all.
+# Rock beats scissors, scissors beat paper, paper beats rock, each with 90%; the fourth loses to
+# all.
 CYCLE = np.array(
     [[0.5, 0.1, 0.9, 0.9], [0.9, 0.5, 0.1, 0.9], [0.1, 0.9, 0.5, 0.9], [0.1, 0.1, 0.1, 0.5]]
 )
@@ -332,7 +333,7 @@ def test_solvers_that_look_at_age_only() -> None:
 
 def test_rectified_is_nash_of_those_whom_the_trainee_beats_or_ties_with() -> None:
     rates: dict[str, float] = {GHOSTS[0].player: 0.9, GHOSTS[1].player: 0.2}
-    # the third was never met: even
+    # the third was never played, so it counts as even
     expected = [0.5, 0.0, 0.5, 0.0]
     assert weights("rectified", rates=rates) == pytest.approx(expected, abs=1e-6)
     nobody: dict[str, float] = {row.player: 0.2 for row in GHOSTS}
@@ -343,7 +344,7 @@ def test_a_large_league_plays_with_its_best_and_its_newest() -> None:
     ghosts = [ghost(10 * number) for number in range(8)]
     ratings: dict[str, float] = {ghosts[index].player: 1000.0 + index for index in (1, 2, 3)}
     found = weights("uniform", ghosts=ghosts, ratings=ratings, max_players=4)
-    # the best rated two, 2 and 3, and the newest two of the others
+    # the sample has the two best rated, 2 and 3, and the newest two of the others
     assert found == [0.0, 0.0, 0.25, 0.25, 0.0, 0.0, 0.25, 0.25]
     unrated = weights("uniform", ghosts=ghosts, max_players=4)
     assert sum(unrated) == pytest.approx(1.0)

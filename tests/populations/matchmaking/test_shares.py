@@ -71,7 +71,7 @@ def test_every_kind_seats_the_living_for_their_share(
     num_ghosts: int,
     seed: int,
 ) -> None:
-    # Rounded down, so that both are at most 1.
+    # The share is rounded down, so that the sum is at most 1.
     latest_ratio = (1.0 - living_ratio) * latest_share * (1.0 - 1e-12)
     matchmaker = make(kind=kind, living_ratio=living_ratio, latest_ratio=latest_ratio)
     asked = request(ghosts=num_ghosts, others=OTHERS, num_opponents=num_opponents)
@@ -80,11 +80,11 @@ def test_every_kind_seats_the_living_for_their_share(
     assert drawn.num_mirrors + len(drawn.players) == num_opponents
     living = Counter(player.player for player in drawn.players if player in OTHERS)
     expected = living_ratio * num_opponents
-    # AlphaStar's main agents meet each other besides.
+    # In AlphaStar's rule main agents additionally play each other.
     assert living.total() > expected - 1.0 - 1e-6
     if kind != "alphastar":
         assert living.total() < expected + 1.0 + 1e-6
-        # As evenly as may be.
+        # The counts are as equal as possible.
         counts = [living[other.player] for other in OTHERS]
         assert max(counts) - min(counts) <= 1
     if num_ghosts and kind not in ("latest", "alphastar"):
@@ -164,7 +164,7 @@ def test_a_league_of_the_living_seats_only_them_and_knows_how_that_went(kind: st
                 drawn.update(others)
     policies = world.state.tables.policies
     assert set(drawn) == {str(policy) for policy in policies}
-    # Results against checkpoints that are replaced all the time are results against the policy.
+    # Results against a living policy's replaced checkpoints count as results against the policy.
     known = [
         share
         for event in world.events("train_assigned")[-8:]
@@ -213,7 +213,7 @@ def test_shares_are_met_to_the_next_whole_opponent(
     drawn = matchmaker.draw(asked, rng=np.random.default_rng(seed))
     assert drawn.num_mirrors + len(drawn.players) == num_opponents
     assert abs(len(drawn.players) - (first + second) * num_opponents) < 1.0
-    # Systematic sampling: each has its part of the drawn ones, to the next whole one.
+    # Systematic sampling gives each player its share of the draws, up to one.
     number_of_a = sum(one.player == "bot:a" for one in drawn.players)
     assert abs(number_of_a - first / (first + second) * len(drawn.players)) < 1.0 + 1e-9
 
@@ -255,7 +255,7 @@ def test_the_share_of_the_latest_is_exact_on_average() -> None:
 
 def test_a_whole_share_needs_no_chance() -> None:
     rng = np.random.default_rng(1)
-    # 0.1 * 30 is a bit more than 3 in binary.
+    # 0.1 * 30 is slightly more than 3 in binary.
     matchmaker = RuleMatchmaker(rule=UniformRule(), latest_ratio=0.1)
     drawn = {matchmaker.draw(request(num_opponents=30), rng=rng).num_mirrors for _ in range(50)}
     assert drawn == {3}

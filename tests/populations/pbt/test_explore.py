@@ -115,7 +115,7 @@ def test_factors_are_drawn_between_two_ends() -> None:
     # 1 - U(0.5, 2) * 0.4
     assert stats.kstest(gammas, stats.uniform(0.2, 0.6).cdf).pvalue > 0.01
     assert {new["clip_coef"] for new in found} == {3.0}
-    # A choice goes up with factors above 1: two thirds of them.
+    # A choice goes up with factors above 1, which are two thirds of them.
     assert np.mean([new["num_epochs"] == 3 for new in found]) == pytest.approx(2 / 3, abs=0.04)
 
 
@@ -148,7 +148,7 @@ def test_moves_say_what_was_done() -> None:
         "num_epochs": "kept",  # at its bound
         "num_minibatches": "x1.2",
         "rollout_length": "x1.2",
-        "max_grad_norm": "resampled",  # was no choice
+        "max_grad_norm": "resampled",  # was no valid choice
     }
     neighbours = [
         rule.explore(START, SPACE, rng=np.random.default_rng(0)).moves["max_grad_norm"]
@@ -287,12 +287,12 @@ def test_genes_go_back_to_their_start_values() -> None:
         name: SPACE[name] for name in ("learning_rate", "gamma", "num_epochs", "entropy_coef")
     }
     exploration = rule.explore(START, space, history=[first], rng=np.random.default_rng(0))
-    assert exploration.new["learning_rate"] == 3e-3  # fitted into its bounds
+    assert exploration.new["learning_rate"] == 3e-3  # moved into its bounds
     assert exploration.new["gamma"] == 0.95
     assert exploration.moves == {
         "learning_rate": "reset",
         "gamma": "reset",
-        "num_epochs": "kept",  # it was there already
+        "num_epochs": "kept",  # already at its start value
         "entropy_coef": exploration.moves["entropy_coef"],
     }
     assert exploration.moves["entropy_coef"] not in ("reset", "kept")  # no start value is known
@@ -309,7 +309,7 @@ def test_a_discount_of_0_is_a_value_as_any_other(log: bool) -> None:
     down = DOWN.explore({"gamma": 0.0}, space, rng=rng).new["gamma"]
     up = UP.explore({"gamma": 0.0}, space, rng=rng).new["gamma"]
     assert down == pytest.approx(0.2)  # 1 - 0.8 (1 - 0)
-    assert up == 0.0  # the bound is in the way
+    assert up == 0.0  # the bound prevents a larger value
     gamma = 0.0
     for _ in range(300):
         gamma = number_of(Perturb().explore({"gamma": gamma}, space, rng=rng).new["gamma"])

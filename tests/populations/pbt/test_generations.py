@@ -90,7 +90,7 @@ def history_of(rates: list[float], deviations: list[float]) -> list[GenerationRo
 
 
 def test_leads_by_hand() -> None:
-    # On the line 30 - 10 k, with 9 added or taken so that the line stays by symmetry.
+    # The rates are on the line 30 - 10 k, changed by 9 so that the line stays by symmetry.
     rates = [30.0 + 9.0, 20.0 - 9.0, 10.0 - 9.0, 0.0 + 9.0]
     # Q = 4 * 81, tau^2 = (324 - 3) / (4 - 1) = 107.
     known = finished(history_of(rates, [1.0] * 4))
@@ -103,7 +103,7 @@ def test_a_rate_that_falls_for_all_is_no_lead() -> None:
 
 
 def test_what_is_all_noise_keeps_its_order_and_the_less_exact_is_pulled_more() -> None:
-    # Q is 2 * .25 + .0025 for three measurements: below 2, so no variance is seen.
+    # Q is 2 * .25 + .0025 for three measurements: below 2, so the estimated variance is 0.
     known = finished(history_of([0.5, 0.0, 0.0, 0.5], [1.0, 1.0, 10.0, 1.0]))
     found = believed_leads(known)
     assert all(one.reliability == 0.0 for one in known)

@@ -149,7 +149,7 @@ def policy(*, agent_steps: int, ready_at: int) -> PolicyRow:
         (399, 0, 1, 0),
         (400, 0, 0, 1),
         (599, 0, 0, 1),  # overdue
-        (600, 0, 0, 2),  # it waited for a whole interval, so a mark was missed
+        (600, 0, 0, 2),  # it waited for a whole interval, so it missed a mark
         (430, 430, 200, 0),  # just decided
         (629, 430, 1, 0),
         (630, 430, 0, 1),
@@ -174,13 +174,13 @@ def test_marks_by_hand(agent_steps: int, ready_at: int, remaining: int, marks: i
 
 def test_a_decision_that_waits_is_due_and_not_made() -> None:
     waiting = policy(agent_steps=600, ready_at=0)
-    # Its weights were replaced while it waited, so its clock begins anew.
+    # Its weights were replaced while it waited, so its interval starts again.
     replaced = make_policy("player/p002", agent_steps=600, ready_at=600)
     tables = tables_with(run=RunRow(run="r", pbt_decisions=4, pbt_marks=7))
     for row in (waiting, replaced):
         tables.put(row)
         tables.put(PostponedRow(policy=row.policy, reason="unrated"))
-    # It has passed its marks at 400 and 600.
+    # The policy has passed its marks at 400 and 600.
     assert num_due(tables, pbt={"player": PBT}) == 7 + 2
     assert decisions_document(tables, pbt={"player": PBT}) == {
         "due": 9,

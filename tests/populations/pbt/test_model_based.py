@@ -162,7 +162,7 @@ def test_generations_that_say_nothing_are_left_out(kind: SamplerKind) -> None:
         generation({"gamma": 0.99}, rate=1.0),
         generation({**START, "gamma": math.nan}, rate=1.0),
     ]
-    # Start values may be outside of the bounds, and no choice.
+    # Start values may be outside the bounds or not among the choices.
     outside = [
         generation({**START, "learning_rate": 1.0, "max_grad_norm": 0.7, "gamma": 0.5}, rate=3.0)
         for _ in range(10)

@@ -65,7 +65,7 @@ def test_a_tournament_copies_who_is_ahead_by_much_and_surely() -> None:
     assert isinstance(small, ExploreOwn)
     assert small.evidence.comparison is not None
     assert small.evidence.comparison.difference == 29.0
-    # As with truncation: of two, 100 points need a deviation of at most 61.518.
+    # As with truncation, 100 points between two need a deviation of at most 61.518.
     assert isinstance(decide(rule, pair(0, 100), deviation=61.5), ExploitDonor)
     assert isinstance(decide(rule, pair(0, 100), deviation=61.6), ExploreOwn)
     ahead = decide(rule, pair(130, 100))
@@ -139,7 +139,7 @@ def test_in_competition_scores_against_common_opponents_are_compared() -> None:
 
 
 def test_a_handful_of_matches_proves_nothing() -> None:
-    # Two wins of two against none of two: z = 2, p = 0.0455, and only luck.
+    # Two wins of two against none of two give z = 2, p = 0.0455, which may be luck.
     few = decide(SignificantlyBetter(), pair(100, 200), common=scores(0, 2, matches=2))
     assert isinstance(few, ExploreOwn)
     assert "too few matches" in few.reason

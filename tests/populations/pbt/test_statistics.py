@@ -99,7 +99,7 @@ def test_two_proportions_are_the_chi_square_of_the_table(
 
 
 def test_only_common_opponents_count_with_the_same_mix() -> None:
-    # Both win 90% against the bot and 40% against the strong one; the first met the bot often.
+    # Both win 90% against the bot and 40% against the strong one; the first played the bot often.
     first = {
         "bot": Score(points=90, matches=100),
         "strong": Score(points=4, matches=10),

@@ -64,11 +64,12 @@ RESULTS = [
 
 
 def test_two_players_by_hand() -> None:
-    # Nearly flat priors, no draws, no order of seats: log-odds of 30 to 10, scale 400 / ln 10.
+    # With nearly flat priors, no draws and no order of seats the rating is the log-odds of 30 to 10
+    # times 400 / ln 10.
     model = BradleyTerry(root_deviation=1e6)
     fit = model.fit([result("a", RANDOM, 30, 0, 10, seats=(0, 0))], anchors=[RANDOM])
     assert fit.rating("a") == pytest.approx(400 * math.log10(3), abs=0.5)
-    # Fisher information of d without draws: 40 * p (1 - p) = 7.5.
+    # Without draws the Fisher information of d is 40 * p (1 - p) = 7.5.
     assert fit.deviation("a") == pytest.approx(ELO_PER_UNIT / math.sqrt(7.5), rel=0.02)
     assert fit.rating(RANDOM) == 0.0
     assert fit.deviation(RANDOM) == 0.0
@@ -83,8 +84,8 @@ def test_400_points_are_an_expected_score_of_ten_elevenths_however_often_is_draw
 
 
 def test_draws_make_a_rating_surer_by_hand() -> None:
-    # Even scores of 400 matches, of which 300 are draws: a match has the variance 1/16, so phi is
-    # 1/4; 4 of prior information lean on the same 1/4. Information of d: 400 / 4 / (1/4) = 400.
+    # 400 matches have even scores and 300 draws: a match has the variance 1/16, so phi is 1/4; 4 of
+    # prior information pull to the same 1/4. Information of d: 400 / 4 / (1/4) = 400.
     model = BradleyTerry(root_deviation=1e6)
     fit = model.fit([result("a", RANDOM, 50, 300, 50, seats=(0, 0))], anchors=[RANDOM])
     assert fit.rating("a") == pytest.approx(0.0, abs=1e-9)
@@ -93,7 +94,7 @@ def test_draws_make_a_rating_surer_by_hand() -> None:
 
 
 def test_the_first_seat_is_worth_its_advantage_and_not_a_rating() -> None:
-    # Who sits first wins 10:1, whoever it is.
+    # The player in the first seat wins 10:1, whichever it is.
     both = [result("a", "b", 1000, 0, 100), result("b", "a", 1000, 0, 100)]
     fit = BradleyTerry().fit(both, anchors=["b"])
     assert fit.rating("a") == pytest.approx(0.0, abs=1e-6)
@@ -101,7 +102,7 @@ def test_the_first_seat_is_worth_its_advantage_and_not_a_rating() -> None:
 
 
 def test_two_populations_have_one_fit_and_two_anchors() -> None:
-    # The game gives predators 10:1. Then prey 1 is 400 points better than random prey.
+    # The game favours predators 10:1, so prey 1 is 400 points better than random prey.
     predator, prey = ("predator", RANDOM), ("prey", RANDOM)
     strong = ("prey", "1")
     results = [
@@ -173,7 +174,7 @@ def test_a_result_can_be_told_from_either_side() -> None:
 
 
 def test_the_difference_of_two_is_surer_than_their_intervals() -> None:
-    # a and b met often, the anchor is far from both.
+    # a and b played often, and the anchor is far from both.
     results = [
         result("a", RANDOM, 40, 0, 0),
         result("a", "b", 60, 0, 40),
@@ -191,8 +192,8 @@ def test_the_difference_of_two_is_surer_than_their_intervals() -> None:
 
 @pytest.mark.slow
 def test_95_percent_intervals_hold_the_truth_95_times_in_100() -> None:
-    # Planted: five players from a normal distribution with mean 150 and deviation 200 Elo, so that
-    # the priors (deviation 1000 around 0) are right about none of it but hardly weigh anything.
+    # The truth is five players from a normal distribution with mean 150 and deviation 200 Elo, so
+    # that the priors (deviation 1000 around 0) are wrong but have hardly any weight.
     rng = np.random.default_rng(2024)
     names = [RANDOM, "a", "b", "c", "d", "e"]
     covered = covered_differences = total = total_differences = 0
@@ -255,7 +256,7 @@ def test_many_small_steps_of_a_line_are_as_wide_as_a_large_one(
     variances = (
         ELO_PER_UNIT**2 / problem.precisions[posterior.design.children - len(problem.matches)]
     )
-    # From first to last, however many are between.
+    # The sum runs from the first to the last time, however many are between.
     assert posterior.design.doublings.sum() == pytest.approx(np.log2(max(times)))
     # max(tau^2, 200^2 log2(t / t_0))
     steps = np.diff(np.log2([1.0, *sorted(times)]))
@@ -321,8 +322,8 @@ def test_parents_do_not_go_round_in_a_circle() -> None:
 
 
 def test_reduced_bias_by_hand() -> None:
-    # A free player with next to no prior decides its own log-odds alone: its leverage is 1, so one
-    # match is added, half of it won (Firth): 3.5 wins of 4 + 1.
+    # A free player with nearly no prior is determined by its own log-odds: its leverage is 1, so
+    # one match is added, half of it won (Firth): 3.5 wins of 4 + 1.
     result = Result(first=1, second=0, seats=(0, 0), wins=3, draws=0, losses=1)
     model = BradleyTerry(root_deviation=1e7, num_rounds=0, reduces_bias=True)
     fit = model.fit([result], anchors=[0])
@@ -358,8 +359,8 @@ def test_groups_of_a_time_change_no_sparse_fit(reduces_bias: bool) -> None:
 
 
 def test_a_link_is_a_normal_distribution_of_a_difference() -> None:
-    # a is known to be 1 ahead of b by w = 4, and b to be 0.5 behind the anchor by w = 16; with next
-    # to no prior: b = -0.5 at 1 / 16, a = 0.5 at 1 / 16 + 1 / 4.
+    # a is 1 ahead of b by a link with w = 4, and b is 0.5 behind the anchor by w = 16; with nearly
+    # no prior: b = -0.5 at 1 / 16, a = 0.5 at 1 / 16 + 1 / 4.
     def link(first: str, second: str, *, weight: float, difference: float) -> Result[str]:
         half = 2.0 * weight
         points = half + weight * difference
@@ -378,9 +379,9 @@ def test_a_link_is_a_normal_distribution_of_a_difference() -> None:
         assert ratings == pytest.approx({"a": 0.5, "b": -0.5, RANDOM: 0.0}, abs=1e-4)
         deviations = dict(zip(fit.entrants, fit.deviations / ELO_PER_UNIT, strict=True))
         expected = {"a": 0.3125**0.5, "b": 0.25, RANDOM: 0.0}
-        # Drawn, where the exact solver is not used.
+        # Deviations are sampled if the exact solver is not used.
         assert deviations == pytest.approx(expected, rel=1e-4 if limit else 0.2, abs=1e-9)
-    # Beside results: 8 of 16 won against the anchor.
+    # A link is combined with results: 8 of 16 won against the anchor.
     fit = BradleyTerry(root_deviation=1e6, num_rounds=0).fit(
         [result("b", RANDOM, 8, 0, 8, seats=(0, 0))],
         links=result_columns(links[1:]),
@@ -507,7 +508,8 @@ def test_without_draws_and_seats_it_is_the_model_of_choix() -> None:
 def test_both_paths_agree() -> None:
     rng = np.random.default_rng(3)
     results = league(40, matches=3, rng=rng, draws_of_equals=0.1, advantage=0.3)
-    # Somebody who only won, an unplayed line of descent, and a group that never met the others.
+    # The cases are a player that only won, a line without matches, and a group that never played
+    # the others.
     results += [
         Result(first="winner", second="p001", seats=(0, 1), wins=30, draws=0, losses=0),
         Result(first="x", second="y", seats=(1, 2), wins=3, draws=0, losses=9),
@@ -526,7 +528,7 @@ def test_both_paths_agree() -> None:
         assert sparse.spread.shape == (len(exact.entrants), 128)
         free = exact.deviations > 0.0
         assert np.array_equal(free, sparse.deviations > 0.0)
-        # 128 samples: a relative error of 1 / sqrt(256) = 6.25% each; 4.5 of those at most.
+        # 128 samples give a relative error of 1 / sqrt(256) = 6.25%; the bound is 4.5 of those.
         ratio = sparse.deviations[free] / exact.deviations[free]
         assert np.abs(ratio - 1.0).max() < 0.28
         assert np.sqrt(np.mean((ratio - 1.0) ** 2)) < 0.075
@@ -555,7 +557,7 @@ def test_the_sparse_path_gives_the_same_to_the_bit() -> None:
 
 @pytest.mark.parametrize("max_exact", [0, 1000])
 def test_hard_problems_end(max_exact: int) -> None:
-    # A chain of 60 in which everybody always beat the next, 10^6 times.
+    # In a chain of 60 each player always beat the next, 10^6 times.
     results = [
         Result(first=k, second=k + 1, seats=(0, 0), wins=10**6, draws=0, losses=0)
         for k in range(60)

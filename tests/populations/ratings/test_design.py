@@ -61,7 +61,7 @@ def test_the_terms_of_a_fit_by_hand() -> None:
     )
     design = make_design(
         results,
-        # The anchor's own parent says nothing.
+        # The parent of an anchor is ignored.
         parents={"c": "b", "d": "anchor", "anchor": "e"},
         times={"a": ("p", 1.0), "b": ("p", 2.0), "c": ("p", 2.0), "d": ("q", 7.0)},
         anchors=["anchor"],
@@ -71,7 +71,7 @@ def test_the_terms_of_a_fit_by_hand() -> None:
         ),
         **DEVIATIONS,
     )
-    # Two stages of p, one of q; a pair of seats with an order for each two.
+    # p has two stages and q has one; each pair of seats has a column for its order.
     names = ["a", "b", "c", "d", "e", "01", "12", "p1", "p2", "q7"]
     assert design.free.tolist() == [1, 2, 3, 4, 5]
     assert design.seats == ((0, 1), (1, 2))
@@ -85,7 +85,7 @@ def test_the_terms_of_a_fit_by_hand() -> None:
         ["+d", "-c", "+12"],
     ]
     assert terms[len(results) :] == [
-        # A root around its stage, a child and its parent each around theirs.
+        # A root's prior is around its stage, and so are those of a child and its parent.
         ["+a", "-p1"],
         ["+b", "-p2"],
         ["+c", "-b", "-p2", "+p2"],
@@ -94,21 +94,21 @@ def test_the_terms_of_a_fit_by_hand() -> None:
         ["+e"],
         ["+01"],
         ["+12"],
-        # A random walk from 0 in each group.
+        # The stages of each group are a random walk from 0.
         ["+p1"],
         ["+p2", "-p1"],
         ["+q7"],
-        # Links, whatever the stages.
+        # Links do not depend on stages.
         ["-d"],
         ["+b", "-e"],
     ]
     assert design.deviations.tolist() == [1000, 1000, 200, 200, 1000, 400, 400, 50, 50, 50]
-    # Fewer entrants than groups: one group for each time.
+    # There are fewer entrants than groups, so each time is one group.
     assert design.groups.tolist() == [0, 1, 1, 2, -1, -1, -1, -1, -1, -1]
-    # The priors of c and d; of those without a rated parent a and b have a time.
+    # c and d have priors relative to parents; of the others a and b have a time.
     assert [terms[row][0] for row in design.children] == ["+c", "+d"]
     assert [terms[row][0] for row in design.roots] == ["+a", "+b"]
-    # c is as old as b; nothing is known of the anchor's time.
+    # c is as old as b; the anchor's time is unknown.
     assert np.array_equal(design.doublings, [0.0, np.nan], equal_nan=True)
 
 
@@ -129,14 +129,14 @@ def test_newer_players_have_a_parameter_in_common() -> None:
         )
 
     design = made(30.0, times)
-    # a, b and c, three stages, then the recency.
+    # The columns are a, b and c, three stages, then the recency.
     assert design.recency == 6
     assert design.deviations.tolist() == [1000, 1000, 1000, 50, 50, 50, 30]
-    # 0.02 of the longest time is a half; an anchor is as old as whoever has not been trained.
+    # 0.02 of the longest time counts a half; an anchor is as old as an untrained player.
     assert design.ages.tolist() == [0.0, 0.98, 1.0, 0.0]
     np.testing.assert_allclose(design.newer, [0.0, -0.5], atol=1e-12)
     assert design.index[:2].tolist() == [[7, 2, 7, 6], [0, 1, 7, 6]]
-    # Its prior is around 0. Links know nothing of it.
+    # The recency's prior is around 0. Links do not depend on it.
     assert design.index[8].tolist() == [6, 7, 7, 7]
     assert design.index[9].tolist() == [1, 2, 7, 7]
     for other in (made(0.0, times), made(30.0, {})):
@@ -157,8 +157,8 @@ def test_the_doublings_of_a_lines_time_by_hand() -> None:
         links=played([], entrants=("a", "a'", "b", "c", "d", "e", "f")),
         **DEVIATIONS,
     )
-    # a: nothing is known of a'; b: from the beginning on; c: log2(150 / 100); d: twice, one counts;
-    # e: of another population; f: no time.
+    # a: its parent's time is unknown; b: from the beginning; c: log2(150 / 100); d: occurs twice
+    # and counts once; e: belongs to another population; f: has no time.
     nothing = np.nan
     assert np.array_equal(
         design.doublings, [nothing, 1.0, np.log2(1.5), 1.0, nothing, nothing], equal_nan=True
@@ -208,7 +208,7 @@ def test_terms_are_the_differences_that_the_model_names(
     theta = {name: 0.0 if name in anchors else 2.0**i for i, name in enumerate(ENTRANTS)}
     others = iter(0.5 + 0.25 * i for i in range(100))
     advantage = {seats: next(others) for seats in design.seats}
-    # At most 5 times in a group, so that each one is a stage.
+    # A group has at most 5 times, so each time is a stage.
     when = sorted(set(times.values()))
     stage = {time: next(others) for time in when}
     before = {
@@ -240,12 +240,12 @@ def test_terms_are_the_differences_that_the_model_names(
 
 def test_stages_by_hand() -> None:
     times = [("q", 5.0), None, ("p", 4.0), ("p", 1.0), ("p", 3.0), ("p", 2.0), ("q", 5.0)]
-    # Four of p in two stages, from 1 and from 3; q has one time.
+    # Four players of p are in two stages, from 1 and from 3; q has one time.
     stage, before = slices(times, number=2)
     assert stage.tolist() == [2, -1, 1, 0, 1, 0, 2]
     assert before.tolist() == [-1, 0, -1]
     stage, before = slices(times, number=3)
-    # Borders at the places 0, 1 and 2 of the sorted times: 1, 2 and 3.
+    # The borders are at the indices 0, 1 and 2 of the sorted times: 1, 2 and 3.
     assert stage.tolist() == [3, -1, 2, 0, 2, 1, 3]
     assert before.tolist() == [-1, 0, 1, -1]
 
@@ -265,7 +265,7 @@ def test_stages_follow_time_in_each_group(times: list[Time | None], number: int)
     first: dict[str, int] = {}
     for (group, when), k in sorted(known):
         first.setdefault(group, k)
-        # Stages of a group are consecutive; the one before is of the same group.
+        # Stages of a group are consecutive, and the stage before is of the same group.
         assert before[k] == (-1 if k == first[group] else k - 1)
         for (other, then), at in known:
             if other == group:
@@ -291,7 +291,7 @@ def test_a_circle_of_parents_is_found_and_one_in_it_named(parents: dict[int, int
     circle = set()
     for start in parents:
         at: int | None = parents[start]
-        # Eight names: whoever has not come back by then is in no circle.
+        # With eight names a walk that has not returned by then is not in a cycle.
         for _ in range(8):
             if at == start:
                 circle.add(start)
@@ -314,7 +314,7 @@ def test_a_lineage_of_a_hundred_thousand_is_checked_once() -> None:
             self.asked += 1
             return super().__getitem__(key)
 
-    # The youngest come first, so that each child's line begins where the last one went through.
+    # The youngest come first, so that each child's walk starts where the last one ended.
     parents = Counted({k: k - 1 for k in range(100_000, 0, -1)})
     check_lineage(parents)
     assert parents.asked == 100_000

@@ -28,23 +28,23 @@ ROCK_PAPER_SCISSORS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 
 
 
 def test_ranks_of_three_by_hand() -> None:
-    # Each is compared with two others, so each comparison has 0.95^(1/2) = 97.468% and z = 2.2365.
-    # The standard deviation of a difference is sqrt(2) * 10 = 14.142: 31.63 points are enough.
-    # 100 against 69 is not, 69 against 37 is (32), 100 against 37 is.
+    # Each player is compared with two others, so each comparison has 0.95^(1/2) = 97.468% and z =
+    # 2.2365. The standard deviation of a difference is sqrt(2) * 10 = 14.142, so 31.63 points are
+    # sufficient: not for 100 against 69, but for 69 against 37 (32) and 100 against 37.
     ratings = np.array([69.0, 100.0, 37.0])
     assert rank_intervals(ratings, spread=10.0 * np.eye(3)) == [(1, 2), (1, 2), (3, 3)]
-    # 31 points apart, the last two share their ranks as well.
+    # At a difference of 31 points the last two share their ranks as well.
     ratings = np.array([69.0, 100.0, 38.0])
     assert rank_intervals(ratings, spread=10.0 * np.eye(3)) == [(1, 3), (1, 2), (2, 3)]
-    # Of two alone 1.96 * 14.142 = 27.72 points are enough.
+    # Between only two players 1.96 * 14.142 = 27.72 points are sufficient.
     assert rank_intervals(ratings[:2], spread=10.0 * np.eye(2)) == [(2, 2), (1, 1)]
 
 
 def test_shared_errors_do_not_blur_ranks() -> None:
-    # Both are unsure against the anchor by 100, and by next to nothing against each other.
+    # Both have an error of 100 against the anchor, and nearly none against each other.
     spread = np.array([[100.0, 1.0, 0.0], [100.0, 0.0, 1.0]])
     assert rank_intervals(np.array([10.0, 0.0]), spread=spread) == [(1, 1), (2, 2)]
-    # Each error its own: sqrt(2) * 100 of deviation.
+    # The errors are independent: the deviation of the difference is sqrt(2) * 100.
     assert rank_intervals(np.array([10.0, 0.0]), spread=100.0 * np.eye(2)) == [(1, 2), (1, 2)]
 
 
@@ -52,9 +52,9 @@ def test_entrants_without_a_rank_push_nobody_down() -> None:
     ratings = np.array([30.0, 20.0, 10.0, 0.0])
     is_ranked = np.array([False, True, False, True])
     found = rank_intervals(ratings, spread=np.eye(4), is_ranked=is_ranked)
-    # The first and the third take the rank that they would have between the second and the fourth.
+    # The first and the third get the rank that they would have between the second and the fourth.
     assert found == [(1, 1), (1, 1), (2, 2), (2, 2)]
-    # With deviations of 14 even the first may be the last of the three that it is one of.
+    # With deviations of 14 even the first may rank last of its three.
     found = rank_intervals(ratings, spread=10.0 * np.eye(4), is_ranked=is_ranked)
     assert found == [(1, 3), (1, 2), (1, 3), (1, 2)]
 
@@ -76,12 +76,12 @@ def test_blocks_of_many_entrants_do_not_matter(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("gap", [0.5, 2.0, 10.0, 40.0])
 @pytest.mark.parametrize("size", [3, 10, 40])
 def test_ranks_of_planted_skills_are_held(size: int, gap: float) -> None:
-    # The first player is the hardest where all are near each other: chance may put any of the
-    # others ahead. Pair by pair at 95% its rank is held in 86% of 40 players 0.5 apart.
+    # The first player is the hardest case if all are near each other: chance may put any other
+    # ahead. With pairwise 95% intervals its rank is held in 86% of cases for 40 players 0.5 apart.
     rng = np.random.default_rng(11)
     truth = -gap * np.arange(size)
     place = np.arange(1, size + 1)
-    # An error against the anchor that all share, and each player's own.
+    # The error against the anchor is shared by all, and each player has one of its own.
     spread = np.column_stack([np.full(size, 100.0), 20.0 * np.eye(size)])
     held = []
     for _ in range(400):
@@ -125,16 +125,17 @@ def test_measured_rock_paper_scissors_is_nearly_all_cycle() -> None:
     rng = np.random.default_rng(8)
     assert measured(played(3.0 * ROCK_PAPER_SCISSORS, matches=100, rng=rng)) > 0.95
     assert measured(played(ROCK_PAPER_SCISSORS, matches=1000, rng=rng)) > 0.95
-    # Half cycle, half ratings: in between, as the same share of squared scores.
+    # The game is half cycle, half ratings: cyclicity is the same share of squared scores.
     theta = np.array([1.0, 0.0, -1.0])
     mixture = ROCK_PAPER_SCISSORS + theta[:, None] - theta[None, :]
     assert 0.2 < measured(played(mixture, matches=1000, rng=rng)) < 0.5
 
 
 def test_measured_cyclicity_by_hand() -> None:
-    # Every pair 100:0 in a circle, seats alike: the fit is 0 for all, so each pair has a surplus
-    # of 50 points in 100 matches, 50^2 / 100 = 25, of 75 in all. Noise: 3 pairs with a variance of
-    # 1/4 each (no draws): 0.75, times the 95% quantile of chi-squared over 3, 7.815 / 3.
+    # Every pair is 100:0 in a circle with equal seats: the fit is 0 for all, so each pair has a
+    # surplus of 50 points in 100 matches, 50^2 / 100 = 25, of 75 in all. Noise: 3 pairs with a
+    # variance of 1/4 each (no draws): 0.75, times the 95% quantile of chi-squared over 3, 7.815 /
+    # 3.
     results = [
         Result(first=i, second=(i + 1) % 3, seats=(0, 0), wins=100, draws=0, losses=0)
         for i in range(3)
@@ -143,14 +144,14 @@ def test_measured_cyclicity_by_hand() -> None:
 
 
 def test_a_circle_of_masters_is_not_hidden_by_beginners() -> None:
-    # Three masters in a circle, and seventeen beginners whom skill alone orders.
+    # Three masters form a circle, and seventeen beginners are ordered by skill alone.
     theta = np.array([6.0, 6.0, 6.0, *np.linspace(-1.0, 3.0, 17)])
     eta = theta[:, None] - theta[None, :]
     eta[:3, :3] += 2.0 * ROCK_PAPER_SCISSORS
     rng = np.random.default_rng(5)
     results = played(eta, matches=200, rng=rng)
     assert measured(results) > 0.9
-    # Of several scales each has a best player: masters of another one hide nobody.
+    # Each of several scales has a best player; masters of one scale do not hide those of another.
     taller = played(np.array([[0.0, 9.0], [-9.0, 0.0]]), matches=200, rng=rng)
     both = [*results, *(replace(r, first=r.first + 20, second=r.second + 20) for r in taller)]
     fit = BradleyTerry().fit(both, anchors=[19, 21])
@@ -187,8 +188,8 @@ def test_squared_width_by_hand() -> None:
 
 
 def test_a_rating_that_is_looked_at_often_is_rarely_above_its_bound() -> None:
-    # A player of strength 0 whose estimate is looked at after each of 400 matches: a bound of 95%
-    # is above the truth at some time in a third of all cases.
+    # A player of strength 0 is estimated after each of 400 matches: a bound of 95% is above the
+    # truth at some time in a third of all cases.
     rng = np.random.default_rng(0)
     matches = np.arange(16, 416)
     deviations = 347.4 / np.sqrt(matches)
@@ -208,7 +209,7 @@ def test_intervals_are_percentiles_and_hold_the_rating() -> None:
 
 
 def test_ranks_count_who_is_ahead_in_nearly_all_resamples() -> None:
-    # a is ahead of b in all of 40; c of b in 39 of 40 (97.5%); d of b in 38.
+    # a is ahead of b in all 40 samples; c is ahead of b in 39 of 40 (97.5%); d of b in 38.
     rows = [np.array([5.0, 0.0, 1.0, 1.0])] * 38
     rows += [np.array([5.0, 0.0, 1.0, -1.0]), np.array([5.0, 0.0, -1.0, -1.0])]
     found = intervals(np.array([5.0, 0.0, 1.0, 1.0]), rows)
@@ -256,7 +257,7 @@ def test_intervals_agree_with_walds_on_a_well_played_league() -> None:
     mean, deviation = fit.difference("b", "a")
     assert (low + high) / 2 == pytest.approx(mean, abs=0.3 * deviation)
     assert high - low == pytest.approx(2.0 * Z95 * deviation, rel=0.15)
-    # An order that is sure of one is sure of the other.
+    # A player that surely ranks above another has a rank interval above the other's.
     sure = [best for best, worst in rank_intervals(fit.ratings, spread=fit.spread)]
     found = intervals(fit.ratings, resampled).ranks
     for (best, worst), lowest in zip(found, sure, strict=True):
@@ -283,7 +284,7 @@ def test_both_paths_resample_the_same() -> None:
 
 
 def test_a_resample_is_fitted_as_if_from_the_beginning() -> None:
-    # One match that was always won cannot be drawn otherwise: every resample is the fit itself.
+    # A single match that was won has only one resample, so every resample equals the fit.
     results = [Result(first="a", second=BOT, seats=(0, 1), wins=3, draws=0, losses=0)]
     fit = BradleyTerry().fit(results, anchors=[BOT])
     resampled = bootstrap(
@@ -293,7 +294,7 @@ def test_a_resample_is_fitted_as_if_from_the_beginning() -> None:
 
 
 def test_one_match_a_pair_is_not_known_exactly() -> None:
-    # Within a pair a single match could only be drawn as it was, which gave intervals of width 0.
+    # Resampling within a pair repeats a single match, which gave intervals of width 0.
     rng = np.random.default_rng(7)
     held = []
     for _ in range(6):
@@ -348,14 +349,14 @@ def found(*results: Result[str], links: tuple[Result[str], ...] = ()) -> set[str
 def test_who_lost_to_nobody_has_no_upper_bound() -> None:
     results = [won("a", "bot:random", wins=90, losses=10), won("b", "a")]
     assert found(*results) == {"b"}
-    # A single draw against someone who is bounded is enough.
+    # A single draw against a bounded player is enough.
     assert found(*results, won("b", "bot:random", draws=1)) == set()
 
 
 def test_equals_that_lose_to_each_other_alone_are_all_without_a_bound() -> None:
     results = [won("a", "bot:random", wins=90, losses=10), won("b", "a"), won("c", "a")]
     assert found(*results, won("b", "c", wins=5, losses=5)) == {"b", "c"}
-    # One of them lost to the player below: then both are bounded.
+    # One of them lost to the player below, so both are bounded.
     assert found(*results, won("b", "c", wins=5, losses=5), won("a", "c", wins=1)) == set()
 
 
@@ -399,7 +400,7 @@ def test_it_is_what_all_paths_say(games: list[tuple[int, int, int, int]]) -> Non
 FIT = Fit(
     entrants=("anchor", "a", "b", "random"),
     ratings=np.array([0.0, 100.0, 40.0, 0.0]),
-    # A deviation of 5 for a, 13 for b; the anchors are certain.
+    # The deviation is 5 for a and 13 for b; the anchors are certain.
     spread=np.array([[0.0, 0.0], [3.0, 4.0], [0.0, 13.0], [0.0, 0.0]]),
     advantages={(0, 1): 25.0},
     components=Components(child_deviation=200.0),
@@ -409,8 +410,8 @@ FIT = Fit(
 
 
 def test_a_difference_counts_common_errors_once() -> None:
-    # Rows (3, 4) and (0, 13): the difference (3, -9) has the length sqrt(90), and not that of
-    # independent errors, sqrt(25 + 169).
+    # The difference of the rows (3, 4) and (0, 13) is (3, -9), with the length sqrt(90);
+    # independent errors would give sqrt(25 + 169).
     assert FIT.difference("a", "b") == pytest.approx((60.0, math.sqrt(90.0)))
     assert FIT.difference("b", "a") == pytest.approx((-60.0, math.sqrt(90.0)))
     assert FIT.difference("b", "anchor") == (40.0, 13.0)
@@ -438,6 +439,7 @@ def test_probability_positive_is_a_normal_distributions(mean: float, deviation: 
 
 
 def test_probability_positive_keeps_its_digits_far_in_the_tail() -> None:
-    # Abramowitz and Stegun, table 26.1: 1 - Phi(6) = 9.8659e-10; Phi's series at -20 is 2.7536e-89.
+    # Sources: Abramowitz and Stegun, table 26.1: 1 - Phi(6) = 9.8659e-10; the series of Phi at -20:
+    # 2.7536e-89.
     assert probability_positive(-6.0, 1.0) == pytest.approx(9.8659e-10, rel=1e-4, abs=0.0)
     assert probability_positive(-20.0, 1.0) == pytest.approx(2.7536e-89, rel=1e-4, abs=0.0)

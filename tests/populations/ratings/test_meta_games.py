@@ -119,7 +119,7 @@ def mass_that_is_missed(game: FloatArray, mixture: FloatArray) -> float:
 
 def test_matching_pennies_and_a_game_with_a_saddle_point() -> None:
     row, column, value = zero_sum_nash([[2.0, -1.0], [-1.0, 1.0]])
-    # Indifference by hand: 2p - (1 - p) = -p + (1 - p), p = 2/5, value 1/5.
+    # The players are indifferent: 2p - (1 - p) = -p + (1 - p), p = 2/5, value 1/5.
     assert row == pytest.approx([0.4, 0.6], abs=1e-12)
     assert column == pytest.approx([0.4, 0.6], abs=1e-12)
     assert value == pytest.approx(0.2, abs=1e-12)
@@ -145,8 +145,8 @@ def test_the_best_of_a_ranking_has_all_mass() -> None:
 
 
 def test_a_bound_that_holds_with_equality() -> None:
-    # Without the last player every mixture of the first two is an equilibrium, the even one of
-    # highest entropy; the last one beats the first and loses to the second: p_0 <= p_1 / 3.
+    # Without the last player every mixture of the first two is an equilibrium, and the even one has
+    # the highest entropy; the last player beats the first and loses to the second: p_0 <= p_1 / 3.
     game = np.array([[0.0, 0.0, -3.0], [0.0, 0.0, 1.0], [3.0, -1.0, 0.0]])
     assert max_entropy_nash(game) == pytest.approx([0.25, 0.75, 0.0], abs=1e-8)
 
@@ -251,7 +251,7 @@ def top_cycle(payoff: FloatArray) -> FloatArray:
     beaten_by = (payoff.T > 0.0).astype(np.float64)  # from the row to its betters
     size = len(payoff)
     reaches = np.linalg.matrix_power(np.eye(size) + beaten_by, size) > 0.0
-    top = np.flatnonzero(reaches.all(axis=0))  # everyone gets there
+    top = np.flatnonzero(reaches.all(axis=0))  # every player reaches these
     mass = np.zeros(size)
     mass[top] = solved(beaten_by[np.ix_(top, top)])
     return mass
@@ -296,7 +296,7 @@ def test_stationary_distributions_are_those_of_linear_algebra() -> None:
 
 
 def test_rates_far_below_the_smallest_float_still_count() -> None:
-    # Two states, left at e^-5000 and e^-5001: the second holds e times the mass of the first.
+    # Two states are left at e^-5000 and e^-5001: the second holds e times the mass of the first.
     rates = np.array([[0.0, -5000.0], [-5001.0, 0.0]])
     assert stationary(rates)[1] / stationary(rates)[0] == pytest.approx(np.e, rel=1e-9)
 
@@ -325,7 +325,7 @@ def test_the_sweep_ends_at_the_limit(seed: int) -> None:
     payoff = antisymmetric(rng, int(rng.integers(2, 9)))
     expected = top_cycle(payoff)
     assert alpha_rank(payoff) == pytest.approx(expected, abs=1e-9)
-    # A plateau at small alpha is not the end: tiny payoffs rank as large ones do.
+    # A plateau at small alpha must not end the search: tiny payoffs rank as large ones do.
     assert alpha_rank(1e-7 * payoff) == pytest.approx(expected, abs=1e-9)
     assert alpha_rank(1e-305 * payoff) == pytest.approx(expected, abs=1e-9)
 
@@ -388,7 +388,7 @@ def test_every_kind_gives_probabilities(
 ) -> None:
     payoff = np.triu(drawn, 1) - np.triu(drawn, 1).T
     for kind in KINDS:
-        if kind == "prd":  # thousands of steps: a few are enough here
+        if kind == "prd":  # thousands of steps are slow, so a few examples are used
             weights, _ = projected_replicator_dynamics(payoff, num_iterations=20)
         else:
             weights = meta_strategy(kind, payoff)
@@ -411,7 +411,7 @@ def test_what_is_no_meta_strategy_or_no_payoff_is_refused() -> None:
 
 
 def test_projections_by_hand_and_by_their_definition() -> None:
-    # The example of OpenSpiel: lambda = 0.25.
+    # This is OpenSpiel's example: lambda = 0.25.
     assert project_to_simplex(np.array([0.4, 0.7, 0.6]), floor=0.2) == pytest.approx(
         [0.2, 0.45, 0.35]
     )
@@ -422,7 +422,7 @@ def test_projections_by_hand_and_by_their_definition() -> None:
             nearest = project_to_simplex(values, floor=floor)
             assert nearest.sum() == pytest.approx(1.0)
             assert nearest.min() >= floor - 1e-15
-            # No other point of the set is nearer: (values - nearest) points out of it.
+            # No other point of the set is nearer, because (values - nearest) points out of it.
             others = floor + (1.0 - 5 * floor) * rng.dirichlet(np.ones(5), size=200)
             assert ((others - nearest) @ (values - nearest)).max() <= 1e-12
 

@@ -76,7 +76,7 @@ def test_merging_columns_adds_up_both_views(results: list[Result[str]]) -> None:
     for one in results:
         counts = Counts.from_results(one)
         sides = (one.seats[0], one.first), (one.seats[1], one.second)
-        # The lower seat comes first; of equal seats, the first name.
+        # The lower seat comes first; for equal seats, the first name.
         if sides[0] > sides[1]:
             sides, counts = (sides[1], sides[0]), counts.turned()
         before = sums.get(sides, Counts(0, 0, 0, 0, 0))
@@ -122,7 +122,7 @@ def test_some_results_can_be_kept() -> None:
 def test_a_model_of_wins_and_losses_learns_parts_of_them_where_there_are_margins() -> None:
     results = [
         Result(first="a", second="b", seats=(0, 1), wins=3, draws=2, losses=5),
-        # Scores of 0.75 (four times), 0.5 and 0.0: the sum is 3.5.
+        # The scores are 0.75 (four times), 0.5 and 0.0, which sum to 3.5.
         Result(
             first="a",
             second="c",
@@ -137,7 +137,7 @@ def test_a_model_of_wins_and_losses_learns_parts_of_them_where_there_are_margins
     columns = result_columns(results)
     assert columns.outcomes.tolist() == [[3, 2, 5], [3.5, 0, 2.5]]
     assert columns.matches.tolist() == [10, 6]
-    # Seen from c: 0.25 four times, 0.5 and 1.0.
+    # From c's view the scores are 0.25 four times, 0.5 and 1.0.
     turned = merge_columns(columns, entrants=("c", "b", "a")).sums.tolist()
     assert turned == [[3.5, 2.5], [4.0, 3.5]] or turned == [[2.5, 1.5], [6.0, 5.5]]
 
@@ -151,7 +151,8 @@ def slack(columns: ResultColumns[str]) -> float:
 
 
 def test_a_score_over_both_seats_is_the_mean_of_the_scores_in_each() -> None:
-    # As first a wins 9 of 10, as second 1 of 10: even over both seats, whatever a seat is worth.
+    # a wins 9 of 10 as first and 1 of 10 as second: even over both seats, whatever the order is
+    # worth.
     both = [played("a", "b", (0, 1), 9, 1), played("b", "a", (0, 1), 9, 1)]
     pooled = over_seats(result_columns(both))
     (row,) = list(pooled)
@@ -159,7 +160,7 @@ def test_a_score_over_both_seats_is_the_mean_of_the_scores_in_each() -> None:
     assert (row.wins, row.losses) == pytest.approx((10.0, 10.0))
     # n/4 (p_0 - p_1)^2 = 5 x 0.64, less the variance of a match within a seat, 0.09.
     assert slack(pooled) == pytest.approx(3.2 - 0.09)
-    # As many matches in one order as in the other count as they are; of 30 and 10 as many as 30.
+    # Equal numbers in both orders count as they are; 10 in one order are scaled to the other's 30.
     uneven = over_seats(
         result_columns([played("a", "b", (0, 1), 27, 3), played("a", "b", (1, 0), 1, 9)])
     )
@@ -247,7 +248,7 @@ def test_a_table_and_its_snapshots_are_dictionaries_and_copies_of_them(
     expected: Table = {}
     snapshots: list[tuple[ResultSnapshot[int], Table]] = []
     with pytest.MonkeyPatch.context() as patch:
-        # A few rows fill a chunk, so that most changes come to one that a snapshot has.
+        # A chunk has few rows, so most changes affect a chunk that a snapshot shares.
         patch.setattr(result_table, "CHUNK", chunk)
         for step in steps:
             if step is None:
@@ -265,12 +266,12 @@ def test_a_table_and_its_snapshots_are_dictionaries_and_copies_of_them(
         assert list(table.items()) == list(expected.items())
         assert list(table.rows()) == list(expected.items())
         for name in range(6):
-            # The newest pair first, whenever its counts were last set.
+            # The order is newest pair first, independent of later changes of its counts.
             own = [(key, expected[key]) for key in reversed(expected) if name in key[:2]]
             assert list(dict(table.of_entrant(name)).items()) == own
         for snapshot, then in snapshots:
             chosen = {key: counts for key, counts in then.items() if names >= {*key[:2]}}
-            # In order of first setting, too.
+            # The order is that of the first setting, too.
             assert list(selected(snapshot, names).items()) == list(chosen.items())
 
 
@@ -278,7 +279,7 @@ def test_a_table_and_its_snapshots_are_dictionaries_and_copies_of_them(
     ("num_names", "seats"),
     [
         (5, [(0, 0), (0, 1), (1, 0), (16, 0), (0, 255), (255, 0), (255, 255)]),
-        # In a free-for-all each agent is a side, with a seat of its own.
+        # In a free-for-all each agent is a side with a seat of its own.
         (3, [(0, 258), (1, 2), (256, 257), (0, 1), (495, 0), (239, 256), (0, 495)]),
     ],
 )
@@ -314,7 +315,7 @@ def test_a_table_most_of_which_was_deleted_is_made_anew(monkeypatch: pytest.Monk
         table[key] = counts_of(number)
     for key in keys[:7]:
         del table[key]
-    # Twelve rows, of which five are left, and two in a chunk.
+    # Of twelve rows five are left, with two per chunk.
     assert table.without_deleted() is table
     snapshot = table.snapshot()
     del table[keys[7]]

@@ -60,11 +60,11 @@ def test_direct_matches_show_that_a_sum_is_too_long_and_the_interval_holds_both(
     for seed in range(10):
         fit, best, direct = ladder(lapses=lapses, seed=seed, num_direct=384)
         warned += fit.components.misfit >= MISFIT
-        # The rating is about all distances alike; what the anchor's results say is beside it.
+        # The rating is about all distances; the error against the anchor is added.
         half = Z95 * math.hypot(fit.deviation(best), fit.anchor_errors[fit.index(best)])
         held += abs(fit.rating(best) - direct) <= half
     assert held >= (7 if lapses < 0.03 else 8)
-    # Of few lapses a part is taken for the scatter of pairs far apart.
+    # With few lapses a part of them counts as scatter of distant pairs.
     assert warned >= (5 if lapses < 0.03 else 7)
 
 
@@ -122,9 +122,9 @@ def test_ratings_of_a_bent_league_are_those_of_all_pairs_alike() -> None:
         off = fit.ratings - truth
         assert np.abs(off).max() < 60.0
         assert (np.abs(off) <= Z95 * fit.deviations + 1e-9).mean() >= 0.9
-        # Fitted without a bend, the sum of neighbours' distances has the best 400 Elo too high.
+        # Without a bend the sum of neighbours' distances puts the best 400 Elo too high.
         assert truth[-1] < 950.0
-        # Pairs deviate from any ratings, which a reader is told.
+        # The fit reports that pairs deviate from any ratings.
         assert 25.0 < fit.components.pair_deviation < 110.0
 
 
@@ -194,7 +194,7 @@ def test_ratings_and_worth_of_two_bent_sides_say_what_happens_between_them() -> 
     scores = 1.0 / (1.0 + np.exp(-ahead))
 
     def result(i: int, j: int) -> Result[tuple[str, int]]:
-        # Neighbours meet most; scores are exact.
+        # Neighbours play most; scores are exact.
         matches = 600.0 if abs(i - j) <= 1 else 60.0
         won = matches * scores[i, j]
         one, two = ("tag", i), ("prey", j)
@@ -208,7 +208,7 @@ def test_ratings_and_worth_of_two_bent_sides_say_what_happens_between_them() -> 
     ratings = {side: [fit.rating((side, i)) for i in range(6)] for side in ("tag", "prey")}
     said = np.subtract.outer(ratings["tag"], ratings["prey"]) + fit.advantages[0, 1]
     off = said - ELO_PER_UNIT * ahead
-    # The prior of the bend leaves a little; the worth in distances is 170 Elo off as log-odds.
+    # The bend's prior leaves a small error; the worth of distances as log-odds is 170 Elo off.
     assert abs(off.mean()) < 10.0
     assert np.sqrt((off**2).mean()) < 1.03 * left_by_any(ahead)
     assert fit.components.bend == pytest.approx(0.6, abs=0.15)

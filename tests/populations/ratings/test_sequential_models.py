@@ -18,7 +18,7 @@ from tests.populations.ratings.sequential_elo import elo_ratings
 def test_expected_scores_by_hand() -> None:
     assert expected_score(1200.0, 1200.0) == 0.5
     assert expected_score(1600.0, 1200.0) == pytest.approx(10 / 11)
-    # FIDE's handbook: 200 points are an expected score of 0.76.
+    # By FIDE's handbook 200 points are an expected score of 0.76.
     assert expected_score(1400.0, 1200.0) == pytest.approx(0.76, abs=0.001)
     assert expected_score(1e9, 0.0) == 1.0
     assert expected_score(0.0, 1e9) == pytest.approx(0.0, abs=1e-200)
@@ -68,7 +68,7 @@ def plackett_luce(beliefs: Sequence[Belief], *, results: Sequence[float]) -> lis
     """Algorithm 4 of Weng and Lin for players alone, written out."""
     everyone = range(len(beliefs))
     c = math.sqrt(sum(sigma**2 + BETA**2 for _, sigma in beliefs))
-    # Lower ranks are better; a higher result is.
+    # Lower ranks are better, but higher results are.
     strength = [
         sum(math.exp(beliefs[s][0] / c) for s in everyone if results[s] <= results[q])
         for q in everyone
@@ -108,7 +108,7 @@ def test_any_matches_are_rated_as_the_paper_says(matches: list[tuple[int, int, f
 
 
 def test_a_known_difference_of_skill_is_that_many_elo_points() -> None:
-    # P(a beats b) = 1 / (1 + exp((mu_b - mu_a) / c)), c = sqrt(2) beta where nothing is uncertain;
-    # 400 points are odds of 10:1.
+    # P(a beats b) = 1 / (1 + exp((mu_b - mu_a) / c)) with c = sqrt(2) beta without uncertainty; 400
+    # points are odds of 10:1.
     difference = math.log(10.0) * math.sqrt(2.0) * BETA
     assert difference * ELO_PER_MU == pytest.approx(400.0)

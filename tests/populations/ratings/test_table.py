@@ -25,7 +25,7 @@ MODELS: tuple[Model, ...] = get_args(Model)
 FEW = Settings(num_resamples=30)
 Match = tuple[str, str, float]
 
-# d loses to everybody; a, b and c go round in a circle.
+# d loses to all others; a, b and c form a cycle.
 CYCLE: list[Match] = [("a", "b", 1.0), ("b", "c", 1.0), ("c", "a", 1.0)] * 30
 CYCLE += [(player, "d", 1.0) for player in "abc"] * 30
 
@@ -50,7 +50,7 @@ def test_every_model_orders_a_ladder(model: Model) -> None:
     rated = rate_table(table, model=model, settings=FEW)
     ratings = by_player(rated)
     assert max(ratings, key=lambda player: ratings[player]) == "p0"
-    if model != "alpha_rank":  # there only the first one has mass
+    if model != "alpha_rank":  # only the first one has mass there
         assert sorted(ratings, key=lambda player: -ratings[player]) == ["p0", "p1", "p2", "p3"]
     assert rated.cyclicity < 0.1
     found = rated.intervals
@@ -103,14 +103,14 @@ def test_a_cycle_has_a_mixture_and_no_ranking() -> None:
     table = MatchTable.from_matches(CYCLE)
     assert nash_mixture(table) == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.0], abs=1e-9)
     nash = rate_table(table, model="nash_averaging", settings=FEW)
-    # 30 wins of 30 with a Jeffreys prior: odds of 61:1.
+    # 30 wins of 30 with a Jeffreys prior are odds of 61:1.
     points = 400.0 * np.log10(61.0)
     assert by_player(nash) == pytest.approx({"a": 0.0, "b": 0.0, "c": 0.0, "d": -points}, abs=1e-6)
     assert nash.mixture == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.0], abs=1e-9)
     evolved = rate_table(table, model="alpha_rank", settings=FEW)
     assert by_player(evolved) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": 0.0})
     rounds = [match for match in CYCLE if match[1] != "d"]
-    # Three pairs with 15^2 / 30 each, less what chance does in 95 of 100 leagues: 7.815 / 4.
+    # Each of three pairs has 15^2 / 30, less what chance does in 95 of 100 leagues: 7.815 / 4.
     for kind in MODELS:
         measured = rate_table(MatchTable.from_matches(rounds), model=kind, settings=FEW).cyclicity
         assert measured == pytest.approx(1.0 - 7.815 / 4 / 22.5, abs=1e-3)
@@ -181,15 +181,15 @@ def test_every_table_has_ratings_that_are_finite(
 @pytest.mark.parametrize(
     ("pairs", "expected"),
     [
-        # Each pair in both orders.
+        # Each pair is played in both orders.
         (["ab", "ba", "bc", "cb"], 1.0),
-        # A chain: x = 0, 1, 2 makes every difference 1.
+        # In this chain x = 0, 1, 2 makes every difference 1.
         (["ba", "cb", "cb"], 0.0),
-        # A cycle, whose differences sum to 0.
+        # This is a cycle, whose differences sum to 0.
         (["ab", "bc", "ca"], 1.0),
         # x = 0, 2/3, 4/3: what is left of three matches are 1/3, 1/3 and -1/3.
         (["ba", "cb", "ca"], 1.0 / 9.0),
-        # Two that never meet each other's players: a chain, and a pair in both orders.
+        # Two groups never play each other: a chain, and a pair in both orders.
         (["ba", "dc", "cd"], 2.0 / 3.0),
     ],
 )

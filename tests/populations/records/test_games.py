@@ -75,7 +75,8 @@ def test_the_worst_defeat_comes_first() -> None:
         game(6, "10", (1.0, 0.0), steps=8),
         game(7, "01", (0.3, 0.7)),
     ]
-    # Lost in 8 steps, the newer one first; in 20; by less; drawn; won. Game 4 is of others.
+    # The order is: lost in 8 steps, newer first; lost in 20; lost by less; drawn; won. Game 4 is of
+    # others.
     expected = ["6.0", "3.0", "2.0", "7.0", "5.0", "1.0"]
     assert ids(worst_games(games, ["player/p000"], seats=DUEL)) == expected
     assert ids(worst_games(games, [weights("0")], seats=DUEL)) == expected
@@ -92,7 +93,7 @@ def test_defeats_are_of_weights_and_not_of_a_policy() -> None:
         game(2, "10", (0.0, 1.0)),
         game(3, "10", (0.5, 0.5)),
         game(4, "21", (0.0, 1.0)),
-        # Against itself somebody always loses.
+        # In a game against itself one side always loses.
         game(5, "00", (0.0, 1.0)),
     ]
     assert ids(defeats(games, weights("0"), seats=DUEL)) == ["1.0", "5.0"]
@@ -112,7 +113,7 @@ def test_defeats_newest_longest_and_closest_stay() -> None:
     ]
     stay = kept_games(games, keep=5, champion=weights("0"), seats=DUEL)
     assert stay == {"1.0", "7.0", "5.0", "3.0", "2.0"}
-    # Without a champion that first game has no claim, and the newest of the others stays.
+    # Without a champion the first game has no claim, and the newest of the others stays.
     assert kept_games(games, keep=5, champion=None, seats=DUEL) == {
         *("7.0", "5.0", "3.0", "2.0", "6.0")
     }
@@ -121,10 +122,11 @@ def test_defeats_newest_longest_and_closest_stay() -> None:
 
 def test_defeats_leave_half_of_the_places_to_other_games() -> None:
     games = [game(0, "12"), *(game(number, "01", (0.0, 1.0)) for number in range(1, 9))]
-    # Two of the champion's eight, the newest of the other pair, and of all others the newest one.
+    # Two of the champion's eight stay, the newest of the other pair, and the newest one of all
+    # others.
     stay = kept_games(games, keep=4, champion=weights("0"), seats=DUEL)
     assert stay == {"8.0", "7.0", "6.0", "0.0"}
-    # Of an odd number the larger half.
+    # The larger half of an odd number goes to the champion.
     assert kept_games(games, keep=1, champion=weights("0"), seats=DUEL) == {"8.0"}
 
 
@@ -150,10 +152,10 @@ def test_as_many_stay_as_may_and_none_goes_before_one_of_a_lesser_claim(
     assert len(stay) == min(keep, len(rows))
     assert stay <= set(ids(rows))
     lost = set(ids(defeats(rows, weights("0"), seats=DUEL)))
-    # Half of the places are the newest defeats', as far as there are so many.
+    # Half of the places belong to the newest defeats, as far as there are enough.
     ranked = [one for one in ids(rows) if one in lost]
     assert set(ranked[-((keep + 1) // 2) :]) <= stay
-    # Keeping more lets none go that stayed.
+    # Keeping more games removes none that would stay otherwise.
     assert stay <= kept_games(rows, keep=keep + 1, champion=weights("0"), seats=DUEL)
 
 

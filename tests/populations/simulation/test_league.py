@@ -95,7 +95,7 @@ def test_the_curve_of_the_best_skill_goes_up_to_the_end_of_training() -> None:
 
 
 def test_progress_is_told_of_those_that_stay() -> None:
-    # The one that leaves first is ahead of the others, and the last steps are few.
+    # The first policy to leave is ahead of the others, and the last steps are few.
     changes = ("pbt.share=halving", "learners=2", "pbt.ready_agent_steps=30000")
     limits = ("pbt.warm_up_agent_steps=60000", "stop.agent_steps_per_policy=610001")
     config = simulated_config(load_config("default", (*SHORT, *changes, *limits)), num_policies=5)
@@ -104,7 +104,7 @@ def test_progress_is_told_of_those_that_stay() -> None:
     assert outcome.num_retired == 3
     assert told == sorted(told)
     assert told[-1] == 1.0
-    # No end comes from nowhere: an assignment has a twelfth of a policy's steps at most.
+    # The end is announced in time: an assignment has at most a twelfth of a policy's steps.
     assert max(one - other for one, other in zip(told[1:], told, strict=False)) < 0.1
 
 
@@ -248,13 +248,13 @@ def test_finals_keep_the_time_that_is_said(
         agent_steps=agent_steps,
     )
     assert 0.0 < taken_s <= MOST * asked_s
-    # A short time is not kept by playing nothing.
+    # A short time limit must not be met by playing nothing.
     assert matches_per_s != LONG or (stopped and taken_s >= 0.8 * asked_s)
 
 
 @pytest.mark.slow
 def test_intervals_of_whole_leagues_hold_the_truth() -> None:
-    # With a prior that expects nothing of children these held 50 to 60%, at a bias of -90 Elo.
+    # With a prior that expects no gain of children these held 50 to 60%, at a bias of -90 Elo.
     leagues = [league_error(16, seed=seed) for seed in (100, 101, 102)]
     assert np.mean([league.ratings for league in leagues]) >= 0.85
     assert np.mean([league.differences for league in leagues]) >= 0.85
@@ -264,8 +264,9 @@ def test_intervals_of_whole_leagues_hold_the_truth() -> None:
 
 @pytest.mark.slow
 def test_intervals_hold_the_truth_where_two_populations_leave_many_ghosts() -> None:
-    # With a prior of equal width for each step, however short, none of these intervals held it, at
-    # biases of 270 and 290 Elo: each copy of a lucky policy was believed, 50 times in a line.
+    # With a prior of equal width for each step, however short, none of these intervals held the
+    # truth, at biases of 270 and 290 Elo: the fit believed each copy of a lucky policy, 50 times in
+    # a line.
     overrides = (
         "ghosts.keep=null",
         "ghosts.every_agent_steps=40000",
@@ -289,7 +290,7 @@ def test_the_experiment_prints_a_document_per_size(capsys: pytest.CaptureFixture
 
 
 def test_the_unit_is_the_league() -> None:
-    # Deviation of 0, 1, 1, 0: sqrt(1/3); 1.96 / sqrt(4) times that.
+    # The deviation of 0, 1, 1, 0 is sqrt(1/3); the half width is 1.96 / sqrt(4) times that.
     mean, half = clustered([0.0, 1.0, 1.0, 0.0])
     assert mean == 0.5
     assert half == pytest.approx(0.98 * np.sqrt(1 / 3), abs=1e-3)
@@ -339,7 +340,8 @@ def test_draws_do_not_change_the_expected_score(draw_rate: float, top: float | N
     assert wins + draws + losses == 200_000
     # 100 points of skill and 100 of the seat: 1 / (1 + 10^(-1/2)) = 0.7597.
     assert (wins + 0.5 * draws) / 200_000 == pytest.approx(0.7597, abs=0.005)
-    # Twice the rate of equals times 0.2403; with a top, at 0.55 of the way from 0.1 to 0.9.
+    # The draw rate is twice that of equals times 0.2403; with a top, at 0.55 of the way from 0.1 to
+    # 0.9.
     rate = draw_rate if top is None else 0.1 + 0.55 * 0.8
     assert draws / 200_000 == pytest.approx(2.0 * rate * 0.2403, abs=0.005)
 

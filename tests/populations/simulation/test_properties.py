@@ -35,7 +35,7 @@ SETTLED = settings(
     deadline=None,
     database=None,
     derandomize=True,
-    # Runs are long: a smaller failing one is not worth minutes.
+    # Shrinking is left out, because runs are long.
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow],
 )

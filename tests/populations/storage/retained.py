@@ -59,7 +59,7 @@ def retained(
             needed.update(named_by(holder))
     for rows in present.values():
         rows.sort(key=newest_last)
-        # keep is at least 1; rows[-0:] would be all of them.
+        # keep is at least 1; rows[-0:] would be all rows.
         needed.update(row.key for row in rows[-keep:])
         if milestones_every_agent_steps is not None:
             needed.update(milestones(rows, every_agent_steps=milestones_every_agent_steps))

@@ -158,7 +158,7 @@ def test_rows_are_removed_in_steps_and_open_assignments_stay(journal: Journal) -
     ]
     assert counts == [0, 0, NUM - OPEN + 1]
     assert journal.remove_archived(limit=5) == 0
-    # What ends later leaves with the next range.
+    # An assignment that ends later is archived with the next range.
     journal.commit([replace(assignment(OPEN), status="finished")])
     assert archive(journal, mark(2, NUM)).assignments == NUM
     with JournalReader(journal._path) as reader:
@@ -193,7 +193,7 @@ def test_a_damaged_file_is_no_silent_loss(journal: Journal, tmp_path: Path) -> N
     with JournalReader(journal._path) as reader:
         with pytest.raises(StorageError, match="No such file"):
             reader.events()
-        # What the journal has needs no file.
+        # Rows of the journal need no archive file.
         assert [row.sequence for row in reader.events(after=8)] == [9, 10, 11, 12]
         assert [row.sequence for row in reader.events(limit=2, newest=True)] == [11, 12]
     assert "No such file" in str(check_archive(tmp_path, written))
@@ -320,7 +320,7 @@ def test_it_writes_what_has_changed_and_not_all(made_journal: Path) -> None:
         after = backup.read_bytes()
     pages = range(0, len(after), 4096)
     num_changed = sum(before[at : at + 4096] != after[at : at + 4096] for at in pages)
-    # The header, and a leaf of each table.
+    # Only the header and a leaf of each table change.
     assert 0 < num_changed <= 4 < len(pages)
 
 

@@ -208,7 +208,7 @@ def test_a_journal_gives_pages_back_step_by_step(path: Path) -> None:
         while journal.shrink(pages=10):
             num_steps += 1
         left, total = free(journal)
-        # A quarter stays for rows to come.
+        # A quarter of the pages stays free for new rows.
         assert total * 0.25 - 10 <= left <= total * 0.25
         assert num_steps == (before_free - left) // 10
         assert journal.load() == before

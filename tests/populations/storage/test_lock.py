@@ -80,7 +80,7 @@ def test_a_lock_file_that_was_replaced_does_not_admit_two(tmp_path: Path) -> Non
 
 def test_a_pipe_or_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / LOCK)
-    # Without waiting for somebody who writes to it.
+    # Opening must not wait for a writer of the pipe.
     for look in (is_released, RunLock):
         with pytest.raises(StorageError, match="not a regular file"):
             look(tmp_path)
@@ -116,7 +116,7 @@ def test_bad_numbers_and_bad_disks_are_told_apart(tmp_path: Path) -> None:
 
 def test_it_is_written_through_no_link(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("of the user")
-    # One in its place is replaced; one in that of the new file is refused.
+    # A link in place of the file is replaced; one in place of the temporary file is refused.
     (tmp_path / STATUS).symlink_to("notes")
     write_status(tmp_path, {"speed": 1.0})
     (tmp_path / f".{STATUS}.{os.getpid()}.tmp").symlink_to("notes")

@@ -194,7 +194,7 @@ def test_a_run_with_all_that_it_counted_has_lost_nothing(tmp_path: Path) -> None
     assert find_loss(tmp_path) is None
     assert accepted_loss(tmp_path, accept=False) is None
     renew_status(tmp_path)
-    # Nothing is written, not even a file of SQLite's beside the journal.
+    # Nothing is written, not even a file of SQLite beside the journal.
     assert digests_of(tmp_path) == before
     assert not list(tmp_path.glob(f"{JOURNAL}-*"))
 
@@ -256,8 +256,8 @@ def test_a_flipped_bit_anywhere_in_a_killed_runs_wal_loses_nothing_silently(
 ) -> None:
     for _ in range(10):
         run.train(P0)
-    # A copy of an open journal is what a kill leaves. Without a status: the last second may not be
-    # in it.
+    # A copy of an open journal is what a kill leaves. Without a status the last second may be
+    # missing.
     killed = shutil.copytree(
         run.run_dir, tmp_path / "killed", ignore=shutil.ignore_patterns("*-shm", "killed")
     )
@@ -288,7 +288,7 @@ def test_a_recorded_checkpoint_without_a_directory_is_lost_until_that_is_recorde
     assert loss.checkpoints == (newest.key,)
     assert dict(loss.counts) == {"agent_steps": STEPS}
     assert f"{newest.key}: recorded, and missing" in str(loss)
-    # An older one, too, is a fallback that was acknowledged.
+    # An older checkpoint was acknowledged, too, and is a fallback.
     oldest = run.checkpoints_of(P1)[0]
     shutil.rmtree(run.run_dir / oldest.key)
     loss = find_loss(run.run_dir)
@@ -302,7 +302,7 @@ def test_a_recorded_checkpoint_without_a_directory_is_lost_until_that_is_recorde
 
 def test_a_checkpoint_that_is_set_aside_or_was_to_be_removed_is_no_loss(run: SmallRun) -> None:
     aside, doomed, _ = run.checkpoints_of(P0)
-    # As a kill leaves it: the rename was before the row.
+    # As after a kill, the directory was renamed before the row was written.
     set_aside(run.run_dir, aside.key)
     run.put(replace(doomed, state="doomed"))
     shutil.rmtree(run.run_dir / doomed.key)
@@ -328,7 +328,7 @@ def test_an_unrecorded_checkpoint_was_recorded_if_another_one_was_trained_from_i
     run: SmallRun,
 ) -> None:
     current = run.checkpoints_of(P0)[-1]
-    # What a kill leaves, several attempts at it and other policies' included.
+    # A kill leaves these directories, also several attempts and those of other policies.
     first = publish_after(run, P0, agent_steps=400, parent=current.digest)
     publish_after(run, P0, agent_steps=401, parent=current.digest)
     publish_after(run, P1, agent_steps=400, parent=current.digest)
@@ -375,7 +375,7 @@ def test_the_mark_of_a_last_commit_counts_if_the_machine_has_run_since(torn: Pat
 def test_sleep_of_the_machine_is_no_power_failure(
     torn: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Written before a long sleep, which this clock leaves out.
+    # The file was written before a long sleep, which the monotonic clock does not count.
     monkeypatch.setattr(time, "monotonic", lambda: 0.0)
     os.utime(f"{torn}-wal", (time.time() - 1.0,) * 2)
     assert num_lost(torn) == 1

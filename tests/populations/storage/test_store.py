@@ -133,7 +133,8 @@ def test_every_kind_of_pin_holds() -> None:
 
 
 def test_a_milestone_is_the_first_at_or_after_each_multiple() -> None:
-    # Multiples of 20: 20 is reached at 20, 40 at 40; 10 is before the first, 30 is between.
+    # Milestones are multiples of 20: 20 is reached at 20, 40 at 40; 10 is before the first, 30 is
+    # between.
     assert leftover(FIVE, milestones=20) == ["a-10", "a-30"]
     assert leftover(FIVE, milestones=25) == ["a-10", "a-20", "a-40"]
     assert leftover(FIVE, milestones=1000) == ["a-10", "a-20", "a-30", "a-40"]
@@ -300,7 +301,7 @@ def test_deciding_row_by_row_is_deciding_from_all_rows(
         rows = run.change(data)
         for row in rows:
             run.tables.put(row)
-        for _ in range(data.draw(st.integers(1, 2))):  # twice is as good as once
+        for _ in range(data.draw(st.integers(1, 2))):  # deleting twice is the same as once
             for row in rows:
                 if isinstance(row, RetentionRow):
                     run.retention.apply(row)

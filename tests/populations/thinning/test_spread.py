@@ -39,17 +39,18 @@ def request(
 
 
 def test_a_ghost_on_the_line_of_its_neighbours_goes_first_by_hand() -> None:
-    # Equal steps. Off the line of their neighbours: 1 by 50, 2 by 100, 3 by 0, 4 by 100.
+    # Steps are equal. The distances to the line of the neighbours are 50 for 1, 100 for 2, 0 for 3,
+    # 100 for 4.
     curve = [0.0, 100.0, 100.0, 300.0, 500.0, 500.0]
     assert NONE.choose(request(curve, num_to_go=1)) == (3,)
-    # Then 1 has the triangle (0, 100, 100), and 2 that of (100, 100, 500): 50 of width 2, and
-    # 400 / 3 of width 3.
+    # Then 1 has the triangle (0, 100, 100), and 2 that of (100, 100, 500): 50 of width 2, and 400 /
+    # 3 of width 3.
     assert NONE.choose(request(curve, num_to_go=2)) == (3, 1)
 
 
 def test_unrated_ghosts_are_spread_by_age() -> None:
     nothing = [float("nan")] * 6
-    # Gaps of 10, 1, 1, 10, 10: the two inside the short ones are first.
+    # The gaps are 10, 1, 1, 10, 10: the two ghosts between the short gaps are first.
     steps = [0, 10, 11, 12, 22, 32]
     assert NONE.choose(request(nothing, num_to_go=1, steps=steps)) == (2,)
 
@@ -57,13 +58,12 @@ def test_unrated_ghosts_are_spread_by_age() -> None:
 def test_the_newest_and_the_strongest_stay() -> None:
     ratings = [0.0, 0.0, 900.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     rule = Spread(newest_ratio=0.5, strongest_ratio=0.25)
-    # Of four that stay two are the newest, one is the strongest, and the first one is the end of
-    # history.
+    # Of the four that stay two are the newest, one is the strongest, one is the first of history.
     assert set(rule.choose(request(ratings, num_to_go=4))) == {1, 3, 4, 5}
 
 
 def test_each_policy_has_a_curve_of_its_own() -> None:
-    # Two policies by turns, each on a line: none of them is off the other's.
+    # Two policies alternate, each on a line, so no ghost is off its policy's line.
     ratings = [0.0, 1000.0, 100.0, 900.0, 200.0, 800.0, 300.0, 100.0]
     policies = [0, 1] * 4
     steps = [0, 0, 1, 1, 2, 2, 3, 3]
@@ -94,7 +94,7 @@ def test_as_many_go_as_asked_and_none_that_is_needed(
 
 
 def test_a_pool_that_is_thinned_again_and_again_keeps_its_beginning_and_an_even_spread() -> None:
-    # A policy that gains ever less: 64 stay of 2,000.
+    # The policy gains ever less, and 64 ghosts stay of 2,000.
     steps, ratings = [], []
     rule = THINNINGS["spread"].from_sections(Spread())
     for age in range(2000):
@@ -107,7 +107,8 @@ def test_a_pool_that_is_thinned_again_and_again_keeps_its_beginning_and_an_even_
             ratings = [elo for place, elo in enumerate(ratings) if place not in going]
     assert steps[0] == 0
     assert steps[-1] == 1999
-    # The newest quarter, and the widest gap before: 1/32 of history would be even.
+    # The bound holds for the newest quarter and the widest gap before; even gaps would be 1/32 of
+    # history.
     assert max(np.diff(steps)) < 2000 / 10
     assert max(np.diff(ratings)) < 100.0
 

@@ -27,7 +27,7 @@ def ratings(num_policies: int = 3) -> dict[str, Any]:
             "points": [
                 point(0, 0.0),
                 point(1000, 50.0 + index, generation=1, cause="explore"),
-                # The last one is the best.
+                # The last policy is the best.
                 point(3000, 100.0 + 10 * index, generation=2, cause="exploit"),
             ],
         }
@@ -71,7 +71,7 @@ def standings(*extra: dict[str, Any]) -> dict[str, Any]:
         standing("player/p001", "policy", 300.0, agent_steps=3500, champion=True),
         standing("player/p001@000000001000", "ghost", 200.0),
         standing("player/p002", "policy", None, agent_steps=3000),
-        # One distinct game: no interval.
+        # With one distinct game there is no interval.
         standing("bot:random", "bot", 0.0, rating_low=None, rating_high=None),
         *extra,
     ]
@@ -207,7 +207,7 @@ def openings(*extra: dict[str, Any]) -> dict[str, Any]:
     rows = [
         opening(0, 4, 60, 100),
         opening(0, 2, 40, 100, score=0.75),
-        # No match in window 1; of window 2 five matches tell no score.
+        # Window 1 has no match; five matches of window 2 are too few for a score.
         opening(2, 7, 15, 20, score=1.0),
         opening(2, 4, 5, 20, score=0.2),
         opening(2, 2, 10, 10, player="player/p001"),

@@ -26,7 +26,7 @@ def ratings(*, advantages: tuple[float, ...] = ()) -> dict[str, RatingsRow]:
         "player": RatingsRow(
             population="player",
             entrants=(ONE, OTHER),
-            # Odds of 10 to 1.
+            # 400 Elo are odds of 10 to 1.
             ratings=(400.0, 0.0),
             deviations=(10.0, 10.0),
             cyclicity=0.0,
@@ -94,6 +94,7 @@ def test_of_many_sides_a_row_is_where_its_population_begins() -> None:
     ]
     ((pair, found),) = calibrations(rows, ratings=fits, seats=seats).items()
     assert pair == (("b", ONE), ("c", OTHER))
-    # Each meets as many of the other population, so half of a match is against each.
+    # Each player has two opponents of the other population in a match, so half a match counts for
+    # each.
     assert found.seen == found.matches == 8
     assert found.predicted == pytest.approx(4)

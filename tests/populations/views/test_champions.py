@@ -11,7 +11,7 @@ from populations.views.questions.champions import lead, opponents
 
 
 def test_wilson_has_the_published_interval() -> None:
-    # 15 of 148 (Newcombe 1998, table I, method 3): 0.0624 to 0.1605.
+    # Source of 15 of 148: Newcombe 1998, table I, method 3: 0.0624 to 0.1605.
     assert wilson(15 / 148, 148) == pytest.approx((0.0624, 0.1605), abs=5e-5)
     assert wilson(0.0, 20) == pytest.approx((0.0, 0.1611), abs=5e-5)
     assert wilson(1.0, 20)[1] == 1.0
@@ -41,7 +41,7 @@ def test_opponents_are_worst_first_without_the_player_itself() -> None:
         cell("p0", 0.1, 10),
         cell("never", None, 0),
         cell("other", 0.0, 10, player="p1"),
-        # Of another population a player may have the same name.
+        # A player of another population may have the same name.
         cell("p0", 0.5, 10, opponent_population="prey"),
     ]
     rows = cast(Any, opponents(cells, population="player", player="p0"))

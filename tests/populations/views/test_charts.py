@@ -42,7 +42,7 @@ def layers_of(spec: Any, mark: str) -> list[Any]:
 
 
 def rows_of(spec: Any, mark: str, number: int = 0) -> list[dict[str, Any]]:
-    # Layers without rows of their own have those of the whole.
+    # Layers without their own rows use those of the whole chart.
     layer = layers_of(spec, mark)[number]
     rows: list[dict[str, Any]] = layer.get("data", spec.get("data"))["values"]
     return rows
@@ -67,7 +67,7 @@ def test_of_many_policies_the_best_stand_out_and_have_labels_that_do_not_touch()
     (labels,) = [one["data"]["values"] for one in layers_of(panel, "text") if "place" in str(one)]
     assert [row["name"] for row in labels] == best
     places = [row["place"] for row in labels]
-    # Pixels from the top.
+    # The places are pixels from the top.
     assert all(lower - upper >= chart_parts.LABEL - 0.11 for upper, lower in pairwise(places))
     assert "59 others" in [
         row.get("name") for one in layers_of(panel, "text") for row in one["data"]["values"]
@@ -87,7 +87,7 @@ def test_wide_intervals_do_not_flatten_curves() -> None:
         found: list[float] = scale["domain"]
         return found
 
-    # A twenty-fifth of room on both sides.
+    # The room on both sides is a twenty-fifth.
     assert ends(-50.0, 250.0) == pytest.approx([-62.0, 262.0])
     assert ends(-3000.0, 250.0) == pytest.approx([-218.0, 268.0])
 
@@ -98,7 +98,7 @@ def test_intervals_that_are_open_above_are_drawn_past_all_others() -> None:
     spec = charts.standings(lines, PAGE)
     assert rows_of(spec, "rule") == rows_of(spec, "point")
     (row,) = rows_of(spec, "point")
-    # By hand: a tenth of 199.6 above 900.
+    # By hand, the upper end is a tenth of 199.6 above 900.
     assert (row["low"], row["high"], row["interval"]) == (700.4, 920.0, "open above")
 
 
@@ -106,7 +106,7 @@ def test_a_large_payoff_map_leaves_out_ghosts_and_numbers() -> None:
     ghosts = [f"player/p000@{index:012}" for index in range(60)]
     policies = [f"player/p{index:03}" for index in range(100, 164)]
     extra = [documents.standing(ghost, "ghost", 10.0) for ghost in ghosts]
-    # The last one is the best.
+    # The last policy is the best.
     extra += [
         documents.standing(policy, "policy", 400.0 + index) for index, policy in enumerate(policies)
     ]
@@ -149,14 +149,14 @@ def test_each_pair_of_populations_has_a_map_and_they_share_bots() -> None:
 
 def test_schedules_have_the_scales_of_their_search_space() -> None:
     panels = {panel["title"][0][8:]: panel for panel in draw("hyperparameters")["concat"]}
-    # clip_coef is the same everywhere, and no one may change it.
+    # clip_coef has one value everywhere, and no policy may change it.
     assert set(panels) == {"learning_rate", "gamma", "mode"}
     scales = {
         name: layers_of(panel, "line")[0]["encoding"]["y"]["scale"]
         for name, panel in panels.items()
     }
     assert scales["learning_rate"] == {"type": "log", "domain": [0.001, 0.005], "reverse": False}
-    # Rows have the distance to 1, which grows downwards.
+    # The rows hold the distance to 1, on a reversed axis.
     assert scales["gamma"] == {"type": "log", "domain": [0.005, 0.01], "reverse": True}
     assert scales["mode"] == {"domain": [-0.5, 1.5], "nice": False}
     (names,) = [
@@ -184,7 +184,7 @@ def test_values_that_have_no_place_are_left_out() -> None:
         assert drawn("of no generation", space) == []
     (span, *_) = documents.ratings()["champions"]
     (line, *_) = documents.ratings()["populations"]["player"]
-    # A damaged row has no time: its bar is left out.
+    # A damaged row has no time, so its bar is left out.
     strip = curves.champions([{**span, "since": "<b>"}, span], [line], PAGE)
     assert [bar["name"] for bar in rows_of(strip, "bar")] == ["p001@1k"]
     assert curves.champions([{**span, "since": "<b>", "until": None}], [], PAGE) is None
@@ -202,7 +202,7 @@ def test_an_axis_has_room_for_its_values_and_says_where_they_are(scale: str, dat
     assert (axis.place(axis.low), axis.place(axis.high)) == pytest.approx((0.0, 1.0))
     for value in values:
         assert axis.drawn(axis.drawn(value)) == pytest.approx(value)
-    # Vega places what rows have on the domain as this does, from the bottom or turned round.
+    # This computes the place of a value as Vega does, on a normal or reversed domain.
     encoding = axis.encoding()["scale"]
     shape = math.log if encoding.get("type") == "log" else float
     low, high = map(shape, encoding["domain"])
@@ -220,7 +220,7 @@ def test_metrics_are_those_that_are_asked_for() -> None:
     entropy = points(rows_of(panels[0], "line"))
     assert entropy["p000"] == [(1000, 1.5), (2000, 1.2)]
     assert entropy["p001"] == [(1000, 1.4)]
-    # A line of one point is a point.
+    # A line with a single point is drawn as a point.
     assert points(rows_of(panels[0], "point")) == {"p001": [(1000, 1.4)]}
     panels = draw("metrics")["concat"]
     assert [panel["title"] for panel in panels] == [["policy/entropy"], ["loss/value"]]
@@ -234,18 +234,18 @@ def test_openings_are_stacked_shares_beside_a_map_of_scores() -> None:
     def shares(spec: Any) -> dict[str, list[Any]]:
         return points(rows_of(spec, "rect"), "x", "x2", "y", "y2")
 
-    # By hand: in order of the actions; 40 and 60 of 100, then nothing, then 5 and 15 of 20.
+    # By hand, in the order of the actions: 40 and 60 of 100, then nothing, then 5 and 15 of 20.
     assert shares(left) == {
         "action 2": [(0, 1000, 0.0, 0.4)],
         "action 4": [(0, 1000, 0.4, 1.0), (2000, 3000, 0.0, 0.25)],
         "action 7": [(2000, 3000, 0.25, 1.0)],
     }
     scores = points(rows_of(right, "rect"), "x", "score")
-    # Five matches of 20 tell no score.
+    # Five matches of 20 are too few for a score.
     assert scores == {"action 2": [(0, 0.75)], "action 4": [(0, 0.5)], "action 7": [(2000, 1.0)]}
     assert rows_of(right, "point") == [{"middle": 2499, "name": "action 4"}]
     encoding = layers_of(right, "rect")[0]["encoding"]
-    # The first one is lowest, as in the shares, and the squares have their colours.
+    # The first action is lowest, as in the shares, and the squares have the same colours.
     assert encoding["y"]["scale"]["domain"] == ["action 7", "action 4", "action 2"]
     assert encoding["x"]["scale"]["domain"] == [0, 3000]
     fill = left["encoding"]["fill"]["scale"]
@@ -260,8 +260,8 @@ def test_openings_are_stacked_shares_beside_a_map_of_scores() -> None:
 
 
 def test_openings_that_are_played_little_are_others() -> None:
-    # Twelve actions, of which 9 have a colour: 6 to 14 of 120 matches. The document counts 18 rare
-    # ones together. So the others are 5 + 4 + 3 + 18 = 30, with 2.5 + 2 + 3 + 0 = 7.5 points.
+    # Of twelve actions 9 have a colour: 6 to 14 of 120 matches. The document counts 18 rare ones
+    # together. So the others are 5 + 4 + 3 + 18 = 30, with 2.5 + 2 + 3 + 0 = 7.5 points.
     counts = [5, 4, 3, *range(6, 15)]
     rows = [documents.opening(0, action, count, 120) for action, count in enumerate(counts)]
     rows[2]["score"] = 1.0
@@ -307,7 +307,7 @@ def test_two_runs_are_beside_each_other() -> None:
     rows = [("1", [values, values]), ("2", [values, nothing])]
     spec = charts.differences(rows, ["same", "same"], PAGE, title="Elo")
     found = [(row["name"], row["run"], row["value"]) for row in rows_of(spec, "point")]
-    # One run has one policy fewer: its place is empty, not a zero.
+    # One run has one policy fewer: its place is empty instead of zero.
     assert found == [("1", "same", 5.0), ("1", "same (2)", 5.0), ("2", "same", 5.0)]
 
 
@@ -318,7 +318,7 @@ def test_several_runs_are_a_mean_with_a_band() -> None:
     made = [{"agent_steps": at, **one} for at, one in ((1, unknown), (2, known), (3, alone))]
     spec = curves.comparison(made, "rating", "rating", FILE)
     assert points(rows_of(spec, "line")) == {"mean": [(2, 10), (3, 20)]}
-    # Of one run there is no interval: the band has a gap.
+    # A single run has no interval, so the band has a gap.
     band = [(2, 5, 15), (3, None, None)]
     assert points(rows_of(spec, "area"), "x", "low", "high") == {"mean": band}
 
@@ -368,7 +368,7 @@ def test_labels_are_spread_in_order(wanted: list[float], gap: float) -> None:
     order = sorted(range(len(wanted)), key=lambda place: wanted[place])
     gaps = np.diff([places[place] for place in order])
     assert np.all(gaps >= gap - 1e-9)
-    # They move as a whole: their middle stays.
+    # The labels move together, so that their mean stays.
     assert np.mean(places or [0.0]) == pytest.approx(np.mean(wanted or [0.0]))
 
 

@@ -36,7 +36,7 @@ def test_each_reason_is_named(tmp_path: Path) -> None:
             )
         )
         run.evaluate(middle.weights_digest, "bot:random")
-        # The latest one was trained from those weights, so it stands where they do.
+        # The latest checkpoint was trained from those weights, so it is at the same place.
         run.put(replace(last, parent=middle.weights_digest))
         donor = {"kind": "exploit", "donor": P0, "checkpoint": first.key}
         run.put(replace(run.tables.policies[P1], pending=donor))

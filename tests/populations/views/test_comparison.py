@@ -34,7 +34,7 @@ def make_run(
             for row, rating in zip(run.checkpoints_of(policy), own, strict=True)
         }
         first = run.checkpoints_of(P0)[0].weights_digest
-        # The first one gets a win and a draw of four matches, the second one what is left.
+        # The first policy gets a win and a draw of four matches, the second one the rest.
         run.evaluate(*(("bot:random", first) if wins_as_home else (first, "bot:random")))
         run.put(replace(run.tables.run, run=run_dir.name))
         run.put(
@@ -67,15 +67,16 @@ def test_the_mean_over_runs_has_the_interval_of_students_t(tmp_path: Path) -> No
     two = make_run(tmp_path / "two", {P0: (20.0, 50.0, 60.0)}, wins_as_home=True)
     points = curve_of(one, two)
     assert [point["agent_steps"] for point in points] == [15 * n for n in range(1, 21)]
-    # Nothing is rated before 100 agent steps; there the best policies have 10 and 20.
+    # No policy is rated before 100 agent steps; there the best policies have 10 and 20.
     assert (points[5]["rating"], points[5]["rating_runs"]) == (None, 0)
     assert (points[6]["rating"], points[13]["rating"]) == (15.0, 40.0)
-    # 50 and 60: t_1 = 12.706, s = 7.071, so 12.706 * 7.071 / sqrt(2) = 63.53
+    # The ratings are 50 and 60: t_1 = 12.706, s = 7.071, so 12.706 * 7.071 / sqrt(2) = 63.53
     last = points[-1]
     assert (last["rating"], last["rating_runs"]) == (55.0, 2)
     assert last["rating_low"] == pytest.approx(55.0 - 63.53, abs=0.01)
     assert last["rating_high"] == pytest.approx(55.0 + 63.53, abs=0.01)
-    # 1.5 of 4 and 2.5 of 4, by the checkpoints at 100 agent steps alone; scores end at 0 and 1.
+    # The scores are 1.5 of 4 and 2.5 of 4, at the checkpoints of 100 agent steps; the interval ends
+    # at 0 and 1.
     assert (points[6]["score"], points[6]["score_runs"]) == (0.5, 2)
     assert (points[6]["score_low"], points[6]["score_high"]) == (0.0, 1.0)
     assert [point["score"] for point in points if point is not points[6]] == [None] * 19

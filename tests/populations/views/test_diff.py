@@ -142,7 +142,7 @@ def second_run(run_dir: Path, file: RunFile | None = None) -> Path:
         tally(2, RANDOM_BOT, ONE, 0, 10),
         rated((RANDOM_BOT, 0.0), (ONE, 50.0), (BOT, 60.0)),
         make_event("quarantined", "player/p000"),
-        # About another population, of which the run has none.
+        # The event is about a population that this run does not have.
         make_event("exploited", "prey/p000", sequence=2),
     )
 
@@ -172,7 +172,7 @@ def leaves(value: object) -> int:
 
 def test_keys_that_differ_have_both_values_and_the_others_are_counted(planted: Any) -> None:
     configuration = planted[0]["configuration"]
-    # That of the population follows the run's, and is not repeated.
+    # The population's value follows the run's, so it is not repeated.
     assert by_key(configuration["different"]) == {
         "seed": (1, 2),
         "pbt.min_rating_gap": (30.0, 50.0),
@@ -222,7 +222,8 @@ def test_figures_are_of_the_work_of_each(planted: Any) -> None:
     assert figures["matches"] == (110, 20)
     assert figures["state"] == ("finished", "stopped")
     assert figures["elapsed_s"] == (30.0, 60.0)
-    # 6,000 / 30 and 9,000 / 60; of training 6,000 / 40, and no time is known of the second run.
+    # 6,000 / 30 and 9,000 / 60; per training second 6,000 / 40, and the second run's time is
+    # unknown.
     assert figures["mean_agent_steps_per_s"] == (200.0, 150.0)
     assert figures["agent_steps_per_training_s"] == (150.0, None)
     # 10 of 50 learner seconds.
@@ -252,10 +253,10 @@ def test_policies_stand_side_by_side_by_place_each_on_its_scale(planted: Any) ->
     standings = by_key(planted[0]["standings"])
     assert list(standings) == ["1", "2"]
     first, second = standings["1"]
-    # 300 less the optimism of the choice, and 1.96 standard deviations of 10 on each side.
+    # The rating is 300 less the optimism, with 1.96 standard deviations of 10 on each side.
     assert (first["player"], first["rating"], first["agent_steps"]) == ("player/p000", 280.0, 3_000)
     assert (first["rating_low"], first["rating_high"]) == pytest.approx((260.4, 299.6), abs=0.05)
-    # 10 + 10 matches in evaluation.
+    # 10 + 10 matches are evaluation matches.
     assert (second["rating"], second["matches"]) == (50.0, 20)
     assert standings["2"][0]["player"] == "player/p001"
     assert standings["2"][1] is None
@@ -263,7 +264,7 @@ def test_policies_stand_side_by_side_by_place_each_on_its_scale(planted: Any) ->
 
 def test_champions_have_their_ratings_and_hyperparameters(planted: Any) -> None:
     first, second = by_key(planted[0]["champions"])["champion"]
-    # As in the standings.
+    # The values are those of the standings.
     assert (first["player"], first["rating"]) == ("player/p000", 280.0)
     assert first["rating_low"] == pytest.approx(260.4, abs=0.05)
     assert (first["hyperparameters"], second["hyperparameters"]) == (
@@ -274,7 +275,7 @@ def test_champions_have_their_ratings_and_hyperparameters(planted: Any) -> None:
 
 def test_bots_of_both_runs_have_the_results_of_both_champions(planted: Any) -> None:
     met_both = by_key(planted[0]["opponents"])
-    # The weak one was met by the first run alone.
+    # Only the first run played the weak bot.
     assert set(met_both) == {RANDOM_BOT, BOT}
     first, second = met_both[BOT]
     assert (first["matches"], first["score"], first["rating"]) == (10, 0.9, 150.0)
@@ -346,7 +347,7 @@ def told_who() -> RunFile:
             "the runs differ in environment.continuous_actions",
         ),
         (None, told_who(), "the runs differ in network.agent_id"),
-        # Without a Box it has no meaning.
+        # The key has no meaning without a Box space.
         (run_file({}, DISCRETE), clipped(DISCRETE), None),
     ],
 )

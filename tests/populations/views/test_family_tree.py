@@ -37,11 +37,11 @@ def middle(lane: int) -> int:
 def test_a_bar_is_a_generation_from_its_first_step_to_its_last() -> None:
     root = parsed(family_tree([POLICIES], documents.lineage(), FILE))
     first, second = lines_of(root, "p000 generation")
-    # 4000 agent steps on 400 pixels; the second one goes on.
+    # 4000 agent steps are drawn on 400 pixels; the second generation is still open.
     assert (first["x1"], first["x2"], first["y1"]) == ("0.0", "200.0", str(middle(2)))
     assert (second["x1"], second["x2"]) == ("200.0", "400.0")
     (lost, unknown) = lines_of(root, "p001 generation")
-    # 50 Elo gained are the most, 20 lost; of the others nothing is known.
+    # 50 Elo are the largest gain, 20 are lost; the other gains are unknown.
     strokes = [COLOURS[name].light for name in (BIG_GAIN, LOSS, NEITHER)]
     assert [one["stroke"] for one in (first, lost, unknown)] == strokes
     assert {"+50", "-20"} <= {one.text for one in root.iter(f"{SVG}text")}
@@ -54,7 +54,7 @@ def test_arrows_lead_from_donors_and_those_of_the_best_are_thick_and_on_top() ->
     assert (other["x1"], other["y1"]) == ("190.0", str(middle(1) + 4))
     assert (other["x2"], other["y2"]) == ("200.0", str(middle(2) - 4))
     assert (best["x2"], best["y2"]) == ("250.0", str(middle(0) + 4))
-    # p002 is the best, and goes back to the second copy only.
+    # p002 is the best, and descends from the second copy only.
     assert float(best["stroke-width"]) > float(other["stroke-width"])
     assert best["marker-end"] == "url(#head-best)"
 

@@ -36,7 +36,7 @@ def test_views_of_one_inspection_share_a_fit(run: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(ratings, "fit_ratings", counted)
     inspection = Inspection.open(run)
-    # What is stored needs none.
+    # Stored ratings need no fit.
     ratings_document(inspection, None)
     assert not fits
     for view in (lineage_document, champion_document):

@@ -49,12 +49,12 @@ def test_a_learner_that_has_gone_keeps_its_work_and_its_faults() -> None:
     assert (one["learner"], one["state"], one["left_reason"]) == ("one", "gone", "silent for 10 s")
     assert (one["agent_steps"], one["matches"], one["assignments"]) == (800, 4, 2)
     assert one["mean_agent_steps_per_s"] == 100.0
-    # 8 and 2 of 20 s.
+    # The shares are 8 and 2 of 20 s.
     shares = [one[f"share_{what}"] for what in ("training", "evaluation", "waiting")]
     assert shares == pytest.approx([0.4, 0.1, 0.5])
     assert [fault["kind"] for fault in one["faults"]] == ["assignment_failed", "learner_lost"]
     assert one["faults"][0]["sentence"] == "Assignment 7 failed, of the kind crash: no memory"
-    # It came in the place of the first, and the run's last event is at 41 s.
+    # It replaced the first learner, and the run's last event is at 41 s.
     assert (one["restarts"], two["restarts"], two["slot"]) == (0, 1, 0)
     assert two["present_s"] == 20.0
     assert two["agent_steps_per_s"] is None

@@ -76,16 +76,16 @@ def test_a_life_has_every_change_in_order_and_ghosts_summed_up() -> None:
     told = [(one["kind"], one["time"], one["agent_steps"], one["generation"]) for one in life]
     assert told == [
         ("policy_created", "t1", None, 0),
-        # Those of another policy between them do not count.
+        # Ghosts of another policy in between do not count.
         ("ghost_created", "t5", 100, 0),
         ("champion", "t6", None, 0),
         ("ghost_created", "t7", 200, 0),
         ("gained", "t8", 200, 0),
         ("exploited", "t8", 200, 1),
-        # As the donor: its own agent steps and generation.
+        # Agent steps and generation are those of the donor itself.
         ("exploited", "t9", 200, 1),
         ("quarantined", "t10", None, 1),
-        # Its event does not say the generation that it began.
+        # The event does not name the generation that it began.
         ("learning_rate_halved", "t11", None, 2),
         ("champion", "t13", None, 2),
     ]
@@ -153,7 +153,7 @@ def test_a_generation_gains_from_the_weights_it_began_with_to_its_newest() -> No
         "player/p000#1": generation(
             1, begin=120, end=200, parent="player/p000#0", parent_agent_steps=120
         ),
-        # A copy of a policy that was at 350 agent steps; the newest rated weights before are b1.
+        # The copied policy was at 350 agent steps; the newest rated weights before that are b1.
         "player/p000#2": generation(
             2, begin=200, end=None, parent="player/p001#0", parent_agent_steps=350
         ),
@@ -171,15 +171,16 @@ def test_a_generation_gains_from_the_weights_it_began_with_to_its_newest() -> No
         "player/p000#0": [0.0, 50.0, 50.0],
         "player/p000#1": [50.0, 90.0, 40.0],
         "player/p000#2": [400.0, 430.0, 30.0],
-        # Nothing of it is rated, and a3 was made after the copy: the line goes on to b1.
+        # None of its own weights are rated, and a3 was made after the copy, so the line continues
+        # to b1.
         "player/p000#3": [400.0, None, None],
-        # One rated checkpoint tells nothing of a gain.
+        # One rated checkpoint shows no gain.
         "player/p001#0": [400.0, 400.0, None],
     }
     first = found[Entrant("player/p000#0")]
     assert (first["elo_gain_low"], first["elo_gain_high"]) == (45.0, 55.0)
-    # Steps are those between the two weights: 0 to 100, and 100 to 120 and 120 to 150. Of those
-    # since b1 (50 of its donor and 20 of its own) most are not of the generation.
+    # The steps are those between the two weights: 0 to 100, and 100 to 120 and 120 to 150. Most of
+    # the steps since b1 (50 of its donor and 20 of its own) belong to other generations.
     steps = [one["elo_gain_agent_steps"] for one in found.values()]
     assert steps == [100, 50, None, None, None]
 
@@ -205,7 +206,7 @@ def test_steps_of_a_gain_go_back_over_generations_of_which_nothing_is_rated() ->
         )
     fit = cast(Any, PlantedFit(tables))
     found = gains(fit, cast(Any, before))
-    # 90 to 100 in generation 0, 20 in generation 1, 70 of its own.
+    # The line has 90 to 100 in generation 0, 20 in generation 1, 70 of its own.
     assert found[Entrant("player/p000#2")]["elo_gain_agent_steps"] == 10 + 20 + 70
     untold = replace(before["player/p000#2"], parent_agent_steps=None)
     found = gains(fit, cast(Any, {**before, "player/p000#2": untold}))

@@ -22,7 +22,7 @@ def inspected(run_dir: Path) -> Inspection:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Inspection:
-    # A file for each line: the first two are set aside.
+    # Each line is a file of its own; the first two files are rotated away.
     sink = JsonlSink(tmp_path / "metrics.jsonl", rotation=Rotation(file_bytes=1))
     sink.write("player/p000", 100, {"loss/value": 0.5, "policy/entropy": 1.5})
     sink.write("playerless/p000", 100, {"loss/value": 0.6})

@@ -98,7 +98,7 @@ def test_a_planted_cycle_is_shown_with_its_period() -> None:
     assert first["label"] == "action 0"
     assert first["since_agent_steps"] == pytest.approx(36 * STEP, rel=0.03)
     assert first["favourites"] == 10
-    # Nobody but a bot is in the second seat.
+    # Only a bot is in the second seat.
     assert "action" not in second
     assert {row["seat"] for row in shown["openings"]} == {"a"}
     assert len({row["window"] for row in shown["openings"]}) == MAX_WINDOWS
@@ -113,7 +113,7 @@ def test_random_decisions_are_not_counted_as_what_a_player_opens_with() -> None:
 
 def test_counts_shares_and_scores_are_those_of_the_tallies() -> None:
     row = tally(0, {ROCK: 30, PAPER: 50})
-    # Twenty matches more, of which six are won, began with actions that are not kept apart.
+    # Twenty more matches, six of them won, began with actions that are not counted separately.
     pair = PairScore(first=0, second=1, wins=46, draws=0, losses=54)
     rows = [structs.replace(row, tally=structs.replace(row.tally, matches=100, pairs=(pair,)))]
     rows.append(tally(0, {SCISSORS: 999}, kind="train"))

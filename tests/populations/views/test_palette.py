@@ -13,7 +13,7 @@ from tools.web.pages.page_request import colours_of
 
 LOOKS = ("light", "dark")
 
-# Linear RGB as seen without long or middle cones (Machado, Oliveira and Fernandes, 2009).
+# Linear RGB as seen without long or middle cones; source: Machado, Oliveira and Fernandes, 2009.
 BLIND = {
     "nobody": np.eye(3),
     "protanopia": np.array(
@@ -24,7 +24,7 @@ BLIND = {
     ),
 }
 
-# Oklab (Ottosson, 2020).
+# The matrices are those of Oklab (Ottosson, 2020).
 CONES = np.array([[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]])
 LAB = np.array([[0.2105, 0.7936, -0.0041], [1.9780, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]])
 
@@ -44,7 +44,7 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("look", LOOKS)
 def test_text_is_readable_and_areas_can_be_seen(look: str) -> None:
     members = {name: getattr(one, look) for name, one in COLOURS.items()}
-    # Of names at the ends of lines, and of names on bars, which are written in paper.
+    # The contrast matters for names at the ends of lines, and for names on bars, in paper colour.
     for name in (*PALETTE, "grey"):
         assert contrast(members[name], members["paper"]) >= 4.5, name
     for name in ("pale", *(AREAS if look == "dark" else ())):
@@ -60,7 +60,7 @@ def test_colour_blind_readers_tell_them_apart(look: str, who: str) -> None:
         for name in PALETTE
     }
     nearest = min(float(np.linalg.norm(seen[a] - seen[b])) for a, b in combinations(PALETTE, 2))
-    # Three times the distance that is just seen (.02).
+    # The bound is three times the smallest visible distance (.02).
     assert nearest > 0.06
 
 
@@ -89,8 +89,8 @@ def test_of_many_the_best_have_one_and_the_others_are_grey_on_all_pages() -> Non
         "b/p001": PALETTE[1],
     }
     page = Reader(["a", "b"], colours=many)
-    # A chart of other policies makes none of them bright.
+    # In a chart without the best policies no other one gets a bright colour.
     assert page.coloured(["a/p003", "a/p029", "a/p002"]) == {"a/p029": PALETTE[0]}
-    # Two of one colour in one chart: the better one. What is no policy has a colour that is free.
+    # Of two policies with one colour the better one keeps it; other subjects get a free colour.
     assert page.coloured(["b/p000", "a/p029", "run"]) == {"b/p000": PALETTE[0], "run": PALETTE[5]}
     assert page.coloured([]) == {}

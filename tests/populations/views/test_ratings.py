@@ -74,7 +74,7 @@ TALLIES = [
     tally(2, SECOND, FIRST, 30, 10),
     tally(3, COPY, SECOND, 25, 15),
     tally(4, BOT, COPY, 2, 18),
-    # Weights that no row is about: their results are in no fit.
+    # These weights have no row, so their results are in no fit.
     tally(5, GONE, FIRST, 40, 0),
 ]
 
@@ -83,9 +83,9 @@ def tables() -> Tables:
     rows = [
         checkpoint(POLICY, FIRST, agent_steps=100, parent=None),
         checkpoint(POLICY, SECOND, agent_steps=300, parent=FIRST),
-        # Copied from the other policy's; its own steps are fewer.
+        # The weights are copied from the other policy; its own step count is lower.
         checkpoint(OTHER, COPY, agent_steps=200, parent=SECOND, generation=1),
-        # Never evaluated.
+        # This checkpoint was never evaluated.
         checkpoint(OTHER, Digest("e" * 64), agent_steps=250, parent=COPY, generation=1),
     ]
     generation = make_generation(OTHER, 1, cause="exploit", agent_steps_begin=150)
@@ -130,13 +130,13 @@ def test_the_fit_is_that_of_the_results_between_recorded_players() -> None:
         for row in TALLIES[:4]
     ]
     fit = BradleyTerry(reduces_bias=True, bends=True).fit(
-        # Each counts over both seats.
+        # Each result is counted over both seats.
         over_seats(result_columns(results)),
         parents={
             ("player", Entrant(SECOND)): ("player", Entrant(FIRST)),
             ("player", Entrant(COPY)): ("player", Entrant(SECOND)),
         },
-        # Steps along the line: the copy has those of its donor.
+        # Steps are counted along the line, so the copy has those of its donor.
         times={
             ("player", Entrant(FIRST)): ("player", 100.0),
             ("player", Entrant(SECOND)): ("player", 300.0),
@@ -152,7 +152,7 @@ def test_the_fit_is_that_of_the_results_between_recorded_players() -> None:
         assert interval.low == pytest.approx(fit.ratings[at] - Z95 * off, abs=1e-6)
         assert interval.high == pytest.approx(fit.ratings[at] + Z95 * off, abs=1e-6)
     assert found["player", BOT].rating == 0.0
-    # Of a difference the error that both share is none.
+    # The error that both share cancels in the difference.
     gap = shown.difference(("player", Entrant(COPY)), ("player", Entrant(SECOND)))
     assert gap is not None
     at, to = (fit.index(("player", Entrant(one))) for one in (COPY, SECOND))
@@ -169,7 +169,7 @@ def test_points_are_a_policys_evaluated_checkpoints_in_order() -> None:
     known = tables()
     events = [
         make_event("train_assigned", "3", time="noon"),
-        # Given out again after a failure.
+        # The assignment is given out again after a failure.
         make_event("train_assigned", "3", sequence=2, time="later"),
     ]
     found: Any = rating_points(fitted(known), assigned=events)

@@ -32,7 +32,7 @@ COPY: dict[str, Any] = {
 
 
 def test_every_kind_has_a_sentence() -> None:
-    # That these are the kinds which the code emits: `tests/docs/test_reference.py`.
+    # `tests/docs/test_reference.py` checks that these are the kinds which the code emits.
     assert SENTENCES.keys() == EVENT_KINDS.keys()
 
 
@@ -75,7 +75,7 @@ def test_a_piece_whose_numbers_are_unknown_is_left_out() -> None:
     rescue = {key: COPY[key] for key in ("kind", "subject", "donor")}
     rescue["reason"] = "it was quarantined"
     assert sentence(rescue) == ("player/p000 copied player/p001; the reason: it was quarantined")
-    # Null, of another type, or not finite.
+    # The gap is null, of another type, or not finite.
     for gap in (None, "much", float("nan"), [1]):
         assert "led by" not in sentence({**COPY, "gap": gap})
 

@@ -91,7 +91,7 @@ def test_optuna_reads_every_generation_and_finds_the_best(
             rates.append(trial.value)
         else:
             assert trial.value is None
-            # The run has ended, and nothing in it is running.
+            # The run has ended, so no trial is running.
             assert trial.state == TrialState.PRUNED
     assert best.value == max(rates)
     assert unit == "Elo gained per million agent steps"
@@ -123,7 +123,7 @@ def test_gains_of_trials_are_those_of_the_view_lineage_by_one_fit(inspection: In
         half = 1.96 * found["gain_deviation"]
         assert line["elo_gain_high"] - line["elo_gain_low"] == pytest.approx(2 * half, rel=1e-4)
         compared += 1
-        # The fits of the times at which generations ended are others.
+        # The fits at the ends of generations differ from the last fit.
         if line["rating_end"] is not None:
             moved += abs(line["rating_end"] - line["elo_end"]) > 1.0
     assert compared >= 3

@@ -68,7 +68,7 @@ def test_who_learns_is_proven_and_who_does_not_is_not(
         assert cast(Any, status_document(run, None))["champion"]["player"]["unproven"] is None
     with inspected(idle, tmp_path / "idle") as run:
         found = cast(Any, standings_document(run, None))["unproven"]["player"]
-        # All are far better than random play, and none than it was itself.
+        # All policies are far better than random play, and none better than at its start.
         best = next(line for line in run.standings()["player"] if line.champion)
         assert best.rating_low is not None
         assert best.rating_low > 100.0
@@ -77,7 +77,7 @@ def test_who_learns_is_proven_and_who_does_not_is_not(
         assert found["lead_low"] <= 0.0
         assert found["lead_low"] < found["lead"] < found["lead_high"]
         assert found["what"].startswith("nobody is surely better than untrained: player/p")
-        # One place: whoever shows a champion says the same.
+        # All views that show a champion say the same.
         assert cast(Any, status_document(run, None))["champion"]["player"]["unproven"] == found
         (one,) = cast(Any, champion_document(run, None))["champions"]
         assert one["unproven"] == found
@@ -108,7 +108,7 @@ def test_the_likelier_reason_is_chosen_by_what_the_run_knows(idle: World, tmp_pa
         little, cannot = reasons(run)
         assert little.startswith("too little training so far (2,000 agent steps of the policy")
         assert "learned from as configured; arena envs check tests.duel:env" in cannot
-        # Results of which none is won say more than the little training.
+        # Results without a win are stronger evidence than a short training.
         for key, record in run.league.tables.records.items():
             draws = record.wins + record.draws + record.losses
             run.league.tables.records[key] = replace(record, wins=0, losses=0, draws=draws)
@@ -144,7 +144,8 @@ def test_where_no_untrained_player_is_rated_random_play_takes_its_place(
         found = unproven(run, "player", weak)
     assert found is not None
     assert (found["over"], found["lead"]) == ("bot:random", 5.0)
-    # Wider than the champion's own interval: somebody else could have been as lucky.
+    # The interval is wider than the champion's own, because another player could have been as
+    # lucky.
     assert cast(float, found["lead_low"]) < -42.0
     assert "leads bot:random by 5 Elo, 95% -" in str(found["what"])
 
@@ -157,7 +158,7 @@ def test_a_lead_is_over_the_weights_that_the_champion_began_with(
         assert best is not None
         own = [*run.league.ancestors(Digest(best.weights or ""))][-1]
         assert run.league.checkpoints[own].agent_steps == 0
-        # As if the last fit had found nothing: what decides is the fit of all checkpoints.
+        # The stored fit is made useless: the fit of all checkpoints decides.
         row = run.tables.ratings["player"]
         wide = replace(row, deviations=tuple(1e4 for _ in row.deviations))
         run.tables.ratings["player"] = wide
@@ -189,5 +190,5 @@ def test_a_score_against_the_anchor_is_what_the_tallies_say_and_the_same_in_ever
         assert cast(Any, status_document(run, None))["champion"]["player"]["anchor"] == found
         (one,) = cast(Any, champion_document(run, None))["champions"]
         assert one["anchor"] == found
-        # Who never met it has no score.
+        # A player that has not played the anchor has no score.
         assert anchor_score(run, "player", best._replace(weights=None)) is None

@@ -31,7 +31,7 @@ def inspection(seats: Any, kind: Literal["train", "evaluate"], tally: Tally) -> 
 @pytest.mark.parametrize(
     ("seats", "kind", "num_pairs", "length_sum"),
     [
-        # Ten episodes of 25 steps: once, and where two teams are compared once each.
+        # Ten episodes have 25 steps each; a match of two teams has one episode for each.
         (TEAM, "train", 0, 250),
         (TEAM, "evaluate", 1, 500),
         (DUEL, "train", 1, 250),

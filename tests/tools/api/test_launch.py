@@ -52,7 +52,7 @@ def test_a_run_is_looked_at_stopped_and_resumed(
     run.stop()
     run.wait()
     assert f"run directory: {directory}" in run.output
-    # Beside the lines of the launch that was refused.
+    # The log also has the lines of the launch that was refused.
     assert set(run.output) < {record.message for record in caplog.records}
     steps = status["agent_steps"]
     later = {"stop.agent_steps_per_policy": steps + 500}
@@ -81,7 +81,7 @@ def test_a_run_whose_process_was_killed_says_so(tmp_path: Path) -> None:
         run.wait()
     wait_until(lambda: gone(directory), timeout_s=10.0)
     assert run.status()["state"] == "crashed"
-    # What it had to stop for is reached at once.
+    # The run resumes with a limit that it has reached already.
     run = arena.launch(run_dir=directory, resume=True, overrides=["stop.agent_steps_per_policy=1"])
     assert run.status()["state"] == "finished"
 
@@ -125,7 +125,7 @@ def test_a_run_does_not_outlive_the_process_that_launched_it(how: str, tmp_path:
         if how == "killed":
             parent.kill()
     assert parent.returncode == (0 if how == "ends" else -9)
-    # A killed one's output has no reader, which the run sees with its next line.
+    # The output of a killed process has no reader, which the run notices with its next line.
     wait_until(lambda: gone(directory), timeout_s=60.0)
     assert arena.open(directory).status()["state"] == "stopped"
 

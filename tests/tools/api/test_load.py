@@ -61,7 +61,7 @@ def test_a_policy_plays_by_its_latest_weights(board_run: Path) -> None:
     one = player.act({"observation": rows[0], "action_mask": masks[0]}, agent="player_1")
     assert isinstance(one, int)
     assert one == player.act(rows[:1], masks[:1])[0]
-    # The champion is p000, too; the ghost is older, and p001 another one.
+    # The champion is p000, too; the ghost is older, and p001 is another policy.
     expected = player.probabilities(rows, masks)
     assert np.array_equal(arena.load(board_run).probabilities(rows, masks), expected)
     for other in ("player/p000@60000", "player/p001"):
@@ -151,11 +151,11 @@ def test_a_recurrent_policy_of_nested_spaces_remembers(nested_run: Path) -> None
     network = network_of(player)
     state = torch.zeros(6, 8)
     mask = np.ones((6, 7), dtype=np.int8)
-    # Categories in the order of keys: flags (two choices each), pick.
+    # Categories are in the order of keys: flags (two choices each), pick.
     mask[:, 0] = 0
     for _ in range(3):
         who, mark = rng.integers(4, size=6), rng.uniform(0, 50, (6, 2)).astype(np.float32)
-        # In a row: mark, then who as a one-hot.
+        # A row has first mark, then who as a one-hot.
         flat = np.concatenate([mark, np.eye(4, dtype=np.float32)[who]], axis=1)
         with torch.inference_mode():
             normalized = network.normalize_observation(torch.from_numpy(flat))
@@ -230,7 +230,7 @@ def test_it_plays_as_champion_py_and_the_policy_do_on_10000_observations(exporte
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Its dataclasses look their module up.
+    # Dataclasses look up their module in sys.modules.
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
@@ -252,7 +252,7 @@ def test_it_plays_as_champion_py_and_the_policy_do_on_10000_observations(exporte
     np.testing.assert_allclose(found, logits.softmax(dim=1), atol=1e-5)
     np.testing.assert_allclose(values, expected, atol=1e-5)
     best = logits.topk(2, dim=1).values
-    # Choices equal within rounding may be swapped.
+    # Choices that are equal up to rounding may be swapped.
     is_clear = (best[:, 0] - best[:, 1] > 1e-4).numpy()
     assert is_clear.mean() > 0.99
     assert np.array_equal(actions[is_clear], logits.argmax(dim=1).numpy()[is_clear])
@@ -330,7 +330,7 @@ def test_random_moves_are_uniform_over_the_legal_ones(random_bot: arena.Player) 
     rows = np.zeros((4000, 6, 7, 2), dtype=np.int8)
     mask = np.array([1, 0, 1, 1, 0, 0, 1], dtype=np.int8)
     found = player.act(rows, np.tile(mask, (4000, 1)))
-    # Four legal moves: 1000 of each, with a deviation of sqrt(4000 * 3 / 16) = 27.
+    # Each of four legal moves is expected 1000 times, with a deviation of sqrt(4000 * 3 / 16) = 27.
     counts = np.bincount(found, minlength=7)
     assert (counts[mask == 0] == 0).all()
     assert (np.abs(counts[mask == 1] - 1000) < 140).all()

@@ -45,7 +45,7 @@ def test_the_stub_has_the_same_names_and_signatures() -> None:
     checked = 0
     for name in arena.__all__:
         stub, found = STUB[name], getattr(arena, name)
-        # Exceptions are imported there, everything else is written out.
+        # The stub imports exceptions and writes out everything else.
         if isinstance(found, type) and issubclass(found, Exception):
             assert stub is found
             continue

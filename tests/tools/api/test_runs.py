@@ -202,7 +202,7 @@ def test_the_readmes_python_runs_in_a_notebook(
 ) -> None:
     for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
-    # A cell for each paragraph, as one would type it.
+    # Each paragraph is a cell, as one would type it.
     cells = [nbformat.v4.new_code_cell(cell) for cell in printed().split("\n\n")]
     last = "import json; print(json.dumps([curve, copies, masks.shape, result['matches']]))"
     cells.append(nbformat.v4.new_code_cell(last))

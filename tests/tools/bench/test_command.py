@@ -84,7 +84,7 @@ def test_other_environments_are_bound_by_their_parts(command: Command, config: s
     )
     assert set(bounds.values()) == {"environment, inference and update alone"}
     learners = {"learner/self_play", "learner/league"}
-    # Who trains with everybody on its side has no opponents.
+    # A policy that trains only with its own side has no opponents.
     assert bounds.keys() == learners - ({"learner/league"} if config == "simple_spread" else set())
 
 

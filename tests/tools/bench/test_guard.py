@@ -53,7 +53,7 @@ def test_a_ratio_has_fallen_if_its_spreads_do_not_explain_it() -> None:
         measured("faster", 0.9, 1.0, 1.1),
     )
     assert falls(before, now) == [(before.measurements[2], now.measurements[2])]
-    # It fell by 0.2; 0.1 below the old median and 0.05 above the new one are noise.
+    # The ratio fell by 0.2; 0.1 below the old median and 0.05 above the new one are noise.
     assert noise_of(before.measurements[2], now.measurements[2]) == pytest.approx(0.15)
 
 

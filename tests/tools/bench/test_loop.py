@@ -41,7 +41,7 @@ def test_the_game_is_pettingzoos() -> None:
             column = int(rng.choice(np.flatnonzero(legal[0])))
             mover = env.agent_selection
             env.step(column)
-            # The second game gets the same moves: one game's moves leave the other alone.
+            # The second game gets the same moves: one game's moves must not affect the other.
             won, ended = games.step(np.array([column, column]))
             over = bool(ended[0])
             assert won[0] == won[1]
@@ -56,7 +56,7 @@ def test_the_game_is_pettingzoos() -> None:
 
 
 def test_a_full_board_is_a_draw_and_begins_anew() -> None:
-    # Filled in pairs of columns so that no line has four equal stones.
+    # The board is filled in pairs of columns, so that no line has four equal stones.
     moves = [
         *(0, 1, 0, 1, 1, 0, 1, 0, 0, 1, 0, 1),
         *(2, 3, 2, 3, 3, 2, 3, 2, 2, 3, 2, 3),
@@ -97,7 +97,7 @@ def test_advantages_take_the_next_value_for_the_opponents() -> None:
 @pytest.mark.integration
 @pytest.mark.slow
 def test_two_processes_run_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Installed, the module has a name that each process finds.
+    # An installed module has a name that each process can import.
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     settings = [to_json(structs.replace(TINY, seed=seed)) for seed in (1, 2)]
     assert rate_of_children("tools.bench.loop", [["0.05", one] for one in settings]) > 0.0

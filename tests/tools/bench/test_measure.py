@@ -40,7 +40,7 @@ def stage(rates: list[float], bounds: list[float], unit: str = "rows/s") -> Stag
 
 def test_ratios_are_taken_round_by_round() -> None:
     found = compare(stage([50.0, 90.0, 30.0], [100.0, 100.0, 40.0]), rounds=3)
-    # Ratios .5, .9, .75: their median is not the ratio of the medians, 50 / 100.
+    # The ratios are .5, .9, .75: their median is not the ratio of the medians, 50 / 100.
     assert found == Measurement(
         name="play",
         value=50.0,
@@ -79,14 +79,14 @@ def test_the_second_of_alternating_measurements_goes_first_in_every_other_round(
 
     sides = Stage(name="x", rate=measuring("a"), bound_name="y", bound=measuring("b"))
     found = compare(sides, rounds=3)
-    # Rates 1, 4, 5 and 2, 3, 6.
+    # The rates are 1, 4, 5 and 2, 3, 6.
     assert (found.value, found.bound_value) == (4.0, 3.0)
     assert order == ["a", "b", "b", "a", "a", "b"]
 
 
 def test_work_is_repeated_until_the_time_has_passed() -> None:
     clock = FakeClock()
-    # Three calls of 0.4 s: the first two are shorter than a second.
+    # There are three calls of 0.4 s: the first two take less than a second.
     assert timed(clock.work(0.4, items=6), seconds=1.0, clock=clock) == pytest.approx((18, 1.2))
     assert clock.now == pytest.approx(101.2)
 
@@ -106,7 +106,7 @@ def test_a_comparison_warms_up_and_measures_each_side_in_each_round() -> None:
     assert [found.value, found.bound_value] == pytest.approx([20.0, 40.0])
     assert found.ratio == pytest.approx(0.5)
     assert found.rounds == 5
-    # One call of each, and 2 * 5 times one second.
+    # There is one call of each, and 2 * 5 measurements of one second.
     assert clock.now == pytest.approx(100.0 + 0.75 + 10.0)
 
 
@@ -149,7 +149,7 @@ def test_time_within_another_stage_is_the_inner_ones() -> None:
         stopwatch.start()
         assert Child().outer() == "outer"
         CLOCK.now_s += 4.0
-    # 2 + 3 in the outer one, 1 in the inner one, 4 in none.
+    # The outer stage has 2 + 3, the inner one 1, and 4 are in no stage.
     assert stopwatch.shares() == {"inference": 0.1, "update": 0.5, "other": 0.4}
 
 
@@ -218,9 +218,9 @@ def test_an_update_multiplies_every_minibatch_in_its_dtype(
 
     products = Products(SIZES, num_rows=12, dtype=dtype)
     monkeypatch.setattr(torch, "mm", counting)
-    # Three epochs of 4 minibatches.
+    # There are three epochs of 4 minibatches.
     products.update(3 * 4)
-    # Of two layers: 2 products forward, 2 for the weights, 1 for what lies between them.
+    # Two layers have 2 products forward, 2 for the weights, 1 for the gradient between them.
     assert len(rows) == 3 * 4 * 5
     assert rows.count(12) == 3 * 4 * 3
 
@@ -237,7 +237,7 @@ def test_a_bare_game_is_played_for_ever() -> None:
         num_games=games,
         generator=torch.Generator().manual_seed(1),
     )
-    # Games last 42 moves at most: without a reset nobody would decide after that.
+    # Games last at most 42 moves, so without a reset no decision would follow.
     assert [play() for _ in range(100)] == [games] * 100
 
 
@@ -262,6 +262,6 @@ def test_random_play_counts_every_decision(tag: Subject) -> None:
         actions=tag.players.actions,
         generator=torch.Generator().manual_seed(1),
     )
-    # Two environments of three predators and one prey, all of whom decide at once.
+    # Two environments have three predators and one prey each, and all decide at once.
     assert play() == 2 * 4
     env.close()

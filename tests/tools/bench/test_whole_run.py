@@ -53,7 +53,7 @@ def test_orchestration_compares_a_run_with_its_learners_unmanaged(tmp_path: Path
     )
     learner = UnmanagedLearner(tmp_path / "run1", messages)
     agent_steps = learner()
-    # One rollout of 16 steps at least; in mirror blocks both seats learn.
+    # A rollout has at least 16 steps; in mirror blocks both seats learn.
     assert 16 * 8 <= agent_steps <= 2 * 16 * 8
 
 
@@ -92,7 +92,7 @@ def commits(*entries: tuple[float, str, int]) -> Commits:
 
 def test_what_was_done_before_the_first_commit_of_a_learner_does_not_count() -> None:
     found = commits((3.0, "a", 999), (4.0, "b", 999), (5.0, "a", 200), (8.0, "b", 200))
-    # a: 200 steps in 2 s, b: 200 in 4 s: 400 in 6 learner seconds, two learners at a time.
+    # a makes 200 steps in 2 s, b 200 in 4 s: 400 in 6 learner seconds, with two learners.
     assert committed_rate(found, num_learners=2) == pytest.approx(2 * 400 / 6)
 
 
@@ -155,7 +155,7 @@ def test_a_child_that_fails_is_named(make_module: MakeModule, text: str, complai
 
 
 def test_a_failure_ends_the_others(make_module: MakeModule) -> None:
-    # The first one would wait for its word for ever.
+    # The first process would wait for its message for ever.
     text = """
 import sys
 if sys.argv[1] == "fails":

@@ -90,9 +90,9 @@ def test_check_for_people(
 @pytest.mark.parametrize(
     ("environment", "problem", "left_out"),
     [
-        # It shows after random play.
+        # The fault appears after random play.
         ("mistakes:NoClose", "has no attribute 'close'", ["as nothing was trained"]),
-        # It ends the play of one environment.
+        # The fault ends the play of one environment.
         ("mistakes:Nan", "got nan", ["what follows from random play", "as nothing was trained"]),
     ],
 )
@@ -116,7 +116,7 @@ def test_with_problems_what_is_known_is_written_with_what_is_not(
     for what in left_out:
         assert what in said
         assert what in "".join(comments)
-    # What is known of it is a configuration.
+    # The written preset is a valid configuration.
     assert load_config(preset).environment.id == environment
     assert yaml.safe_load(text)["populations"]
 
@@ -141,11 +141,11 @@ def test_a_check_ends_with_its_time(
     arguments = ("--seconds", "0.1", "--time-limit", str(limit_s), "--json")
     mistakes = "environment.kwargs={mistakes: [shape]}"
     assert run("envs", "check", "mistakes:Hanging", mistakes, *arguments) == 3
-    # Machines may be slow at importing; what hangs hangs for ever.
+    # The bound is generous, because imports may be slow, while a call that hangs never ends.
     assert time.monotonic() - began_s < 5.0 * limit_s
     document = json.loads(capsys.readouterr().out)
     assert document["works"] is False
-    # What was found until then is kept.
+    # Earlier findings are kept.
     (problem,) = document["problems"]
     assert "an observation must have shape (3,), got (4,)" in problem["problem"]
     assert list(document["cut_off"]) == [
@@ -223,7 +223,7 @@ def test_what_is_written_can_be_launched(
     assert f"arena launch {preset}" in capsys.readouterr().err.replace("\n", "")
     text = preset.read_text()
     assert "# a guess: these always received the same rewards" in text
-    # All see and do the same, but one is hunted by two.
+    # All agents see and do the same, but two hunters hunt one prey.
     assert "# a guess: roles differ where spaces are equal (prey_0 is not as hunter_0" in text
     document = yaml.safe_load(text)
     assert document["environment"]["sides"] == {"hunter": ["hunter_*"], "prey": ["prey_0"]}
@@ -248,7 +248,7 @@ def test_who_sees_the_same_is_told_which_one_it_plays(
     assert written["agents"] == ["*"]
     small = ("environment.num_envs=4", f"populations.{population}.size=1", *SMALL)
     assert run("launch", str(preset), *small, "--run-dir", str(run_dir), "--json") == 0
-    # One network for both; of the same view it makes two things.
+    # A single network serves both roles: it acts differently on the same view.
     export = tmp_path / "export"
     assert run("export", str(run_dir), "--to", str(export)) == 0
     card = json.loads((export / "card.json").read_text())
@@ -298,7 +298,7 @@ def test_check_against_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.err == ""
     assert document.pop("schema") == 1
     assert 100 <= document.pop("games") < 108
-    # Pass or bet at least twice, at most three times in a game.
+    # A game has two or three decisions to pass or bet.
     assert 200 <= document.pop("decisions") <= 324
     speeds = document.pop("env_steps_per_s")
     assert set(speeds) == {"environment", "against"}
@@ -314,7 +314,7 @@ def test_check_against_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
     assert "the same game" in shown
     (speeds_line,) = (line for line in shown.splitlines() if "environment steps/s" in line)
     first, second, ratio = re.findall(r"[\d,]+(?:\.\d+)?", speeds_line)
-    # The ratio is that of the first: OpenSpiel's own game is much slower than the twin.
+    # The ratio is that of the first environment: OpenSpiel's game is much slower than the twin.
     one, other = (float(speed.replace(",", "")) for speed in (first, second))
     assert float(ratio) == pytest.approx(one / other, rel=0.06)
 
@@ -328,7 +328,7 @@ def test_a_different_game_exits_3(
     document = json.loads(capsys.readouterr().out)
     assert document["equal"] is False
     found = document["difference"]
-    # Who did not make the last move has lost.
+    # The player that did not make the last move has lost.
     loser = ({"player_1", "player_2"} - set(found["actions"][-1])).pop()
     assert (found["what"], found["agent"]) == ("reward", loser)
     assert (found["one"], found["other"]) == ([-1.0], [-2.0])

@@ -106,12 +106,14 @@ def rollout(document: dict[str, Any]) -> tuple[object, int]:
 @pytest.mark.slow
 def test_batches_follow_speed_agents_and_memory() -> None:
     pair = ["player_0", "player_1"]
-    # 25 steps of 1 ms: 256 environments. 4096 decisions would be 8 calls of step.
+    # With 25 steps of 1 ms there are 256 environments. 4096 decisions would be 8 calls of step.
     assert rollout(settings(make_report(pair))) == ("auto", 16)
-    # 1,000 steps of 1 ms: 8 environments (14.7 by the time). 4096 decisions would be 512 calls.
+    # With 1,000 steps of 1 ms there are 8 environments (14.7 by the time). 4096 decisions would be
+    # 512 calls.
     assert rollout(settings(make_report(pair, api="aec", mean_length=1000.0))) == ("auto", 256)
     assert rollout(settings(make_report(pair, api="aec", twin="a:B"))) == (1024, 16)
-    # 200 agents: 32,768 decisions in 32 calls are 5 environments, so 4; 4096 decisions 5 calls.
+    # With 200 agents 32,768 decisions in 32 calls are 5 environments, so 4; 4096 decisions are 5
+    # calls.
     many = [f"walker_{number}" for number in range(200)]
     assert rollout(settings(make_report(many))) == ("auto", 16)
     # A picture has 403 kB: 8 environments, 2 agents and 32 steps of them are 206 MB.
@@ -120,7 +122,7 @@ def test_batches_follow_speed_agents_and_memory() -> None:
 
 def test_a_rollout_fits_the_number_of_environments_that_was_set() -> None:
     report = make_report(["player_0", "player_1"])
-    # 4096 decisions, 2 in each step of 16 environments.
+    # 4096 decisions are 2 in each step of 16 environments.
     assert rollout(settings(report, given={"num_envs": 16})) == (16, 128)
 
 
@@ -152,7 +154,7 @@ def test_budgets_follow_the_trial() -> None:
 
 @pytest.mark.parametrize(
     ("num_cores", "size"),
-    # A minute of a core for each before they are compared: two minutes of each core, of ten.
+    # A policy needs a core for a minute before a comparison: two minutes of each core, of ten.
     [(1, 2), (2, 4), (3, 6), (4, 8), (64, 8)],
 )
 def test_as_many_policies_as_cores_can_compare_in_time(num_cores: int, size: int) -> None:
@@ -170,7 +172,7 @@ def test_populations_share_the_cores_and_teams_train_at_once() -> None:
 
     assert sizes() == [4, 4]
     assert sizes(sides={"team": ["*"]}) == [8, 8]
-    # Nobody could be compared with one alone.
+    # A single policy could not be compared with any other.
     document = settings(make_report(agents, roles=roles), num_cores=1)
     assert [one["size"] for one in document["populations"].values()] == [2, 2]
 

@@ -89,7 +89,7 @@ def test_greedy_players_repeat_one_game(command: Command, board_run: Path) -> No
     for pair in played["pairs"]:
         assert 8 in (pair["wins"], pair["draws"], pair["losses"])
         assert pair["distinct"] == 1
-    # The same game eight times says what it says once.
+    # Eight equal games have the same information as one.
     for line, other in zip(played["ratings"], once["ratings"], strict=True):
         assert line["rating"] == pytest.approx(other["rating"])
         assert (line["rating_low"], line["rating_high"]) == (None, None)
@@ -112,7 +112,7 @@ def test_a_rating_of_one_game_has_no_interval() -> None:
     result = TournamentResult(pairs=(), tallies=(tally,))
     for line in ratings_of(result, players=["A", "B"], repeating=["A", "B"]):
         assert (line["rating_low"], line["rating_high"]) == (None, None)
-    # Where somebody draws, the same game again is another sample.
+    # If a player makes draws of its own, an equal game is another sample.
     for line in ratings_of(result, players=["A", "B"], repeating=["A"]):
         assert line["rating_low"] is not None
 
@@ -138,7 +138,7 @@ def test_a_bot_is_found_in_the_directory_that_the_user_names(
         play = ("evaluate", bot, *other, "--matches", 1, "--json")
         assert "no module 'lefty_coded'" in command(*play, code=2)["error"]
         assert command(*play, *place)["pairs"]
-        # In force for one command alone.
+        # The option applies to one command only.
         del sys.modules["lefty_coded"]
         sys.path.remove(str(tmp_path / "code"))
 
@@ -149,7 +149,7 @@ def test_a_bot_is_looked_for_where_the_command_runs_and_beside_the_code_of_the_r
     monkeypatch.setattr(sys, "path", list(sys.path))
     found = resolve_player(str(board_run)).game
     assert found is not None
-    # A run whose code is in another directory than the one in which the command runs.
+    # The run's code is in another directory than the current one.
     game = replace(found, word=Word(launch_directory=str(tmp_path / "code")))
     for name in ("code", "here"):
         (tmp_path / name).mkdir()
@@ -199,7 +199,7 @@ def test_a_bot_takes_literals_and_has_one_name(
     names = ['bot:literal_players:Column(column=3, name="x")', "bot:literal_players:Column"]
     assert document["players"] == names
     assert {line["player"] for line in document["ratings"]} == set(names)
-    # Each plays its own column, so whoever begins has four in a row first.
+    # Each plays its own column, so the first player has four in a row first.
     assert [(pair["wins"], pair["losses"]) for pair in document["pairs"]] == [(2, 0), (2, 0)]
     twice = ("bot:literal_players:Column(column=1)", "bot:literal_players:Column(column=1,)")
     error = command("evaluate", *twice, "--environment", BOARD, code=2)["error"]
@@ -284,7 +284,7 @@ def test_people_get_tables(board_run: Path, capsys: pytest.CaptureFixture[str]) 
     assert exit_code("evaluate", board_run, "bot:random", "--matches", "2") == 0
     output = capsys.readouterr()
     assert "ratings" in output.out
-    # Names are whole however long they are: programs read tables too.
+    # Long names are not cut, because programs read tables too.
     assert f"│ {board_run} " in output.out
     assert output.err == ""
     assert "\x1b" not in output.out

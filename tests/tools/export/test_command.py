@@ -67,7 +67,7 @@ def test_an_export_is_a_player_and_is_not_overwritten(
     assert "--force" in command("export", board_run, "--to", directory, code=2)["error"]
     assert (directory / "card.json").read_bytes() == before
 
-    # The export is the champion: greedy against greedy, both orders mirror each other.
+    # The export is the champion: greedy against greedy, the two orders mirror each other.
     players = (directory, board_run, f"{board_run}:player/p001")
     document = command("evaluate", *players, "--greedy", "--matches", 1, "--json")
     results = {
@@ -137,14 +137,14 @@ def test_code_that_a_foreign_card_names_is_not_imported(
 def test_ones_own_environment_replaces_a_foreign_outcome_and_no_other_game(
     exported: tuple[dict[str, Any], Path], command: Command, tmp_path: Path
 ) -> None:
-    # What it is called with is data: an environment of other arguments would be another one.
+    # The arguments are data: an environment with other arguments would be another one.
     given = {"outcome": "no.such:function", "kwargs": {"screen_scaling": 5}}
     directory = changed(exported[1], tmp_path / "foreign", environment=given)
     shutil.copytree(directory, tmp_path / "twin")
     players = (directory, tmp_path / "twin", "bot:random")
     arguments = ("--environment", "classic/connect_four-v3", "--matches", 1, "--json")
     assert len(command("evaluate", *players, *arguments)["pairs"]) == 6
-    # Another game is none that it could play.
+    # The export cannot play another game.
     stranger = ("bot:random", "--environment", "classic/tictactoe-v3")
     error = command("evaluate", exported[1], *stranger, code=2)["error"]
     assert "plays classic/connect_four-v3" in error
@@ -170,7 +170,7 @@ def test_two_populations_are_exported_side_by_side(
         rival = "prey" if population == "predator" else "predator"
         opponents = {line.opponent for line in card.record}
         assert opponents == {"bot:random", f"{rival}/p000@000000030000"}
-    # Both champions at once, from the directory that holds them.
+    # Both champions play at once, from the directory that holds them.
     players = (run / "champion", "bot:random")
     pairs = command("evaluate", *players, "--matches", 1, "--json")["pairs"]
     assert len(pairs) == 2
@@ -226,7 +226,7 @@ def test_continuous_actions_are_played_by_the_file_alone(steering: Path) -> None
         output = subprocess.check_output(program, text=True, timeout=60)
         (seat,) = json.loads(output)["seats"]
         assert (seat["seat"], seat["matches"], seat["wins"]) == ("home", 2, None)
-        # Everybody is far from something at each of ten steps.
+        # Each agent is far from a landmark at each of ten steps.
         assert -1000.0 < seat["mean_return"] < 0.0
 
 

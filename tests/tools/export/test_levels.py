@@ -77,17 +77,18 @@ def test_each_level_beats_the_next_as_it_should(
     strengths: list[float], number: int, error: float, seed: int
 ) -> None:
     ordered = sorted(strengths, reverse=True)
-    # Matches decide: ratings may be of another scale.
+    # Matches decide, because ratings may have another scale.
     league = League(ordered, seed=seed, matches=100_000)
     ratings = [error * strength for strength in ordered]
     levels = choose_levels(ratings, league.meet, number=number)
     assert levels[0] == Candidate(0)
     assert len(levels) <= number
     for upper, lower in pairwise(levels):
-        # What was measured is in them; four deviations of 100,000 matches are 0.006.
+        # The scores are measured ones; four deviations of 100,000 matches are 0.006.
         assert SCORES[0] - 0.006 <= league.share(upper, lower) <= SCORES[1] + 0.006
         assert lower.member > upper.member or lower.temperature > upper.temperature
-    # Fewer only where what is left between the last one and the hottest play is too little.
+    # There are fewer levels only if the rest between the last one and the hottest play is too
+    # small.
     if len(levels) < number:
         assert league.strength(levels[-1]) < 200.0 + ordered[-1] / 8.0
 
@@ -97,7 +98,7 @@ def test_members_go_before_temperatures() -> None:
     levels = choose_levels(league.strengths, league.meet, number=5)
     assert len(levels) == 5
     assert {level.temperature for level in levels} == {1.0}
-    # Two members that are 600 apart have others between them.
+    # Between two members that are 600 apart lie levels with a temperature.
     league = League([700.0, 100.0], seed=1)
     levels = choose_levels(league.strengths, league.meet, number=5)
     assert [level.member for level in levels[:3]] == [0, 0, 0]
@@ -105,7 +106,7 @@ def test_members_go_before_temperatures() -> None:
 
 
 def test_chance_does_not_choose() -> None:
-    # With few matches every second one is off; who is chosen was near in twice as many.
+    # With few matches every second score is off; a chosen policy was near twice.
     strengths = [1000.0 - 30.0 * at for at in range(34)]
     off = 0
     for seed in range(20):
@@ -129,7 +130,7 @@ def test_matches_are_seen_from_the_upper_one_in_both_orders() -> None:
     assert matches.meet(*pair) == pytest.approx(0.8)
     assert matches.meet(*pair) == pytest.approx(0.8)
     assert matches.score(*pair) == pytest.approx((0.8, 40))
-    # Other games the second time.
+    # The second comparison plays other games.
     first, second = export.game.play.call_args_list
     assert first.kwargs["seed"] != second.kwargs["seed"]
 
@@ -156,13 +157,13 @@ def test_levels_of_a_run_are_exported_and_play(
         assert lower.rating < upper.rating
     assert [line.partition(":")[0] for line in said] == [f"{len(card.levels)} levels of 9"]
 
-    # Other matches than those that they were chosen by.
+    # These matches differ from those by which the levels were chosen.
     names = [f"{directory}:level={number}" for number in (2, 1)]
     pairs = command("evaluate", *names, "--matches", 400, "--seed", 99, "--json")["pairs"]
     score = (pairs[0]["score"] + 1.0 - pairs[1]["score"]) / 2.0
     assert score == pytest.approx(card.levels[1].score_below, abs=0.06)
 
-    # A level samples where others play their likeliest action.
+    # A level samples its actions, while other players may play greedily.
     assert not resolve_player(names[1]).can_repeat
     lowest = Champion(directory, level=1)
     assert len({lowest.act(BOARD) for _ in range(200)}) > 1
@@ -170,7 +171,7 @@ def test_levels_of_a_run_are_exported_and_play(
     assert loaded.probabilities(BOARD) == pytest.approx(lowest.probabilities(BOARD))
     assert len({loaded.act(BOARD) for _ in range(200)}) > 1
 
-    # Whoever plays is told its probabilities; the best one always takes the middle.
+    # The person sees the level's probabilities; the best policy always takes the middle.
     with closing(PersonsGame(sit_down(names[1]), seed=1)) as game:
         chances = {one["action"]: one["probability"] for one in game.thought["choices"]}
     wanted = lowest.probabilities(BOARD)[[*chances]]
@@ -185,7 +186,7 @@ def test_a_player_of_a_run_has_a_temperature(leveled_run: Path) -> None:
     own, hot = (arena.load(one).probabilities(BOARD) for one in (name, f"{name}:temperature=0.01"))
     powers = own**100.0
     assert hot == pytest.approx(powers / powers.sum(), rel=1e-3)
-    # The champion of the run always plays 3, and exp(100 / 50) to 1 for each of the six others.
+    # The run's champion has odds of exp(100 / 50) to 1 for action 3 against each of the six others.
     player = arena.load(f"{leveled_run}:temperature=50", seed=1)
     chosen = [player.act(BOARD) for _ in range(600)]
     assert chosen.count(3) / 600 == pytest.approx(math.exp(2.0) / (math.exp(2.0) + 6.0), abs=0.07)
@@ -195,7 +196,7 @@ def test_a_player_of_a_run_has_a_temperature(leveled_run: Path) -> None:
     assert isinstance(policy, PolicyWeights)
     assert isinstance(plain, PolicyWeights)
     assert policy.digest == sha256_bytes(serialize(policy.tensors)) != plain.digest
-    # It samples where others would play their likeliest action.
+    # A temperature makes the player sample where it would play greedily.
     assert not found.can_repeat
     assert resolve_player(name).can_repeat
 
@@ -240,7 +241,7 @@ def test_a_level_is_as_unsure_as_the_exported_player(high: float | None) -> None
     assert [level.level for level in levels] == [3, 2, 1]
     assert [level.graph[:9] for level in levels] == ["policy.on", "levels/01", "policy.on"]
     assert (levels[0].rating, levels[0].rating_low, levels[0].rating_high) == (500.0, 470.0, high)
-    # 10 to 1 is 400 Elo; 1 to 1 is none, and 400 matches of it add to the variance.
+    # Odds of 10 to 1 are 400 Elo; 1 to 1 is 0, and 400 matches of it add to the variance.
     first, second = 1.0 / (100 * 10.0 / 121.0), 1.0 / (400 * 0.25)
     for level, variance in zip(levels[1:], (first, first + second), strict=True):
         spread = math.hypot(1.96 * math.sqrt(variance) * 400.0 / math.log(10.0), 30.0)

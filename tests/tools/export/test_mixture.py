@@ -169,7 +169,7 @@ def test_players_whose_files_are_gone_are_no_members(cyclic_run: Path, tmp_path:
     shutil.rmtree(rock / "ghosts")
     assert members() == {"player/p000", *PURE} - {"player/p000@000000001000"}
     shutil.rmtree(rock / "checkpoints")
-    # Without rock, scissors beat everybody.
+    # Without rock, scissors beat all others.
     assert members() == {"player/p002@000000001000"}
 
 

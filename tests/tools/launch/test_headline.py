@@ -117,7 +117,7 @@ def test_each_learner_has_a_line_that_moves() -> None:
     wait(world, 4)
     hear(world, first, agent_steps=400)
     assert "400 of 500 steps, for 16 s" in lines(world)[0]
-    # The last rollout goes beyond.
+    # The last rollout exceeds the budget.
     hear(world, first, agent_steps=520)
     assert "520 of 520 steps" in lines(world)[0]
     del world.state.crew.learners[second].held[:]
@@ -166,7 +166,7 @@ def test_every_phase_says_what_follows_and_never_100_percent_of_nothing() -> Non
     for _ in range(2):
         world.beat(world.join())
     world.now_s += 40.0
-    # Two learners, half of 0.7 of their time, but at least 60 s of one.
+    # Two learners take half of 0.7 of their time, but at least 60 s of one.
     assert said(world) == "training: 40%, 60 s left, then finals (at most 30 s) and saving"
     world.now_s += 60.0
     world.handle(Ticked())
@@ -187,7 +187,8 @@ def test_finals_count_down_in_seconds_that_pass() -> None:
     state = world.state
     state.phase.name = "evaluating"
     state.tables.assignments = Table(ASSIGNMENTS)
-    # Half of the training, of which each of two learners did half; evaluation has 0.3 of the time.
+    # Half of the training is done, half of it by each of two learners; evaluation has 0.3 of the
+    # time.
     state.tables.run = replace(state.tables.run, training_s=700.0, evaluation_s=240.0)
     state.phase.finals = finals = final_countdown(state.settings.config, state.tables, state.crew)
     assert finals is not None
@@ -195,7 +196,7 @@ def test_finals_count_down_in_seconds_that_pass() -> None:
     finals.advance(world.now_s, may_begin=True)
     finals.advance(world.now_s + 100.0, may_begin=True)
     assert said(world) == "finals: at most 75 s, then saving"
-    # 100 s of earlier finals beside the 300 s of evaluation.
+    # 100 s of earlier finals are added to the 300 s of evaluation.
     state.tables.run = replace(state.tables.run, evaluation_s=400.0)
     state.phase.finals = final_countdown(state.settings.config, state.tables, state.crew)
     assert said(world) == "finals: at most 2 min 05 s, then saving"
@@ -210,7 +211,7 @@ def test_an_epoch_that_only_evaluates_counts_its_own_time_down() -> None:
     world.state.phase.evaluation_only = only = Countdown(duration_s=300.0)
     only.advance(world.now_s, may_begin=True)
     only.advance(world.now_s + 60.0, may_begin=True)
-    # Open training of an epoch before is no part of it.
+    # Training left open by an earlier epoch does not count.
     assert said(world) == "evaluation only: at most 4 min 00 s, then saving"
     only.advance(world.now_s + 301.0, may_begin=True)
     assert said(world) == "evaluation only: the last matches, then saving"
@@ -241,7 +242,7 @@ def test_the_slowest_policy_decides_how_much_is_left() -> None:
     share, left_s = progress(world, speed=100.0)
     assert share == pytest.approx(1.0 - 3000 / 24000)
     assert left_s == pytest.approx(30.0)
-    # Who is out trains no more.
+    # A quarantined policy trains no more.
     policies[name] = replace(policies[name], state="quarantined")
     share, left_s = progress(world, speed=100.0)
     assert (share, left_s) == (1.0, 0.0)
@@ -256,7 +257,7 @@ def test_policies_that_leave_have_nothing_left() -> None:
     halving = {**DUEL, "pbt": {"share": "halving"}}
     world = working(halving)
     policies = world.state.tables.policies
-    # Two of four stay: of 6,000 each have 5,000 left in the mean.
+    # Two of four policies stay: they have 5,000 of 6,000 steps left on average.
     for name, steps in zip(list(policies), (2000, 1000, 1000, 0), strict=True):
         policies[name] = replace(policies[name], agent_steps=steps)
     share, left_s = progress(world, speed=100.0)

@@ -50,13 +50,13 @@ def started(config: RunConfig, one: Any, *given: str, told: list[str] | None = N
 
 def test_start_values_are_the_players_and_those_that_it_had_none_of_the_algorithms() -> None:
     config = resolved(hyperparameters={"learning_rate": 1e-3, "gamma": 0.5, "target_kl": 0.1})
-    # As a manifest has them: all numbers are floats, and null is the absence of a name.
+    # The values have a manifest's form: all numbers are floats, and null is a missing name.
     changed = started(config, player({"learning_rate": 7e-4, "num_epochs": 3.0}))
     values = changed.populations["player"].start_values
     assert (values["learning_rate"], values["num_epochs"], values["gamma"]) == (7e-4, 3, 0.99)
     assert isinstance(values["num_epochs"], int)
     assert "target_kl" not in values
-    # run.yaml goes on with them.
+    # run.yaml keeps these values.
     assert resolved_again(validate_config(changed.model_dump(mode="json"))) == changed
 
 
@@ -73,7 +73,7 @@ def test_what_the_command_line_gives_goes_before_the_players_and_is_said() -> No
     ]
     population = started(config, one, *given, told=told).populations["player"]
     values = population.start_values
-    # What the configuration's file says of gamma gives way, as asked.
+    # The imported value overrides the configuration's gamma, as the option says.
     assert (values["learning_rate"], values["gamma"], values["target_kl"]) == (1e-3, 0.9, 0.1)
     assert population.algorithm_settings["advantages"] == "gae"
     assert told == [
@@ -104,7 +104,7 @@ def test_a_start_value_outside_of_the_bounds_is_taken_as_in_a_configuration() ->
 
 def test_a_setting_that_pbt_changed_is_taken_by_its_name() -> None:
     one = player({"advantages": "vtrace"})
-    # With another order of choices, and where nothing changes it.
+    # The choices have another order, and no search changes the value.
     space = {"advantages": {"choices": ["vtrace", "gae"]}}
     searched = started(resolved(search_space=space), one).populations["player"]
     assert searched.algorithm_settings["advantages"] == "vtrace"

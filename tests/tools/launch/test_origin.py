@@ -28,7 +28,7 @@ weights: Any = importlib.import_module("populations.commands.launch.imported_wei
         (["walker=runs/a:walker/p001", "wolf=runs/b"],
          {"walker": "runs/a:walker/p001", "wolf": "runs/b"}),
         (["runs/a", "wolf=runs/b"], {None: "runs/a", "wolf": "runs/b"}),
-        # Equals signs of a path and of a bot's arguments name no population.
+        # Equals signs in a path or in a bot's arguments do not name a population.
         (["runs/lr=3:wolf/p000"], {None: "runs/lr=3:wolf/p000"}),
         (["./lr=3"], {None: "./lr=3"}),
         (["bot:package:Class(depth=3)"], {None: "bot:package:Class(depth=3)"}),
@@ -112,7 +112,7 @@ def test_values_outside_of_new_bounds_are_moved_into_them(tmp_path: Path) -> Non
     lines, values = resumed(tmp_path / "run", [5e-3, 5e-4], override)
     assert lines == ["learning_rate of player is 0.001 now; 1 policies had 0.005"]
     assert [row["learning_rate"] for row in values][:2] == [1e-3, 5e-4]
-    # Its bounds were not changed, and it may have begun outside of them.
+    # The bounds were not changed, so the value may have started outside of them.
     assert values[0]["gamma"] == 0.95
 
 

@@ -46,7 +46,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_faults_of_all_kinds_are_listed_together(no_gpu: None) -> None:
     found = faults(["sede=3", "launcher=inline", "learners=3"])
     assert "learners must be 1 where launcher is inline, got 3" in found
-    # Where a rule between keys does not hold there is no configuration to fit an environment to.
+    # If a rule between keys is broken, there is no configuration to check with an environment.
     found = faults(
         [
             "sede=3",
@@ -247,7 +247,7 @@ def test_pydantics_own_sentences_reach_nobody() -> None:
                 said += [(path, value, text) for text in faults_of(error)]
     assert len(said) > 500
     assert [entry for entry in said if any(word in entry[2] for word in PYDANTICS)] == []
-    # All rules have words of their own.
+    # Each rule has a message of its own.
     assert [entry for entry in said if "another form" in entry[2]] == []
     assert all("got" in text or "(=" in text or "required" in text for _, _, text in said), [
         text for _, _, text in said if "got" not in text and "(=" not in text

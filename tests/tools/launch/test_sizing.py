@@ -55,7 +55,7 @@ def launch(
 @pytest.mark.slow
 def test_sizes_are_said_and_kept(launch: Launch, tmp_path: Path) -> None:
     run_file, said = launch("{id: 'environments:Long', kwargs: {length: 4000, megabytes: 3}}")
-    # 16 s / 4,000 steps are 4 ms for a call of step, 1 ms of which is no environment's.
+    # 16 s / 4,000 steps are 4 ms for a call of step, 1 ms of which is not the environment's.
     assert run_file.config.environment.num_envs in (8, 16, 32, 64)
     measured = run_file.environment_measured
     assert measured is not None
@@ -64,7 +64,7 @@ def test_sizes_are_said_and_kept(launch: Launch, tmp_path: Path) -> None:
     assert f"num_envs {run_file.config.environment.num_envs}: {measured.reason}" in said
     assert measured.reason.startswith("episodes of about 4,000 steps at ")
     assert "assignment.episodes" not in said
-    # The same configuration goes on with what was chosen, and whoever names it, too.
+    # The resolved values also hold for a run that names the same configuration again.
     config = load_config(tmp_path / "mine.yaml")
     assert config.environment.num_envs == "auto"
     assert check_resume(run_file, config=config)[1] == ()
@@ -106,7 +106,7 @@ def test_a_margin_is_measured_and_kept(launch: Launch, tmp_path: Path) -> None:
 
 def test_a_deterministic_run_has_whole_episodes(launch: Launch, tmp_path: Path) -> None:
     run_file, said = launch("{id: classic/tictactoe-v3}", "deterministic=true")
-    # Seven to eight steps; 16,384 / (256 x 7.75) = 8.3.
+    # A game has seven to eight steps; 16,384 / (256 x 7.75) = 8.3.
     assert run_file.config.environment.num_envs == 256
     assert run_file.config.assignment.episodes == 8
     assert run_file.config.assignment.agent_steps is None
@@ -153,10 +153,10 @@ def test_more_policies_than_learners_carry_in_the_time_are_said() -> None:
         "populations.player.size: 8 policies share 2 learners, so each trains for 2 min 55 s of "
         "11 min 40 s: fewer policies, or pbt.share=halving, train more each"
     )
-    # Two for each learner have their price, which is known.
+    # Two policies per learner have a known cost, which gives no remark.
     assert crowd(4, 10) == ""
     assert crowd(5, 10)
-    # A learner of two cores, 179.5 and 180 s; and one from elsewhere beside the two.
+    # A learner with two cores gives 179.5 and 180 s; one more comes from elsewhere.
     for time_s, is_said in ((358, True), (360, False)):
         assert bool(crowd(4, time_s, learners=1, learner_cores=2)) is is_said
     joining: dict[str, Any] = {"endpoint": "tcp://127.0.0.1:*", "remote_learners": 1}
@@ -164,7 +164,7 @@ def test_more_policies_than_learners_carry_in_the_time_are_said() -> None:
 
 
 def test_populations_divide_the_learners_that_they_share() -> None:
-    # Two learners for two populations: one each.
+    # Two learners for two populations are one each.
     assert crowd(2, 10, TAG, learners=2) == ""
     assert crowd(3, 10, TAG, learners=2).startswith(
         "populations.predator.size: 3 policies share 1 learner, so each trains for 3 s of 10 s"

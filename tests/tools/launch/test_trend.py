@@ -52,12 +52,12 @@ def test_a_change_is_that_of_the_weights_since_the_fit_before_by_the_last_fit() 
     trend.record(None, first)
     trend.record(1, first)
     assert changes(first, fit(b1=100.0, c1=50.0)) == ["-", "= 0", "= 0", "-"]
-    # The scale has moved down by 70 for everybody: who has the same weights has gained nothing.
+    # The scale moved down by 70 for all players, so equal weights have gained nothing.
     second, moved = lines(a="a1", b="b2", c="c1", d="d1"), fit(a1=3.0, b1=30.0, b2=42.4, c1=-20.0)
     trend.record(2, second)
     assert changes(second, moved) == ["-", "↑ +12", "= 0", "-"]
     assert changes(second, moved, is_ascii=True)[1] == "+12"
-    # The same fit once more changes nothing.
+    # The same fit again changes nothing.
     trend.record(2, second)
     assert changes(second, moved)[1] == "↑ +12"
     third = lines(a="a1", b="b2", c="c2", d="d1")
@@ -90,7 +90,7 @@ def test_the_live_display_fits_80_columns(encoding: str) -> None:
     screen, written = screen_of(encoding)
     with Live(console=screen, auto_refresh=False) as live:
         display.LiveDisplay(screen, live, world.state, Path()).refresh(STATUS)
-    # The cursor goes back to the beginning of a line to draw it anew.
+    # To redraw, the cursor goes back to the beginning of a line.
     drawn = written().replace("\r", "\n")
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn)
     assert max(map(len, text.splitlines())) <= 80
@@ -110,7 +110,7 @@ def test_a_table_is_drawn_anew_only_where_it_changed(monkeypatch: pytest.MonkeyP
         return framed(table, **style)
 
     monkeypatch.setattr(display, "framed", counted)
-    # As if drawing took no time, and on a terminal that draws, whatever other tests have set.
+    # Drawing counts as free, and the terminal can draw, whatever other tests have set.
     monkeypatch.setattr(display, "SHARE", math.inf)
     monkeypatch.setenv("TERM", "xterm")
     screen, written = screen_of()

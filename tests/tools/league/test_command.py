@@ -52,11 +52,11 @@ def test_a_policy_and_its_ghost_with_the_same_weights_are_one_row_on_screen_alon
     league(board_run)
     text = capsys.readouterr().out
     shown = [line.split() for line in text.splitlines() if line.lstrip().startswith("p00")]
-    # The champion has a mark behind its name.
+    # The champion has a mark after its name.
     shown[0].remove("*")
     ranks = [(cells[0], cells[3]) for cells in shown]
     assert ranks == [("p000", "1..2"), ("p000@60k", "2..3"), ("p001", "3..4"), ("p002", "-")]
-    # p001 has the weights of its ghost; p000 has gone on since it left its own.
+    # p001 has the weights of its ghost; p000 has trained on since its own.
     ghosts = ["player/p000@000000060000", "player/p001@000000090000"]
     league(board_run, as_json=True)
     lines = json.loads(capsys.readouterr().out)["populations"]["player"]
@@ -66,6 +66,6 @@ def test_a_policy_and_its_ghost_with_the_same_weights_are_one_row_on_screen_alon
     league(board_run, as_csv=True)
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["player"] for row in rows] == [line["player"] for line in lines]
-    # Cells that hold more than a value are JSON, too.
+    # Cells with a structured value are JSON, too.
     values = [json.loads(row["hyperparameters"] or "null") for row in rows]
     assert values == [line["hyperparameters"] for line in lines]

@@ -16,11 +16,11 @@ def test_rock_paper_and_scissors_are_mixed_evenly(cyclic_run: Path) -> None:
     assert sorted(one["player"] for one in members) == [
         f"player/p00{number}@000000001000" for number in range(3)
     ]
-    # Each beats one of the others always and loses to one always: a third each, worth 1/2.
+    # Each always beats one of the others and always loses to the other: a third each, worth 1/2.
     assert [one["probability"] for one in members] == pytest.approx([1 / 3] * 3, abs=1e-6)
     (summary,) = document["populations"].values()
     assert summary["worst_score"] == pytest.approx(0.5, abs=1e-6)
-    # The ghosts of four policies; the policies' weights are those of their ghosts.
+    # The players are the ghosts of four policies, which have the same weights.
     assert summary["num_players"] == 4
     assert summary["cyclicity"] == 0.9
     assert document["reason"] is None

@@ -64,7 +64,7 @@ def test_events_are_selected_by_player_and_time() -> None:
         return [row["sequence"] for row in select_rows(rows, **options)]
 
     assert chosen() == [1, 2, 3, 4]
-    # A policy with its ghosts, and no other whose name begins like it.
+    # A policy is chosen with its ghosts, but not another one whose name begins like it.
     assert chosen(player="player/p000") == [1, 3]
     assert chosen(since=datetime(2026, 1, 1, 0, 3, tzinfo=UTC)) == [3, 4]
 
@@ -76,7 +76,7 @@ def test_a_limit_keeps_what_matters_most() -> None:
     assert [line["player"] for line in lines] == ["player/p001", "player/p001@000000001000"]
     rated = [{"population": "player", "player": one} for one in ("player/p001", "player/p000")]
     payoff = {**documents.payoff(), "players": rated}
-    # The best player's worst result.
+    # The row is the best player's worst result.
     (cell,) = limited(payoff, VIEWS["payoff"], 1)[0]["payoff"]
     assert cell == documents.cell("player/p001", "player/p000", 0.75)
     last, _ = limited({"events": [event(n, "kept") for n in range(5)]}, VIEWS["events"], 2)

@@ -46,7 +46,7 @@ def draw(
     stream.flush()
     buffer = stream.buffer
     assert isinstance(buffer, io.BytesIO)
-    # Bold is all that is left without colour.
+    # Without colour only bold is left.
     return re.sub(r"\x1b\[[0-9]*m", "", buffer.getvalue().decode(encoding))
 
 
@@ -155,7 +155,7 @@ def test_a_champion_that_is_not_proven_says_why() -> None:
 def test_a_large_tree_shows_the_lines_that_live() -> None:
     document = seen("lineage")
     (first, *_) = document["generations"]
-    # Policies of which each copied the first one and then was replaced.
+    # Each of these policies copied the first one and was then replaced.
     dead = [
         {
             **first,
@@ -201,7 +201,7 @@ def test_long_keys_and_values_of_two_runs_show_where_they_differ(diff: Any) -> N
         ],
     }
     text = draw("diff", {**diff, "configuration": changed})
-    # A long key goes on below, and ends after a dot.
+    # A long key continues on the next line, after a dot.
     assert line_of(text, "populations.player.") == ["populations.player.", "0.0003", "1"]
     assert line_of(text, "hyperparameters.learning_rate")
     assert line_of(text, "learners") == ["learners", "null", "2"]
@@ -214,7 +214,7 @@ def test_the_command_that_compares_two_runs_can_be_copied(diff: Any) -> None:
     command = f"arena evaluate runs/old runs/{'new' * 21}"
     document = {**diff, "evaluate": {"command": command, "reason": None}}
     assert f"    {command}\n" in draw("diff", document, width=120)
-    # In several lines a shell reads the same.
+    # A shell reads the same from several lines.
     tail = draw("diff", document).partition("which is better:\n")[2]
     assert shlex.split(tail.replace("\\\n", " ")) == shlex.split(command)
     refused = {**diff, "evaluate": {"command": None, "reason": "both are the same run"}}

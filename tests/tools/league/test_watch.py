@@ -60,7 +60,7 @@ class Terminal:
         self._ours, self.theirs = pty.openpty()
         termios.tcsetwinsize(self.theirs, (40, 80))
         self.before = termios.tcgetattr(self.theirs)
-        # A size in the environment goes before that of the terminal.
+        # The variable COLUMNS would override the terminal's size.
         sizeless = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, str(run), view],

@@ -61,7 +61,7 @@ def test_click_hint_undo_save_and_reload(
         page.get_by_role("button", name="What would it play?").click()
         page.get_by_text("It would play").wait_for()
         assert Axe().run(page).violations_count == 0
-        # The keys of moves, and the buttons.
+        # Moves can be made by keys and by buttons.
         page.locator("h1").click()
         page.keyboard.press("1")
         after(page, 4)
@@ -91,7 +91,7 @@ def test_two_tabs_are_two_games_or_one(address: str, browser: Browser) -> None:
         first.get_by_role("button", name="4", exact=True).click()
         after(first, 2)
         assert pieces(other) == 0
-        # The game's own address is the same game; a tab that is behind is told where it stands.
+        # The game's own address opens the same game; an outdated tab is updated.
         with opened(context, first.url) as same:
             assert pieces(same) == 2
             first.get_by_role("button", name="4", exact=True).click()
@@ -110,7 +110,7 @@ def test_a_piece_of_chess_is_moved_by_two_clicks(browser: Browser) -> None:
         page.locator('.cell[data-open="1,4"]').click()
         page.get_by_text("Where to?").wait_for()
         assert page.locator(".moves button").all_inner_texts() == ["e7e6", "e7e5"]
-        # Another piece, and back.
+        # Another piece is chosen, then the first one again.
         page.locator('.cell[data-open="1,3"]').click()
         assert page.locator(".cell.is-chosen").get_attribute("data-open") == "1,3"
         page.locator('.cell[data-open="1,4"]').click()

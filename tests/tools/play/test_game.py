@@ -69,16 +69,16 @@ def test_an_environment_of_ones_own_shows_observation_and_actions(
     game = game_of("bot:random", environment="environments:ScriptedTurns", seat="b")
     assert game.picture is None
     assert "render modes" in game.problem
-    # (a random number, the entry's index, the agent's index)
+    # The row is (a random number, the entry's index, the agent's index).
     assert game.observation[1:].tolist() == [1.0, 1.0]
     assert list(game.moves) == ["0", "1", "2"]
     assert len(game.actions) == 1
     before = game.returns[1].item()
-    # Its own action is added to its reward.
+    # The reward includes the agent's own action.
     game.play(game.read("2"))
     assert game.returns[1] == before + 2.0
     kept = list(game.shown)
-    # As if it had shown something else at the first step: it does not follow its seed.
+    # The stored digest of the first step is changed, so the game seems not to follow its seed.
     game.shown[1] = bytes(SHOWN_BYTES)
     with pytest.raises(Refused, match="goes on differently at step 1"):
         game.undo()
@@ -94,7 +94,7 @@ def test_moves_are_names_or_numbers_and_others_are_refused(game_of: GameOf) -> N
         with pytest.raises(Refused, match="is no legal move: pass bet"):
             game.read(wrong)
     game = game_of("bot:random", environment="classic/connect_four-v3")
-    # As the picture counts columns, and nothing else.
+    # A column is named as in the picture, and in no other way.
     assert int(game.read("7")) == 6
     with pytest.raises(Refused, match="'0' is no legal move: 1 2 3 4 5 6 7"):
         game.read("0")
@@ -114,7 +114,7 @@ def test_of_hidden_information_one_sees_what_ones_agent_observes(game_of: GameOf
     game = game_of("bot:random", environment="openspiel:liars_dice", seat="2")
     assert game.moment is not None
     assert game.picture is not None
-    # What the others did is in it as far as it may be, and told nowhere else.
+    # The picture shows the others' moves as far as they are visible, and no other text does.
     assert game.picture.text == game.moment.env.information_state_string(1)
     assert game.told == []
     assert "Liar" in game.moves
@@ -140,7 +140,7 @@ def test_the_player_says_what_it_would_do(game_of: GameOf, board_run: Path) -> N
     assert thought["value"] == pytest.approx(float(value), abs=1e-5)
     likeliest = game.name_of(thought["likeliest"])
     assert likeliest == str(int(wanted.argmax()) + 1)
-    # A cold player plays its likeliest move.
+    # At a low temperature the player makes its likeliest move.
     cold = game_of(f"{board_run}:temperature=0.0001", seat="player_1")
     assert cold.told == [f"player_0: {likeliest}"]
 
@@ -161,7 +161,7 @@ def test_numbers_are_typed_where_actions_are_numbers(game_of: GameOf, steering_r
     game.undo()
     while not game.is_over:
         game.play(game.read(typed))
-    # Cooperation: nobody wins.
+    # In cooperation no player wins.
     assert game.ending.startswith("the game is over: agent_0 got")
 
 
@@ -196,7 +196,7 @@ def test_a_recurrent_player_remembers_the_same_after_undo(
     play_on(game, rng, most=1)
     game.undo()
     assert game.thought == thought
-    # Its memory counts: the same position without a past is judged otherwise.
+    # The recurrent state matters: the same position without a past has another value.
     mind = game.mind
     assert mind is not None
     mind.states.update({name: torch.zeros_like(state) for name, state in mind.states.items()})

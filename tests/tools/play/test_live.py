@@ -68,7 +68,7 @@ def test_a_players_weights_are_those_of_the_start_beside_a_run_that_trains(
                 learned = answer(other, {"do": "think"})["answer"]
             if learned not in first.lower() and newest(run.run)[0] > num_ghosts:
                 break
-        # What is taken back is played again, by the weights that the game began with.
+        # After an undo the same weights play as at the beginning of the game.
         answered = told("4", "Your move.")
         told("Undo", "Your move.")
         assert told("What would it play?", "It would") == first

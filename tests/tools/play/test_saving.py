@@ -48,7 +48,7 @@ def test_a_saved_game_is_replayed_with_the_players_thoughts(
     assert len(steps) == 5
     assert steps[-1]["decisions"] == [], "it is not over"
     assert "x player_0" in steps[4]["picture"]["text"]
-    # The champion's own thoughts, as of a game that its run has kept.
+    # The champion's own probabilities are kept, as for a game that its run has kept.
     assert {"probability", "value", "choices"} <= steps[1]["decisions"][0].keys()
     assert told["notes"] == []
 

@@ -82,7 +82,7 @@ def test_games_are_processes_that_end_idle_killed_or_with_the_server(
         with pytest.raises(Ended, match="has ended"):
             tables.ask(third, {"do": "look"})
         assert list(tables._games) == [first]
-        # One that nobody asks for any more makes room, too.
+        # A game that is not requested any more makes room, too.
         unasked = tables.new()
         tables._games[unasked].kill_group()
         tables.new()
@@ -97,7 +97,7 @@ def test_a_game_that_is_asked_for_goes_on(monkeypatch: pytest.MonkeyPatch) -> No
         game, until_s = tables.new(), time.monotonic() + 4.0
         while time.monotonic() < until_s:
             assert tables.ask(game, {"do": "look"})["steps"] == 0
-    # What cannot be is said before there is an address.
+    # An invalid request is refused before there is an address.
     with pytest.raises(ConfigError, match="there is no player 'nobody'"):
         Tables({**TABLE, "player": "nobody"}, seed=1).__enter__()
 
@@ -138,7 +138,7 @@ def test_a_new_game_has_an_address_of_its_own_and_its_page_is_confined() -> None
     assert '<script defer src="../static/play.js' in page.text
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert request("GET", "/static/play.js").status_code == 200
-    # The page's name leads there.
+    # The page's title links to this address.
     assert request("GET", "/index.html").headers["location"] == "games/abc"
     wanted = {"do": "move", "move": "1"}
     asked = request("POST", "/games/abc/do", json=wanted)
@@ -157,7 +157,7 @@ def test_a_new_game_has_an_address_of_its_own_and_its_page_is_confined() -> None
         ({"headers": {**JSON, "origin": "http://evil.example"}, "content": "{}"}, 403),
         ({"headers": {**JSON, "sec-fetch-site": "cross-site"}, "content": "{}"}, 403),
         ({"headers": {**JSON, "host": "evil.example"}, "content": "{}"}, 403),
-        # What a form of another page can send.
+        # A form of another page can send these requests.
         ({"headers": {"content-type": "text/plain"}, "content": "{}"}, 415),
         ({"content": "{}"}, 415),
         ({"headers": JSON, "content": "[1]"}, 400),

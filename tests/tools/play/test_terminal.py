@@ -13,7 +13,7 @@ import pytest
 from tests.support import exit_code
 from tests.tools.league.test_watch import TIMEOUT_S, Terminal
 
-# The terminal becomes that of its session, so that Ctrl-C is a signal.
+# The terminal becomes the controlling terminal of the session, so that Ctrl-C is a signal.
 CODE = """
 import os, sys
 os.close(os.open(os.ttyname(0), os.O_RDWR))
@@ -73,7 +73,7 @@ def test_a_game_with_mistakes_hints_and_a_smaller_window(
     assert "there is no move of yours to take back" in table.wait_for("> ")
     path = tmp_path / "game.json"
     table.type(f"save {path}")
-    # A long path is broken where a line ends.
+    # A long path is wrapped at the end of a line.
     assert f"saved;arenareplay{path}showsit" in "".join(table.wait_for("> ").split())
     assert path.is_file()
     termios.tcsetwinsize(table.theirs, (20, 30))

@@ -51,7 +51,7 @@ SECOND_WINS: list[dict[str, float]] = [{"player_0": -1.0, "player_1": 1.0}]
 CROSSES = ("player_1", "player_2")
 
 BY_HAND: dict[str, dict[str, Any]] = {
-    # Four in the leftmost column.
+    # The first player has four in the leftmost column.
     "connectx": told("classic/connect_four-v3", by_turns([0, 1, 0, 1, 0, 1, 0]), FIRST_WINS),
     # Paper beats rock, a draw, scissors beat paper twice: 2 to -2 for the second player.
     "rps": told(
@@ -68,27 +68,27 @@ BY_HAND: dict[str, dict[str, Any]] = {
         ],
         kwargs={"max_cycles": 5},
     ),
-    # The left column of PettingZoo's board, whose cells are counted downwards.
+    # The first player has the left column; PettingZoo counts cells downwards.
     "tictactoe": told(
         "classic/tictactoe-v3",
         by_turns([0, 3, 1, 6, 2], CROSSES),
         [{"player_1": 1.0, "player_2": -1.0}],
         agents=CROSSES,
     ),
-    # The fool's mate.
+    # The game is the fool's mate.
     "chess": told("classic/chess-v6", by_turns([2997, 2421, 3589, 1783]), SECOND_WINS),
     "openspiel-tic_tac_toe": told("openspiel:tic_tac_toe", by_turns([0, 1, 3, 4, 6]), FIRST_WINS),
-    # Three in the lowest row of a small board.
+    # The first player has three in the lowest row of a small board.
     "openspiel-connect_four": told(
         "openspiel:connect_four(columns=4,rows=3,x_in_row=3)",
         by_turns([0, 0, 1, 1, 2]),
         FIRST_WINS,
     ),
-    # From the first to the last row of the left column.
+    # The first player connects the first to the last row in the left column.
     "openspiel-hex": told(
         "openspiel:hex", by_turns([0, 1, 2]), FIRST_WINS, kwargs={"board_size": 2}
     ),
-    # The same, where the first player is black, who moves second.
+    # The same game is played, but here the first player is black, who moves second.
     "openspiel-chess": told(
         "openspiel:chess", by_turns([3009, 2426, 3594, 1799], ("player_1", "player_0")), FIRST_WINS
     ),

@@ -75,7 +75,7 @@ def test_a_game_comes_by_itself_and_is_gone_through(kept_run: Path, browser: Bro
     with served(kept_run) as address, visited(browser, address) as page:
         page.get_by_role("link", name="Games").click()
         page.get_by_role("link", name="1.0", exact=True).click()
-        # First it says that it is being computed.
+        # At first the page says that it is being computed.
         page.get_by_role("slider", name="Step").wait_for(timeout=120_000)
         page.keyboard.press("ArrowRight")
         assert page.locator('section[id^="step-"]:visible').get_attribute("id") == "step-1"
@@ -208,7 +208,7 @@ def test_an_export_has_the_champions_worst_games_and_the_newest(
     with visited(browser, (target / "index.html").as_uri()) as shown:
         shown.get_by_role("link", name="Games").click()
         assert "arena replay RUN --id ID" in shown.locator("main").inner_text()
-        # Until its script has run: before, all steps are there.
+        # Until its script has run, the page shows all steps.
         with shown.expect_navigation():
             shown.get_by_role("link", name="4.2", exact=True).press("Enter")
         shown.keyboard.press("End")

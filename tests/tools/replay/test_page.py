@@ -52,7 +52,7 @@ def test_a_player_has_its_worst_games(kept_run: Path) -> None:
     games = re.findall(r'href="game-(\d+)-(\d+)\.html"', section[0])
     with closing(Inspection.open(kept_run)) as inspection:
         rows, seats = inspection.tables.games, inspection.league.seats
-    # The order of `arena replay --worst N`.
+    # The order is that of `arena replay --worst N`.
     worst = worst_games(rows.values(), ["player/p000"], seats=seats)
     assert [".".join(game) for game in games] == [row.game for row in worst]
     points = [
@@ -75,7 +75,7 @@ def test_each_cell_of_the_payoff_map_leads_to_the_games_of_the_two(kept_run: Pat
         for cell in client.get("/kept/payoff.json").json()["payoff"]
     ]
     assert len(drawn) == len(scores) > 1
-    # Keys reach those of the table.
+    # The keys of the JSON are those of the table.
     assert listed == drawn
     every = client.get("/kept/games.json").json()["games"]
     for address in drawn:
@@ -88,7 +88,7 @@ def test_each_cell_of_the_payoff_map_leads_to_the_games_of_the_two(kept_run: Pat
         ]
         shown = re.findall(r'href="game-(\d+-\d+)[.]html"', client.get(f"/kept/{address}").text)
         assert shown == [game.replace(".", "-") for game in own]
-    # A player's own results lead there, too.
+    # A player's own results link there, too.
     player = html.unescape(client.get("/kept/player-p000.html").text)
     assert 'href="games.html?player=player%2Fp000&opponent=bot%3Arandom"' in player
 
@@ -107,7 +107,7 @@ def test_a_game_is_told_by_another_process(kept_run: Path) -> None:
     told = client.get("/kept/game-1-0.json").json()
     assert page.text.count('<section id="step-') == len(told["steps"])
     assert page.text.count('<figure class="picture"><svg') == len(told["steps"])
-    # It is over: nobody asks for it again.
+    # A finished game is not polled.
     assert 'data-poll-s="0.0"' in page.text
 
 
@@ -137,7 +137,7 @@ def test_a_page_is_one_file_that_loads_nothing(told: Opened, tmp_path: Path) -> 
     page = tmp_path / "game.html"
     files.write_file(told, page)
     text = page.read_text(encoding="utf8")
-    # Names of namespaces are no addresses that anything is loaded from.
+    # Addresses of XML namespaces are never loaded.
     assert not re.findall(r"(?:src|href|url\()\s*=?\s*[\"']?(?:https?:|//|static/)", text)
     steps = len(told.document["steps"])
     assert len(re.findall(r'id="step-\d+"', text)) == steps
@@ -167,7 +167,7 @@ def test_text_has_all_steps_in_plain_characters(told: Opened, tmp_path: Path) ->
     path = tmp_path / "game.txt"
     files.write_file(told, path)
     text = path.read_bytes().decode("ascii")
-    # A move has its name, which is that of its column in the next picture.
+    # A move has a name, which is that of its column in the next picture.
     chosen = [one["action"] for step in told.document["steps"] for one in step["decisions"]]
     steps = text.partition("\nstep 0")[2]
     assert re.findall(r"^player_\d +\S+ +(\d) ", steps, flags=re.MULTILINE) == [
@@ -178,7 +178,7 @@ def test_text_has_all_steps_in_plain_characters(told: Opened, tmp_path: Path) ->
     assert text.count("\nstep ") == len(told.document["steps"])
 
 
-# imageio leaves its pipe to ffmpeg to the garbage collector.
+# imageio leaves closing its pipe to ffmpeg to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 def test_films_show_each_step(told: Opened, tmp_path: Path) -> None:
@@ -187,13 +187,13 @@ def test_films_show_each_step(told: Opened, tmp_path: Path) -> None:
     files.write_file(told, tmp_path / "game.mp4")
     steps = len(told.document["steps"])
     moving = iio.imread(tmp_path / "game.gif")
-    # Equal frames at the end may be one that stays longer.
+    # Equal frames at the end may be stored as one that stays longer.
     assert steps <= len(moving) <= steps + files.LAST_STEPS - 1
     assert moving.shape[2] == files.FILM_WIDTH
     with iio.imopen(tmp_path / "game.mp4", "r", plugin="FFMPEG") as file:
         film = np.stack(list(file.iter()))
     assert len(film) == steps + files.LAST_STEPS - 1
-    # Each step adds a piece, so no frame is the one before.
+    # Each step adds a piece, so consecutive frames differ.
     apart = [np.abs(film[n].astype(int) - film[n + 1]).max() for n in range(steps - 1)]
     assert min(apart) > 50
     gc.collect()
@@ -251,7 +251,7 @@ def test_keys_go_through_a_game_and_the_terminal_comes_back(kept_run: Path) -> N
         terminal.wait_for("step 0 of ")
         for keys, step in (
             *((b"\n", 1), (b"\x1b[C", 2), (b"b", 1), (b"\x1b[D", 0), (b"b", 0)),
-            # Pasted: each counts, a key that has no meaning among them.
+            # In pasted text each key counts; one of them has no meaning.
             (b"\n\x1b[C\x1bx\n", 3),
         ):
             terminal.press(keys)

@@ -62,7 +62,7 @@ def test_a_game_is_told_from_its_first_step_to_its_end(kept_run: Path) -> None:
     assert tuple(seat["points"] for seat in told["seats"]) == row.points
     steps = told["steps"]
     assert [step["step"] for step in steps] == list(range(row.steps + 1))
-    # Connect Four by hand: agents take turns, pieces fall into columns that are not full.
+    # Connect Four by hand: agents take turns, and pieces fall into columns that are not full.
     columns = [0] * 7
     for step in steps[:-1]:
         (decision,) = step["decisions"]
@@ -76,7 +76,7 @@ def test_a_game_is_told_from_its_first_step_to_its_end(kept_run: Path) -> None:
 
 def test_probabilities_are_those_of_the_policy_itself(kept_run: Path) -> None:
     told = retold(kept_run, game="1.0").document
-    # A second way to the same: the board by hand, and the policy as evaluation loads it.
+    # The oracle computes the board by hand, and loads the policy as evaluation does.
     player = resolve_player(f"{kept_run}:player/p000")
     assert player.game is not None
     weights = player.policies["player"]
@@ -109,7 +109,7 @@ def test_the_champion_looks_on_where_others_decide(kept_run: Path) -> None:
     steps = retold(kept_run, game="1.0").document["steps"]
     for step in steps[:-1]:
         (decision,) = step["decisions"]
-        # p000 is the champion: of itself it is not told what it would have done.
+        # p000 is the champion, so its own decisions have no second opinion.
         assert ("beside" in decision) == (decision["agent"] == "player_1")
     named = retold(kept_run, game="1.0", beside="p001").document["steps"]
     assert [("beside" in step["decisions"][0]) for step in named[:-1]] == [
@@ -156,7 +156,7 @@ def test_games_are_found_by_players_and_by_how_badly_they_went(kept_run: Path) -
     def found(**asked: Any) -> str:
         return str(retold(kept_run, **asked).document["game"])
 
-    # The newest of the champion, p000.
+    # The game is the newest of the champion, p000.
     assert found() == "3.2"
     assert found(player="player/p001") == "4.2"
     assert found(player="p001", opponent="player/p000") == "2.2"
@@ -191,7 +191,7 @@ def test_a_game_turns_where_a_value_falls_most() -> None:
         *(step(0, "a", 0.1), step(1, "b", 0.5), step(2, "a", 0.3)),
         *(step(3, "b", 0.2), step(4, "a", -0.4), step(5, "b", 0.9)),
     ]
-    # a: .3 to -.4 after step 2; b: .5 to .2 after step 1.
+    # The value of a turns from .3 to -.4 after step 2, that of b from .5 to .2 after step 1.
     assert turned_at(steps) == 2
     assert turned_at([step(0, "a", None), step(1, "a", 1.0), step(2, "a", 2.0)]) is None
 

@@ -142,7 +142,7 @@ def test_nothing_is_loaded_from_elsewhere(tmp_path: Path) -> None:
         write_chart({"data": rows, "mark": "text", "encoding": encoding}, tmp_path / "a.svg")
         return (tmp_path / "a.svg").read_text()
 
-    # Not even asked for: nobody listens there.
+    # The address is not even requested: no server listens there.
     for url in ("http://127.0.0.1:9/rows.json", str(data)):
         with pytest.raises(ValueError, match="url not allowed"):
             draw({"url": url})

@@ -25,7 +25,7 @@ def test_their_text_is_the_lower_end_and_a_plus() -> None:
     room = Room(width=80)
     values = [value_of("rating", "interval", line) for line in (CLOSED, OPEN, UNRATED)]
     assert [text(one, "interval", room) for one in values] == ["50..150", "700+", "-"]
-    # A rating just below 0 has no minus.
+    # A rating just below 0 is shown without a minus.
     assert (text(-0.3, "elo", room), text((-0.4, 9.0), "interval", room)) == ("0", "0..9")
     card_text = importlib.import_module("arena.export.card_text")
     card = importlib.import_module("arena.export.card")
@@ -52,5 +52,5 @@ def test_a_line_writes_its_values_by_their_kinds() -> None:
     line = Line("{path:path}, {rating:signed} Elo → {reason}", row, hint="--wide")
     wide, narrow = Room(width=80, populations=("a",)), Room(width=80, is_ascii=True)
     assert line_text(line, wide) == "p001 at 1M → p002 at 1M, +13 Elo → {path} \\x1b[31m (--wide)"
-    # What a text of strangers contains is no field of the line.
+    # Braces in a stranger's text are not fields of the template.
     assert line_text(line, narrow).startswith("p001 at 1M > p002 at 1M, +13 Elo -> {path}")

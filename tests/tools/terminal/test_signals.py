@@ -152,7 +152,7 @@ def test_a_full_disk_is_no_reader_that_has_gone() -> None:
         for _ in range(3):
             screen.print("x" * 10_000)
         assert not screen.is_gone
-        # As at the end of a command: what could not be written is not tried again.
+        # As at the end of a command, output that could not be written is discarded.
         discard(stream)
 
 

@@ -55,7 +55,7 @@ def served(*runs: Path) -> AbstractContextManager[str]:
 @contextmanager
 def served_by(*arguments: str) -> Iterator[str]:
     """Serve pages by a command; give the address that it says."""
-    # The command of this checkout, whichever one is installed.
+    # The command is that of this checkout, whichever version is installed.
     program = [sys.executable, "-m", "tools.main", *arguments, "--port", "0"]
     with subprocess.Popen(
         program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3]

@@ -60,7 +60,7 @@ class Client:
         ) as client:
             given = {"authorization": f"Bearer {TOKEN}", **headers}
             answer = await client.request(method, path, headers=given)
-            # As a browser keeps it.
+            # The client keeps the cookie, as a browser does.
             self._cookies = client.cookies
             return answer
 

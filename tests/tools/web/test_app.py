@@ -21,7 +21,7 @@ def test_every_page_answers(client: Client) -> None:
         answer = client.get(f"/board/{name}.html")
         assert answer.status_code == 200
         assert f"<h1>{page.title}</h1>" in answer.text
-        # Links lead to pages that are there.
+        # Each link leads to an existing page.
         assert 'aria-current="page"' in answer.text
 
 
@@ -119,7 +119,7 @@ def test_a_run_that_has_ended_is_looked_at_until_its_page_is_of_its_end(
     runs["run"].pace.clock = lambda: now_s
     client = Client(runs)
     assert 'data-poll-s="30.0"' in client.get("/run/standings.html").text
-    # Long ago enough for the status, and not for the standings.
+    # The time is long enough for the status to be stale, but not the standings.
     kept = runs["run"]._kept
     (standings,) = (group for group in kept if "standings" in group)
     for name, one in kept[standings].items():

@@ -43,7 +43,7 @@ def look_at_all(
         page.goto(first)
         for name in names:
             page.goto(f"{folder}/{name}.html")
-            # A server's first pages come by themselves.
+            # A server's first pages appear without a reload.
             page.locator("#being-computed").wait_for(state="detached")
             for chart in page.locator(".chart").all():
                 assert chart.locator("svg").count() > 0, (name, chart.get_attribute("data-kind"))
@@ -60,7 +60,7 @@ def obstacles(page: Page) -> list[str]:
     By the rules of WCAG 2.2 at level AA that axe-core checks, contrast among them.
     """
     tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-    # It would load style sheets again, which a file may not.
+    # Preloading would load style sheets again, which a file must not.
     rules = {"runOnly": tags, "preload": False}
     found = Axe().run(page, options=rules).response["violations"]
     return [f"{one['id']}: {one['nodes'][0]['html']}" for one in found]
@@ -89,7 +89,7 @@ def test_texts_of_strangers_run_nothing_and_break_no_page(
     with served(run, board_run) as first:
         folder = first.partition("/?")[0] + "/run"
         look_at_all(browser, first, folder, [*NAMES, "diff-with-board"], looks=looks)
-    # In a file no header forbids code: there is none.
+    # A file has no header that forbids code.
     files = tmp_path / "page"
     write_export(named_runs([run, board_run]), files)
     names = [*NAMES, "metrics-2", "diff-with-board"]
@@ -158,7 +158,7 @@ def test_charts_follow_the_look_and_the_width(
     expect(label).not_to_have_attribute("fill", light)
     page.set_viewport_size({"width": 390, "height": 900})
     expect(chart).to_have_attribute("width", re.compile("3[0-9][0-9]"))
-    # One drawing each, however often it was drawn.
+    # Each chart has one drawing, however often it was drawn.
     for element in page.locator(".chart").all():
         expect(element.locator("svg")).to_have_count(1)
     context.close()
@@ -205,7 +205,7 @@ def test_a_chart_is_saved_as_a_picture_that_needs_no_page(
                 texts = {text for one in root.iter() for text in one.itertext()}
                 assert "p000" in texts, name
                 assert root[0].get("fill", "").lower() == back
-                # Neither a link, nor a colour of the page.
+                # The picture has neither links nor colours of the page.
                 assert not re.search(rb'href="[^#]|var[(]|url[(][^#]|style="', picture), name
                 for file in root, root[1]:
                     assert float(file.get("width", "")) > 300
@@ -225,7 +225,7 @@ def test_text_of_charts_is_readable_in_both_looks(
             page.locator(".chart svg").first.wait_for()
             texts = page.evaluate(CONTRASTS)
             assert len(texts) > 5
-            # WCAG 2.2 at level AA.
+            # WCAG 2.2 level AA requires a contrast of 4.5.
             assert [one for one in texts if one[1] < 4.5] == [], (name, scheme)
         context.close()
 

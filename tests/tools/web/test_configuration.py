@@ -40,7 +40,7 @@ def test_no_page_and_no_file_has_a_secret(secretive: Path, board_run: Path, tmp_
     assert all(SECRET not in client.get(f"/secretive/{name}").text for name in names)
     write_export(named_runs([secretive, board_run]), tmp_path / "page")
     for file in (tmp_path / "page").rglob("*.*"):
-        # A card has the environment's arguments, without which nobody could play against it.
+        # A card includes the environment's arguments, which are needed to play against it.
         assert SECRET not in file.read_text() or re.match("(player|weights)-", file.name), file
 
 

@@ -36,7 +36,7 @@ class Served:
 
     def __init__(self, room: Room) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
-        # Its connections have it, too: answers that nobody reads are soon too many.
+        # Accepted connections inherit the small buffer, so unread answers soon fill it.
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         self.port: int = self._listener.getsockname()[1]
         protocol: Any = room.protocol()
@@ -112,7 +112,7 @@ def test_the_longest_waiting_connections_make_room_and_a_reader_is_answered(
         found = [strangers.enter_context(server.come()) for _ in range(10)]
         for _ in range(3):
             assert server.answer() == b"hello"
-        # The first of them went: those that are left are among the last four.
+        # The oldest connections were closed: those that are left are among the last four.
         wait_until(lambda: sum(map(is_open, found)) <= 4, timeout_s=TIMEOUT_S)
         assert not any(map(is_open, found[:6]))
 
@@ -131,7 +131,7 @@ def test_who_never_reads_keeps_no_reader_out(strangers: ExitStack) -> None:
         wait_until(lambda: server.num_unread == 4, timeout_s=TIMEOUT_S)
         for _ in range(3):
             assert server.answer() == b"hello"
-        # The server would wait for them.
+        # The server would wait for these connections.
         strangers.close()
 
 
@@ -147,7 +147,7 @@ def test_who_reads_slowly_gets_all(strangers: ExitStack) -> None:
         slow = strangers.enter_context(server.come(b"GET /long HTTP/1.0\r\n\r\n"))
         size = 0
         for step in range(1, 5):
-            # As long as a connection may wait.
+            # The loop lasts as long as a connection may wait.
             strangers.enter_context(server.come(b"")).recv(1)
             while size < step * STEP_BYTES:
                 size += len(slow.recv(BUFFER_BYTES))

@@ -41,7 +41,7 @@ def test_runs_lead_to_their_differences(board_run: Path, tag_run: Path) -> None:
     for address in ("player-p000", "../tag/prey-p000", "../tag/index", "index"):
         assert f'href="{address}.html"' in page
         assert client.get(f"/board/{address}.html").status_code == 200
-    # Of several others the overview has the list, and the page leads from one to the next.
+    # With several other runs the overview lists them, and each page links to the next.
     several = Client([board_run, tag_run, board_run])
     assert 'href="index.html#other-runs"' in several.get("/board/payoff.html").text
     page = several.get("/board/diff-with-board-2.html").text

@@ -25,7 +25,7 @@ def test_prometheus_reads_the_figures(client: Client, accept: str) -> None:
     assert samples["arena_agent_steps_total", run] == 0.0
     assert samples["arena_run_state", run, ("state", "stopped")] == 1.0
     assert samples["arena_run_state", run, ("state", "running")] == 0.0
-    # Its rating is that of board_run's fixture.
+    # The rating is that of the fixture board_run.
     assert samples["arena_rating_elo", ("player", "player/p000"), run] == 300.0
     assert samples["arena_ghosts", run] == 2.0
 

@@ -83,13 +83,13 @@ def test_a_page_follows_a_run_through_sigkill_and_resume(browser: Browser, run: 
         seen = await_more(page, agent_steps(page))
         kill_all(run)
         expect(page.locator("#state")).to_have_text("crashed", timeout=GROWS_MS)
-        # It goes on serving: all that was committed is there.
+        # The server still runs and shows all that was committed.
         page.reload()
         expect(page.locator("#state")).to_have_text("crashed")
         assert agent_steps(page) >= seen
         page.evaluate("window.marker = 1")
         run.resume()
-        # By itself: the page is not loaded anew.
+        # The state changes without a reload of the page.
         expect(page.locator("#state")).to_have_text("running", timeout=GROWS_MS)
         await_more(page, seen)
         assert page.evaluate("window.marker") == 1

@@ -36,7 +36,7 @@ def process_of(maker: Maker) -> Child:
 def test_documents_of_the_process_are_those_of_the_views(maker: Maker, board_run: Path) -> None:
     documents, took_s = maker.make(board_run, ["standings", "events"])
     found = {view: unpack(packed) for view, packed in documents.items()}
-    # Plain data has lists alone.
+    # The round trip makes tuples lists, as in the answer.
     opened = opened_views(board_run, list(found))
     wanted = msgpack.unpackb(msgpack.packb([one.document for one in opened]))
     assert list(found.values()) == wanted
@@ -77,7 +77,7 @@ def test_closing_ends_a_process_at_work(board_run: Path) -> None:
     with Maker() as maker:
         maker.make(board_run, ["status"])
         process = process_of(maker)
-        # It answers nothing more, as if it had a long fit to make.
+        # The stopped process answers nothing, as if it computed a long fit.
         os.kill(process.pid, signal.SIGSTOP)
         errors: list[BaseException] = []
 

@@ -11,5 +11,5 @@ def test_a_seat_without_rows_says_why(client: Client) -> None:
         document["summary"][0]["is_counted"] = is_counted
         (block, *_) = view_page(asked_for("openings", openings={**document, "openings": []}))
         assert why in said(block.above)[0]
-    # Its tallies are of no openings.
+    # The fixture's tallies have no openings.
     assert "has told its first decisions yet" in client.get("/board/openings.html").text

@@ -14,12 +14,12 @@ def test_a_thing_waits_by_what_it_took_and_by_how_many_are_looked_at() -> None:
     pace = Pace(clock)
     clock.now_s = LEAST_S
     assert pace.is_due("a", made_s=0.0, took_s=0.0)
-    # Two seconds of its share: alone after 2 s, one of two after 4.
+    # The cost is two seconds of the share: alone it is due after 2 s, one of two after 4.
     assert pace.is_due("a", made_s=0.0, took_s=2.0 * SHARE)
     assert not pace.is_due("b", made_s=0.0, took_s=2.0 * SHARE)
     clock.now_s = 4.0
     assert pace.is_due("b", made_s=0.0, took_s=2.0 * SHARE)
-    # Nobody looks at the other one any more.
+    # The other page is not viewed any more.
     clock.now_s = LEAST_S + WATCHED_S + 0.5
     assert pace.is_due("b", made_s=clock.now_s - 2.0, took_s=2.0 * SHARE)
 
@@ -35,7 +35,7 @@ def test_the_share_holds_for_any_number_of_things_and_readers(
     clock = Clock()
     pace = Pace(clock)
     made = dict.fromkeys(range(len(costs)), 0.0)
-    # All are looked at from the beginning.
+    # All things are viewed from the beginning.
     for thing, took_s in enumerate(costs):
         pace.is_due(thing, made_s=0.0, took_s=took_s)
     spent_s, end_s, look = 0.0, 600.0, 0
@@ -88,7 +88,7 @@ def test_a_page_that_is_being_made_is_made_once() -> None:
     seen = []
 
     def make() -> str:
-        # Another reader comes while the first one's is being made.
+        # A second reader comes while the first one's page is being made.
         page = pages.page("index", "2", lambda: "made twice")
         assert page is not None
         seen.append(page.html)

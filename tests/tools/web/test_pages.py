@@ -68,12 +68,12 @@ def test_a_hostile_text_stays_text(board_run: Path, tmp_path: Path, text: str) -
         elements.feed(page)
         for data in elements.data:
             json.loads(data)
-        # Neither controls nor marks that turn text round: as their escapes, or not at all.
+        # Control and bidirectional characters are escaped or removed.
         assert not re.search("[\u202e\u2066\x1b\x07]", page), name
         assert ">49<" not in page
         if short(text)[:15] in html.unescape(page):
             seen.add(name.partition(".")[0])
-    # Not because it was left out.
+    # The pages were not simply left out.
     assert seen >= {
         *("index", "standings", "lineage", "hyperparameters", "metrics", "learners", "events"),
         *("player-p000", "diff-with-board"),
@@ -93,7 +93,7 @@ def test_schedules_are_those_of_the_best_rated() -> None:
     asked = asked_for("hyperparameters", standings=standings, hyperparameters=document)
     schedule, _ = view_page(asked)
     spec: Any = schedule.chart
-    # Those with a label at their end; the others are grey.
+    # Policies with a label at their end are coloured; the others are grey.
     drawn = {
         row["name"] for one in spec["layer"] for row in one.get("data", spec["data"])["values"]
     }

@@ -41,13 +41,13 @@ def test_one_bad_row_costs_the_parts_that_need_it(damaged_run: Path) -> None:
     failing = {name for name, answer in shown.items() if FAILS in answer.text}
     assert "events" in failing
     assert failing.isdisjoint({"standings", "payoff", "metrics"})
-    # Champions, curves and learners need events, and the others of this page none.
+    # Champions, curves and learners need events; the other parts of this page do not.
     assert shown["index"].text.count(FAILS) == 3
     assert "<h2>Standings of player" in shown["index"].text
     player = client.get("/damaged/player-p000.html").text
     assert "a row of events is damaged" in player
     assert "Results, worst first" in player
-    # A program hears of it by the code.
+    # The status code tells a program about the failure.
     for name in ("events.json", "events.csv", "player-p000.json"):
         answer = client.get(f"/damaged/{name}")
         assert (answer.status_code, "is damaged" in answer.text) == (503, True)
@@ -90,7 +90,7 @@ def test_of_several_runs_one_that_cannot_be_read_leaves_the_others(
 def test_whatever_a_part_raises_is_its_own(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Else a line of the test before may be the only one of this second.
+    # The filter is removed, because a line of an earlier test may use up this second.
     monkeypatch.setattr(html.logger, "filters", [])
     (block,) = guarded("Ratings", lambda: [][0])
     assert (block.heading, block.is_alert) == ("Ratings", True)

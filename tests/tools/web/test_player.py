@@ -21,14 +21,14 @@ GHOST = "player/p000@000000060000"
 
 def test_a_card_is_that_of_an_export(board_run: Path) -> None:
     client = Client([board_run])
-    # 300 with a deviation of 10: 1.96 deviations to each side.
+    # The rating is 300 with a deviation of 10: 1.96 deviations to each side.
     assert "300 (95%: 280 to 320)" in client.get("/board/player-p000.html").text
     cards = json.loads(client.get("/board/cards.json").text)["cards"]
     assert cards["player/p000"]["summary"]["learner updates"] == 1_200
     lineage = [(one["policy"], one["generation"]) for one in cards["player/p000"]["lineage"]]
-    # The ghost's weights, from which it went on.
+    # The parent is the ghost's weights, from which the policy continued.
     assert lineage == [("player/p000", 0)]
-    # One that was never trained has none, nor do bots.
+    # A policy that was never trained has no card, nor do bots.
     assert sorted(cards) == [
         "player/p000",
         GHOST,
@@ -60,7 +60,7 @@ def test_cards_are_made_without_torch(board_run: Path) -> None:
     done = run_process(
         [sys.executable, "-c", code, str(board_run)], cwd=Path(__file__).parents[3], check=True
     )
-    # A server of pages would have 300 MB of it.
+    # Importing them would take 300 MB in a server of pages.
     assert done.stdout == "4 False\n"
 
 
@@ -100,6 +100,6 @@ def test_the_champions_page_has_the_record_of_its_export(own_run: Path, command:
     found = json.loads(client.get("/run/player-p000.json").text)["card"]["record"]
     assert found == exported["record"]
     assert 'data-line="player/p000 against bot:random as player_0, greedy: ' in text
-    # Whatever stands there instead breaks no page.
+    # Any content of the file leaves the page working.
     (own_run / "champion" / "card.json").write_text("{")
     assert Client([own_run]).get("/run/player-p000.html").status_code == 200

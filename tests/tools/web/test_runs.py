@@ -48,7 +48,7 @@ def test_readers_of_a_busy_run_share_a_document(own_run: Path) -> None:
     (own_run / "status.json").write_text("{}")
     clock.now_s = LEAST_S / 2
     assert run.etag(["standings"]) == first
-    # However long it took to make, its share of a core is used up by then.
+    # By then its share of a core is due, however long it took to make.
     clock.now_s = 5 * LEAST_S
     assert run.etag(["standings"]) != first
 
@@ -91,7 +91,7 @@ def test_a_reader_does_not_wait_for_a_long_fit(board_run: Path) -> None:
             run.documents(["ratings"])
     make.free.set()
     is_done(run)
-    # One fit for all that asked, and for the other views that need it.
+    # One fit serves all that were requested, and the other views that need it.
     assert run.documents(["ratings", "lineage"]) == {
         "ratings": {"view": "ratings", "made": 1},
         "lineage": {"view": "lineage", "made": 1},
@@ -127,12 +127,12 @@ def test_documents_of_a_page_are_of_one_moment(own_run: Path) -> None:
         return {one["made"] for one in run.documents(names).values()}
 
     assert moments(page) == {1}
-    # Too early for the first page to be made again.
+    # It is too early for the first page to be made again.
     clock.now_s = 0.5 * LEAST_S
     (own_run / "status.json").write_text("{}")
     assert moments(other) == {2}
     assert moments(page) == {1}
-    # What has never been made is waited for, or taken from another page.
+    # A document that has never been made is waited for, or taken from another page.
     run.wait_s = 0.0
     make.free.clear()
     assert moments(["events"]) == {2}
@@ -176,17 +176,17 @@ def test_documents_used_last_are_kept_as_objects() -> None:
     first = unpacked.document(0, packed[0])
     second = unpacked.document(1, packed[1])
     assert unpacked.document(0, packed[0]) is first
-    # Room for two: the third drops the second, which was used before the first.
+    # There is room for two: the third drops the second, which was used before the first.
     unpacked.document(2, packed[2])
     assert unpacked.document(0, packed[0]) is first
     assert unpacked.document(1, packed[1]) == second
     assert unpacked.document(1, packed[1]) is not second
     unpacked.forget(1)
     assert unpacked.document(0, packed[0]) is first
-    # Room for two again, so the first stays.
+    # There is room for two again, so the first stays.
     unpacked.document(3, packed[3])
     assert unpacked.document(0, packed[0]) is first
-    # One is kept however large it is.
+    # A single document is kept however large it is.
     small = Unpacked(max_bytes=1)
     assert small.document(3, packed[3]) is small.document(3, packed[3])
 

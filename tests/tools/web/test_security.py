@@ -85,7 +85,7 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address(client: Client) -> No
     cookie = answer.headers["set-cookie"]
     assert cookie.startswith(f"arena_8517={TOKEN};")
     assert {"HttpOnly", "Path=/", "SameSite=strict"} <= {part.strip() for part in cookie.split(";")}
-    # The client keeps it, as a browser does.
+    # The client keeps the cookie, as a browser does.
     assert client.get("/", headers={"authorization": ""}).status_code == 200
 
 

@@ -71,7 +71,7 @@ def poll(address: str, ended: threading.Event, wrong: list[str]) -> None:
 
 def commit(journal: Journal, number: int) -> None:
     """Commit one of ten events again, in about six pages."""
-    # Random: rows are compressed.
+    # The data are random, because rows are compressed.
     data = {"text": np.random.default_rng(number).bytes(20_000).hex()}
     journal.commit([make_event("kept", "player/p000", sequence=1 + number % 10, **data)])
 
@@ -81,7 +81,7 @@ def commit(journal: Journal, number: int) -> None:
 def test_the_wal_stays_bounded_while_pages_are_read(
     own_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Each page reads the journal anew: the most that readers can do.
+    # Each page reads the journal anew, which is the highest load of readers.
     monkeypatch.setattr(pace, "LEAST_S", 0.0)
     monkeypatch.setattr(pace, "SHARE", math.inf)
     wal = own_run / "journal.db-wal"
@@ -106,7 +106,7 @@ def test_the_wal_stays_bounded_while_pages_are_read(
                 client.join(timeout=60.0)
         assert not wrong
         assert largest < BOUND_BYTES
-        # A reader who holds a moment would have been seen.
+        # The test would detect a reader that keeps a snapshot open.
         with JournalReader(own_run / "journal.db") as reader, reader.snapshot():
             reader.events(limit=1)
             for number in range(NUM_COMMITS * 3 // 4):

@@ -32,13 +32,13 @@ def overview(asked: PageRequest) -> Iterator[Block]:
     yield from guarded("Configuration", lambda: made_of(asked))
     state, *alerts = reversed(asked.sections("status"))
     yield from asked.part("Alerts", lambda: [replace(o, title=Line("Alerts")) for o in alerts])
-    # Its results are on the champion's own page.
+    # The champion's page shows the results.
     yield from asked.part(
         "Champion", lambda: [one for one in asked.sections("champion") if one.body is None]
     )
     yield from asked.part("Ratings", lambda: asked.charts("ratings"), csv="ratings")
     for block in asked.part("Standings", lambda: asked.sections("standings")):
-        # The others are on a page of their own.
+        # The other rows are on the page of standings.
         following = asked.links.page("standings")
         is_cut = block.total > MAX_WHISKERS
         yield replace(block, rows=block.rows[:MAX_WHISKERS], following=following if is_cut else "")

@@ -133,7 +133,7 @@ def metrics(asked: PageRequest) -> Iterator[Block]:
         yield Block(heading="Metrics", about=NONE)
         return
     names = [*groups.values()][min(asked.number, len(groups)) - 1]
-    # The number is that of the group: its tables have one part.
+    # The page number selected the group, whose tables have a single part.
     asked = replace(asked, number=1)
     chosen = {**asked.documents["metrics"], "names": names}
     yield from asked.part("Metrics", lambda: asked.charts("metrics", metrics=chosen), csv="metrics")

@@ -50,7 +50,8 @@ class PageRequest(Hypertext):
         assert figure is not None, f"{view} has charts"
         own = {name: self.documents[name] for name in figure.documents if name not in documents}
         sections = figure.draw({**own, **documents}, self.reader)
-        # One without a title says why there are none, which the table says, too.
+        # A section without a title only explains why there are no charts, which the table says,
+        # too.
         return [one for one in sections if one.title is not None]
 
     def rows(self, view: str, key: str) -> list[Row]:

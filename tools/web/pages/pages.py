@@ -34,7 +34,7 @@ class Page:
 def view_page(asked: PageRequest) -> Iterator[Block]:
     """Yield the charts of the view that a page is named after, and its sections."""
     name = asked.page
-    # Long tables go on in other parts.
+    # Further parts of a long table have no charts.
     if VIEWS[name].figure and asked.number == 1:
         yield from asked.part(name.capitalize(), lambda: asked.charts(name), csv=name)
     yield from asked.part(name.capitalize(), lambda: asked.sections(name), csv=name)
@@ -62,7 +62,7 @@ PAGES: dict[str, Page] = {
     **{
         name: Page(
             title=name.capitalize(),
-            # Names of players lead to their pages.
+            # The standings are needed, because names of players link to their pages.
             views=tuple(dict.fromkeys((name, "standings"))),
             make=MAKES.get(name, view_page),
         )

@@ -139,7 +139,7 @@ def player_page(asked: PageRequest, name: str) -> Iterator[Block]:
         try:
             asked.documents[view]
         except ArenaError as error:
-            # Sections that need it have nothing to show, and the rest stands.
+            # Sections without their document stay empty; the other sections are shown.
             documents[view] = empty
             yield failed(view.capitalize(), error)
     found = player_document(documents, name)
@@ -184,7 +184,7 @@ GAINS = (
 )
 
 
-# A new column of `populations.views.league.STANDINGS` is not shown here by itself.
+# New columns of `populations.views.league.STANDINGS` must be added here to be shown.
 FIGURES = (
     *("rating", "matches", "score", "kind", "role", "state", "generation", "agent_steps"),
     *("evaluated_agent_steps", "parent", "weights", "checkpoint", "exploitability"),
@@ -197,7 +197,7 @@ BEHIND = {
 
 
 def _record(line: Row) -> Pairs:
-    # The first one of two columns about a rating has the rating itself.
+    # Two columns are about a rating; the reversed order keeps the kind of the first one.
     kinds = {one.key: one.kind for one in reversed(STANDINGS)}
     kinds["evaluated_agent_steps"] = kinds["agent_steps"]
     rows = [
@@ -214,7 +214,7 @@ def _record(line: Row) -> Pairs:
 
 
 def _card(summary: Row) -> Pairs:
-    # These are in the record above already.
+    # The record above already shows these.
     known = ("weights", "agent steps", "generation", "population")
     return Pairs(
         [(key, Line("{value}", {"value": one})) for key, one in summary.items() if key not in known]

@@ -45,7 +45,7 @@ def test_a_twin_is_float32_whatever_users_code_has_set(environment: str) -> None
     unroll.cache_clear()
     before = torch.get_default_dtype()
     try:
-        # Users' code of the process has done this for its own side.
+        # User code of this process has changed the default dtype for itself.
         SETTINGS.run(torch.set_default_dtype, torch.float64)
         env = made(environment, "batched")
         SETTINGS.run(torch.set_default_dtype, before)
@@ -61,7 +61,7 @@ def test_a_twin_is_float32_whatever_users_code_has_set(environment: str) -> None
 
 
 def test_auto_steps_one_by_one_where_the_twin_cannot() -> None:
-    # Infos are the original's alone, and so are its options.
+    # Only the original environment has infos and options.
     outcome = InfoOutcome(info="winner")
     assert isinstance(made(TICTACTOE, "auto", outcome=outcome), PettingZooBatch)
     assert isinstance(made(TICTACTOE, "auto", kwargs={"screen_height": 500}), PettingZooBatch)

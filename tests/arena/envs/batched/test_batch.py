@@ -89,7 +89,7 @@ def test_simultaneous_groups_rewards_ends_and_last_observations() -> None:
     assert not turn.episode_over.any()
 
     turn = env.step(hunt_actions(turn))
-    # Who is gone is not asked again, and its end is told once.
+    # A removed agent has no more decisions, and its end is reported once.
     assert turn.groups["hunter"].agent_index.tolist() == [[-1, 2], [-1, 2]]
     assert turn.reward.tolist() == [[2.0, -1.0, 2.0]] * 2
     assert turn.terminated.tolist() == [[True, False, False]] * 2
@@ -106,10 +106,10 @@ def test_simultaneous_groups_rewards_ends_and_last_observations() -> None:
                     length / 2,
                 ]
                 assert turn.final_observation["hare"][b, 0].tolist() == [length, length]
-                # hunter_1 has 2 per step, hunter_0 has 2 in all, the hare loses one per step.
-                # So each one's score is the number of sides that it has beaten.
+                # hunter_1 gets 2 per step, hunter_0 gets 2 in total, the hare loses 1 per step. The
+                # score of each is the number of sides that it has beaten.
                 assert turn.score[b].tolist() == [1.0, 0.0, 2.0]
-                # The next episode has begun: the first hunter is there again.
+                # The next episode has begun, so the first hunter is present again.
                 assert turn.groups["hunter"].agent_index[b].tolist() == [0, 2]
             elif step < length:
                 assert not turn.episode_over[b]
@@ -135,7 +135,7 @@ def test_two_populations_take_turns() -> None:
     for clock in range(3):
         assert turn.groups["a"].agent_index.tolist() == [[0 if clock % 2 == 0 else -1]] * 4
         assert turn.groups["b"].agent_index.tolist() == [[1 if clock % 2 else -1]] * 4
-        # What the other population answers is ignored, even if it would be illegal.
+        # Actions of the other population are ignored, even illegal ones.
         noise = torch.full((4, 1), 9)
         if clock == 2:
             turn = env.step({"a": zeros + 1, "b": noise})

@@ -45,7 +45,7 @@ def test_all_deals_are_equally_likely(poker: Poker, num_cards: int, num_dealt: i
     game = poker(1, device=CPU)
     deals = [tuple(deal) for deal in game.deals().tolist()]
     assert deals == list(itertools.permutations(range(num_cards), num_dealt))
-    # The chance of a deal differs from the frequency in 60,000 by less than 5 deviations.
+    # The frequency of each deal in 60,000 is within 5 standard deviations of its probability.
     num_games = 60_000
     many = started(poker, num_games)
     first = many.decisions()[0].observation[:, 0, 2 : 2 + num_cards].mean(dim=0)
@@ -114,7 +114,7 @@ def play(game: TicTacToe, *moves: int) -> tuple[list[float], list[bool]]:
 
 
 def test_a_line_on_the_last_free_cell_wins() -> None:
-    # X: 0 1 5 6 2, O: 3 4 7 8; 0, 1, 2 is a line.
+    # The moves are X: 0 1 5 6 2 and O: 3 4 7 8; the line is 0, 1, 2.
     assert play(noughts(1), 0, 3, 1, 4, 5, 7, 6, 8, 2) == ([1.0, -1.0], [True, True])
 
 
@@ -149,7 +149,7 @@ def test_paper_beats_rock_in_either_seat() -> None:
     game = hands(2)
     result = game.step([torch.tensor([[PAPER, ROCK], [ROCK, PAPER]])])
     assert result.reward.tolist() == [[1.0, -1.0], [-1.0, 1.0]]
-    # Each sees what the other did.
+    # Each agent observes the other's last action.
     assert game.decisions()[0].observation.argmax(dim=2).tolist() == [[ROCK, PAPER], [PAPER, ROCK]]
 
 

@@ -44,7 +44,7 @@ BOTH = (("prisoner", "guard"),)
         ("one_view:Prison", BOTH),
         ("one_view:in_turns", BOTH),
         ("one_view:OwnView", ()),
-        # The first one sees nothing yet, as the other one would; both have their own view later.
+        # Both agents see an empty board first; later each has its own view.
         ("classic/tictactoe-v3", ()),
         ("classic/rps-v2", ()),
         ("mpe2/simple_spread_v3", ()),
@@ -74,7 +74,7 @@ def test_who_saw_the_same_once_is_told_apart_by_anything_else() -> None:
     watch = Watch(spec=spec, seen=seen)
     for views in ("aabb", "aabb", "ab.c", "...."):
         pairs = zip(agents, views, strict=False)
-        # Nobody has met the last one.
+        # No other agent has the view of the last one.
         watch.compare({agent: np.array([ord(view)]) for agent, view in pairs if view != "."})
     assert seen.same_views == (("c", "d"),)
     watch.compare({"c": {"board": 1, "action_mask": 1}, "d": {"board": 1, "action_mask": 0}})
@@ -90,9 +90,9 @@ def test_tictactoe_in_numbers(assets: str) -> None:
     assert (measured.reward_low, measured.reward_high) == (-1.0, 1.0)
     assert (measured.return_low, measured.return_high) == (-1.0, 1.0)
     assert measured.same_rewards == (("player_1",), ("player_2",))
-    # From 9 free cells down to what is left at the end.
+    # The number of legal moves falls from 9 to what is left at the end.
     assert 4.5 < measured.legal_mean["player_1"] < 6.5
-    # It pays in the last of its 5 to 9 steps alone, and not in a draw.
+    # Rewards come only in the last of 5 to 9 steps, and not in a draw.
     assert measured.mean_length is not None
     assert 0.75 / measured.mean_length < measured.rewarded_share < 1.05 / measured.mean_length
 
@@ -113,7 +113,7 @@ def test_arrays_that_are_written_again_are_noted(assets: str) -> None:
     assert report.problems == []
     assert report.aliased == "a"
     assert any("array.copy()" in note for note in report.notes)
-    # Its script has twelve decisions.
+    # The environment's script has twelve decisions.
     assert report.measured.mean_length == 12.0
 
 
@@ -175,14 +175,14 @@ def test_six_mistakes_are_listed_in_one_call_each_once(assets: str) -> None:
     assert refused.startswith("step({'a_0': ")
     assert refused.endswith("raised KeyError: 'no such move'")
     assert seed == UNSEEDED
-    # Where it was raised, in the user's file, and nothing of Arena's or PettingZoo's.
+    # The traceback has only frames of the user's file, none of Arena or PettingZoo.
     (raised,) = (found.problem for found in report.problems if "no such move" in found.problem)
     assert [line.rpartition(", in ")[2] for line in raised.splitlines()[1::2]] == [
         "step",
         "_refuse",
     ]
     assert "arena/envs" not in raised
-    # What is no fault is noted all the same: its rule and the values.
+    # What is not a fault is still noted, with its rule and the values.
     assert any("at most 10 in size, these go from -12 to 12" in note for note in report.notes)
 
 
@@ -263,10 +263,10 @@ def test_a_seed_is_looked_at_in_its_own_form(
 @pytest.mark.parametrize(
     ("agents", "means", "roles"),
     [
-        # Red and blue are paid the same, but for chance.
+        # Rewards of red and blue differ only by chance.
         (["red_0", "red_1", "blue_0", "blue_1"], {}, [4]),
         (["wolf_0", "wolf_1", "sheep_0", "sheep_1"], {"wolf": 3.0, "sheep": -3.0}, [2, 2]),
-        # As many as noise: no reason to think so.
+        # The difference is as small as noise, so the roles are merged.
         (["wolf_0", "wolf_1", "sheep_0", "sheep_1"], {"wolf": 0.2}, [4]),
         (["wolf_0", "sheep_0", "sheep_1"], {}, [1, 2]),
         (["player_0", "player_1"], {}, [2]),

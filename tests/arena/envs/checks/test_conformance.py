@@ -110,7 +110,7 @@ def test_a_mask_that_comes_late(assets: str) -> None:
     at = found.position
     assert found.one[:at] == found.other[:at]
     assert found.one[at] != found.other[at]
-    # A column that the last action has filled.
+    # The last action has filled this column.
     assert (found.one[at], len(columns_of(found)[at])) == (False, 6)
     assert found.actions[-1] == {next(iter(found.actions[-1])): at}
 
@@ -121,7 +121,7 @@ def test_an_observation_of_the_other(assets: str) -> None:
     env = replayed(found)
     assert found.one == env.observe("player_1")["observation"].flatten().tolist()
     ((_, column),) = found.actions[0].items()
-    # The bottom row is the last of six; the other's stones are the second plane.
+    # The bottom row is the last of six; the second plane has the other player's stones.
     assert found.position == 2 * (7 * 5 + column)
 
 

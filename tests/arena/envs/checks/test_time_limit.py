@@ -119,7 +119,7 @@ def test_cooperative_pong_is_drawn_with_one() -> None:
 def test_what_stays_for_an_episode_is_told_from_what_never_changes(
     num_decisions: int, unchanging: set[str]
 ) -> None:
-    # The first two episodes have the same goal, which is all that the speaker sees.
+    # The first two episodes have the same goal, which is all that the speaker observes.
     seen = played("mpe2/simple_speaker_listener_v4", num_decisions=num_decisions)
     assert seen.unchanging.keys() == unchanging
 
@@ -144,5 +144,5 @@ def test_a_value_out_of_bounds_has_the_right_dtype() -> None:
     text = _outside(np.array([0.0, 5.0], np.float32), BOX)
     assert "float32(2,) in [0.0, 5.0]" in text
     assert "astype" not in text
-    # What float32 takes without loss is inside.
+    # float32 holds these values exactly, so they are inside the space.
     assert "astype" not in _outside(np.array([0, 5], np.int8), BOX)

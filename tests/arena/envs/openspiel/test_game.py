@@ -38,19 +38,19 @@ GAMES: list[tuple[str, dict[str, object], int]] = [
     ("openspiel:leduc_poker", {"observation": "observation"}, 40),
     ("openspiel:breakthrough(rows=4,columns=4)", {}, 60),
     ("openspiel:hex(board_size=3)", {"observation": "observation"}, 40),
-    # All decide at once: in one node, again and again, with chance between, three players of
-    # whom each has chosen from the same spread, and with sums that are not zero.
+    # In these games all players decide at once: in one repeated node, with chance in between, with
+    # three players who choose from the same range, and with returns that do not sum to zero.
     ("openspiel:matrix_rps", {}, 20),
     ("openspiel:oshi_zumo", {"coins": 6, "size": 1}, 40),
     ("openspiel:goofspiel", {"num_cards": 4, "imp_info": True}, 40),
     ("openspiel:goofspiel", {"num_cards": 4, "players": 3, "observation": "observation"}, 40),
     ("openspiel:matrix_pd", {}, 20),
     ("openspiel:laser_tag(horizon=20)", {}, 90),
-    # Chance between decisions, not all outcomes equally likely, and doubles first.
+    # The game has chance nodes between decisions with unequal probabilities, doubles first.
     ("openspiel:backgammon", {}, 900),
-    # Rewards on the way, one player, thousands of chance events.
+    # The game has intermediate rewards, one player and thousands of chance outcomes.
     ("openspiel:2048", {"max_tile": 32}, 120),
-    # Rewards on the way, four players who see no information state.
+    # The game has intermediate rewards and four players without an information state.
     ("openspiel:hanabi", {"players": 4}, 120),
     (
         "openspiel:turn_based_simultaneous_game(game=goofspiel(num_cards=4,"
@@ -114,7 +114,7 @@ def replay(loaded: OpenSpielGame, *, seed: int, recorded: Episode) -> Episode:
             state.apply_actions(joint)
         else:
             state.apply_action(*joint)
-    # OpenSpiel's own sum of all rewards.
+    # The returns are OpenSpiel's own sums of all rewards.
     episode.returns = dict(zip(agents, state.returns(), strict=True))
     episode.terminated = set(agents)
     return episode
@@ -220,7 +220,7 @@ def test_who_decides_by_its_place_and_who_by_probability() -> None:
     assert [chance_outcome(equal, uniform=u) for u in (0.0, 0.2499, 0.25, 0.999999)] == [5, 5, 6, 9]
     biased = [(5, 0.5), (6, 0.0), (7, 0.5)]
     assert [chance_outcome(biased, uniform=u) for u in (0.0, 0.4999, 0.5, 0.9999)] == [5, 5, 7, 7]
-    # A sum that has rounded to less than one, and an outcome that cannot be.
+    # The probabilities sum to less than 1 by rounding, and one outcome has probability 0.
     short = [(1, 0.5), (2, 0.4), (3, 0.0)]
     assert chance_outcome(short, uniform=0.95) == 2
 
@@ -258,7 +258,7 @@ def test_planes_are_last_as_pettingzoo_has_them() -> None:
     state = game.game.new_initial_state()
     state.apply_action(4)
     seen = game.see(state, 1)
-    # Of the three planes one is full of empty cells but one, one has that one, one has nothing.
+    # Of the three planes one has all cells but one, one has that cell, one is empty.
     assert seen.shape == (6, 7, 3)
     assert sorted(seen.sum(axis=(0, 1)).tolist()) == [0.0, 1.0, 41.0]
     assert seen[0, 4].sum() == 1.0
@@ -437,7 +437,7 @@ def test_only_who_has_something_to_decide_is_asked() -> None:
     assert not stepper.step({"p": [1, 2]})
     assert told(row) == [[2.0, 2.0], ("player_0", [0.0, 2.0])]
     assert stepper.on_turn == "agent 'player_0' on turn"
-    # The last node asks nobody.
+    # The last node has no decision.
     assert stepper.step({"p": [2, 9]})
     assert told(row) == [
         [4.0, 0.0],

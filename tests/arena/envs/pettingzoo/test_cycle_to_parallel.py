@@ -46,7 +46,7 @@ def assert_same_episode(converted: Any, cycle: Cycle, *, seed: int) -> int:
         others, other_rewards, *other_flags = cycle.step(actions)
         assert equal(observations, others)
         assert all(rewards[agent] == other_rewards[agent] for agent in converted.possible_agents)
-        # Terminations, truncations and infos.
+        # The flags are terminations, truncations and infos.
         assert flags == other_flags
         num_steps += 1
     assert not cycle.agents

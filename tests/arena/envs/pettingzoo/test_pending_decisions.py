@@ -142,7 +142,7 @@ def test_masks_of_all_kinds(where: Literal["observation", "info"]) -> None:
     middle, first, outer = [False, True, False], [True, False, False], [True, False, True]
     assert ask(bytes_) == [middle]
     assert ask(bytes_, list_, bools) == [middle, first, outer]
-    # No integer dtype holds both, so they do not stack.
+    # No integer dtype holds both masks, so they cannot be stacked.
     assert ask(np.array([0, 1, 0], dtype=np.uint64), np.array([1, 0, 0])) == [middle, first]
     rule = r"at 1 in the batch: agent 'a': an action mask must be integers or bool of shape \(3,\)"
     for wrong in ([1.0, 0.0, 1.0], np.ones(2, dtype=np.bool_), np.ones((3, 1), dtype=np.bool_)):

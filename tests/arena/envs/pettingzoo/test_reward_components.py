@@ -69,7 +69,7 @@ def test_parts_come_in_the_order_of_the_weights(make: Make) -> None:
         env = make("PartsAtOnce", dict.fromkeys(names, 1.0), num_envs=1)
         env.reset([1])
         received = torch.zeros(2, 2)
-        # An action of ``a`` in all steps but the last.
+        # The actions are those of ``a`` in all steps but the last.
         for action in (1, 1, 1, 0):
             turn = env.step({"player": torch.tensor([[action, 0]])})
             assert turn.components is not None

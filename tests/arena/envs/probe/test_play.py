@@ -42,14 +42,14 @@ def pace_of(
 
 @pytest.mark.slow
 def test_lengths_are_those_of_the_rules(assets: str) -> None:
-    # One call of step is both agents' decision.
+    # A call of step is one decision of each agent.
     rounds = pace_of("classic/rps-v2", assets=assets, max_cycles=30)
     assert (rounds.episode_length, rounds.is_lower_bound) == (30.0, False)
     at_once = pace_of("mpe2/simple_spread_v3", assets=assets, max_cycles=10)
     assert (at_once.episode_length, at_once.is_lower_bound) == (10.0, False)
-    # Two players, thirteen tricks of both: the last card is forced.
+    # Two players play thirteen tricks; the last card is forced.
     assert pace_of("openspiel:goofspiel", assets=assets).episode_length == 12.0
-    # Kuhn poker: two decisions or three; at random 2 + 1/4 on average.
+    # A game of Kuhn poker has two or three decisions; random play has 2 + 1/4 on average.
     assert pace_of("openspiel:kuhn_poker", assets=assets).episode_length == pytest.approx(
         2.25, abs=0.06
     )
@@ -58,7 +58,7 @@ def test_lengths_are_those_of_the_rules(assets: str) -> None:
 @pytest.mark.parametrize(
     ("environment_id", "margin", "is_known", "has_stakes"),
     [
-        # What a player can win there, whatever random play brings.
+        # The values are the largest possible returns, whatever random play reaches.
         ("openspiel:kuhn_poker", 2.0, True, True),
         ("openspiel:leduc_poker", 13.0, True, True),
         ("openspiel:tic_tac_toe", 1.0, True, False),
@@ -74,7 +74,7 @@ def test_the_margin_of_a_whole_match_is_found(
 
 
 def test_returns_are_added_up_over_an_episode(assets: str) -> None:
-    # Three rounds of rock-paper-scissors are won by 3 at most, in about one episode of 14.
+    # Three rounds of rock-paper-scissors are won by at most 3, in about one episode of 14.
     pace = pace_of("classic/rps-v2", assets=assets, max_cycles=3)
     assert (pace.largest_margin, pace.is_margin_known, pace.has_stakes) == (3.0, False, True)
 
@@ -109,7 +109,7 @@ def test_counted_play_comes_out_the_same(assets: str) -> None:
 def test_memory_is_that_of_one_environment(
     megabytes: int, least: float, most: float, assets: str
 ) -> None:
-    # In the child, as a launch does it: this process has memory to spare, and would not grow.
+    # Memory is measured in a child, as at launch: this process has free memory and would not grow.
     kwargs = {"length": 10, "megabytes": megabytes}
     found = inspect_and_play(
         EnvironmentRequest("environments:Long", kwargs=kwargs, launch_directory=assets),

@@ -50,7 +50,7 @@ def test_the_code_of_a_run_is_all_of_the_users_that_is_imported_and_nothing_else
     first = digests(code)
     assert first.keys() == {"game", "tables"}
     assert digests(code, hook="other:function") == {**first, "other": first_of(code, "other")}
-    # An edit changes one digest, a file that nobody imports none.
+    # An edited module changes its digest; a file that is not imported changes none.
     (code / "tables" / "rules.py").write_text("SIZE = 5\n")
     (code / "tables" / "unused.py").write_text("SIZE = 5\n")
     edited = digests(code)
@@ -125,7 +125,8 @@ SEEDS = st.integers(0, 2**63 - 1)
 
 
 def test_the_hash_is_splitmix64() -> None:
-    # The first output of SplitMix64 seeded with 0 (Vigna's reference), shifted to 53 bits.
+    # The expected value is the first output of SplitMix64 seeded with 0 (Vigna's reference),
+    # shifted to 53 bits.
     assert uniform(0, draw=0) == (0xE220A8397B1DCDAF >> 11) * 2.0**-53
 
 

@@ -126,7 +126,7 @@ def test_what_is_drawn_is_in_the_space(space: Space, how: ContinuousActions, see
     assert uniform.dtype == layout.row_dtype
     wild = uniform.copy()
     if not layout.is_discrete:
-        # A policy may draw any number, bounds or not.
+        # A policy may sample any number, also outside the bounds.
         rng = np.random.default_rng(seed)
         wild[:, len(layout.branches) :] = rng.normal(scale=1e3, size=(8, layout.num_continuous))
     for rows in (uniform, wild):
@@ -192,7 +192,7 @@ def test_choices_come_before_numbers() -> None:
     assert layout.row_shape == (5,)
     row = np.array([[1, 2, 0, 0.5, -20.0]], dtype=np.float32)
     (action,) = layout.actions(row)
-    # 1 + 2 tanh(0.5), and what tanh cannot tell from its limit.
+    # The first value is 1 + 2 tanh(0.5); the second one saturates tanh in float32.
     np.testing.assert_allclose(action["a"], [1.0 + 2.0 * math.tanh(0.5), -1.0], rtol=1e-6)
     assert action["b"].tolist() == [2, 2]
     assert action["c"] == 0
@@ -214,7 +214,7 @@ def test_numbers_are_drawn_uniformly_within_their_bounds() -> None:
         generator = torch.Generator().manual_seed(3)
         rows = uniform_actions(layout, num_rows=40_000, action_mask=None, generator=generator)
         drawn = layout.to_environment(rows.numpy())[:, 0]
-        # Each quarter within 4.4 standard deviations of a quarter: p = 0.00004 for all of them.
+        # Each quarter is within 4.4 standard deviations of its mean: p = 0.00004 for all of them.
         counts = np.histogram(drawn, bins=4, range=(-1.0, 3.0))[0]
         assert np.abs(counts - 10_000).max() < 381
 
@@ -254,7 +254,7 @@ def test_masks_nest_as_the_space_does() -> None:
             }
         )
     )
-    # Leaves in the order of their names: flags, (go), pick.
+    # The leaves are in the order of their names: flags, (go), pick.
     mask = {"pick": (np.array([0, 1]), None), "flags": np.array([[1, 0]]), "go": None}
     assert flatten_mask(layout, mask).tolist() == [True, False, False, True, True, True, True]
     with pytest.raises(ValueError, match="must have a part 'flags', it has none"):

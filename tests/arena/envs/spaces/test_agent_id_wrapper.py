@@ -28,7 +28,7 @@ def test_a_row_ends_with_who_decides() -> None:
     assert layout.size == 4 + 3
     assert is_agent_id(layout.leaves[-1])
     assert layout.leaves[-1].place == slice(4, 7)
-    # Bots see what the environment gives.
+    # Bots get the environment's observation without the appended id.
     rows = np.arange(14, dtype=np.float32).reshape(2, 7)
     np.testing.assert_array_equal(layout.to_environment(rows), rows[:, :4])
     plain = observation_layout(facts(BOX), agents=agents, network=NetworkConfig())

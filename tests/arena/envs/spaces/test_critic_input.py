@@ -52,7 +52,7 @@ def test_a_team_side_by_side_and_who_decides() -> None:
     assert [leaf.offset for leaf in critic.layout.leaves] == [0, size, 2 * size, 3 * size]
     assert is_agent_id(critic.layout.leaves[-1])
     assert critic.layout.size == 3 * size + 3
-    # The environment's order, whatever the side's.
+    # Agents are in the environment's order, independent of the side's order.
     assert set(critic.teams.values()) == {agents}
     assert not critic.in_turn
 
@@ -114,7 +114,7 @@ def test_the_state_is_a_fact_where_it_is_read() -> None:
     pytest.importorskip("mpe2")
     spec, plain = facts_of(SPREAD, reads_state=True), facts_of(SPREAD)
     assert plain.state is None
-    # Players of runs with and without meet.
+    # Players of runs with and without a centralized critic can play each other.
     assert spec.digest == plain.digest
     agents = spec.agents
     arguments: Any = {
@@ -162,7 +162,7 @@ class Told(ParallelEnv):  # type: ignore[misc]
         ([1, 2], None, "Box", [2], "float32"),
         (np.zeros((9, 8, 3), np.uint8), None, "Box", [9, 8, 3], "uint8"),
         (np.zeros(3), spaces.Box(-1.0, 1.0, (3,), np.float64), "Box", [3], "float64"),
-        # What is declared must be what there is.
+        # The declared space must match the returned state.
         (np.zeros(3), spaces.Box(-1.0, 1.0, (4,), np.float64), "Box", [3], "float32"),
     ],
 )

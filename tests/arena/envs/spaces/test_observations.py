@@ -86,7 +86,7 @@ def test_flattening_is_undone(values: npt.NDArray[Any]) -> None:
     if values.dtype.kind == "f":
         values = np.nan_to_num(values, posinf=1.0, neginf=-1.0)
     if values.dtype == np.int32:
-        values = values % 2**24  # what float32 holds exactly
+        values = values % 2**24  # float32 holds these exactly
     layout = ObservationLayout.from_json(
         {
             "kind": "Box",

@@ -87,7 +87,7 @@ def test_a_killed_worker_is_named_and_others_are_started_for_the_next_batch(
         r"\(environment.num_env_workers\) was killed by SIGKILL, perhaps for lack of memory",
     ):
         one.step({name: group.new_actions() for name, group in turn.groups.items()})
-    # The same processes stepped these environments.
+    # The same processes ran the environments of `other`.
     with pytest.raises(EnvWorkersLost, match="was killed by SIGKILL"):
         other.reset(SEEDS)
     for env in (one, other):
@@ -106,7 +106,7 @@ def test_an_environment_that_exits_is_a_fault_of_the_environment(workers: EnvWor
         env.step(actions)
         with pytest.raises(EnvironmentFault, match=r"in step, .* raised SystemExit"):
             env.step(actions)
-        # The processes are alive, and so are their environments.
+        # The processes and their environments are still alive.
         env.reset(SEEDS)
 
 
@@ -168,7 +168,7 @@ def received(body: bytes) -> object:
         return channel.receive()[0]
 
 
-# Arguments may be any, also those that look like a list in its shorter form.
+# Arguments may have any value, also one that looks like the short form of a list.
 SPEC = EnvironmentSpec(
     id="a:b",
     kwargs={"x": [1, float("inf")], "y": {"items": [1], "index": [7]}},

@@ -236,7 +236,7 @@ def test_environments_are_told_the_same(env_workers: Workers) -> None:
             new = [phase(assignment, "me"), phase(assignment + 5, "another")]
             phases = [new[b % 2] for b in range(NUM_ENVS)]
             if before:
-                # An environment with the same phase as before is not told again.
+                # An environment whose phase has not changed is not called again.
                 phases[2] = before[2]
             for env in (here, there):
                 assert isinstance(env, Told)
@@ -267,7 +267,7 @@ def test_an_environment_that_cannot_be_made_is_refused_as_here(env_workers: Work
             make_batched_env(game.request(), workers=workers)
         texts.append(str(caught.value))
     assert texts[0] == texts[1]
-    # The processes are still of use.
+    # The processes can still be used.
     with twins(Game(id="classic/rps-v2"), env_workers[2]) as (here, there):
         assert bits(here.reset(SEEDS)) == bits(there.reset(SEEDS))
 

@@ -59,7 +59,7 @@ def write_page(
             card,
             player=f"{card.player}, {at}",
             temperature=one,
-            # Nobody took a point from the champion.
+            # No opponent took a point from the champion, so its interval is open.
             rating_high=None if at == len(temperatures) else 150.0 * at,
         )
         for at, one in enumerate(temperatures, start=1)
@@ -83,7 +83,7 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Open]:
             page = context.new_page()
             wrong[path.as_uri()] = mistakes_of(page, "")
             page.on("request", lambda request: asked.append(request.url))
-            # Time stands still but where a test lets it pass.
+            # The clock stands still unless a test advances it.
             page.clock.install(time=0)
             page.goto(path.as_uri())
             page.clock.pause_at(3_600)

@@ -60,7 +60,7 @@ def test_a_page_judges_positions_as_the_graph_does(open_page: Open, name: str, n
     }
     logits, value = make_session(graph).run(["logits", "value"], feeds)
     found = np.array(open_page(network=NETWORKS[name]).evaluate(JUDGE, rows.tolist()))
-    # Numbers that do not differ would agree with anything.
+    # The comparison is meaningful only if the logits differ.
     assert logits.std() > 0.01
     assert np.abs(found - np.column_stack([logits, value])).max() < BOUND
 
@@ -68,7 +68,7 @@ def test_a_page_judges_positions_as_the_graph_does(open_page: Open, name: str, n
 def test_probabilities_are_those_of_legal_actions(open_page: Open) -> None:
     page = open_page()
     call = "(temperature) => probabilities([1, 3, 2, 3], [true, false, true, true], temperature)"
-    # e^1 / (e^1 + e^2 + e^3) = 1 / (1 + e + e^2), and so on; halved logits at temperature 2.
+    # e^1 / (e^1 + e^2 + e^3) = 1 / (1 + e + e^2), ...; temperature 2 halves the logits.
     for temperature in (1.0, 2.0):
         weights = np.exp(np.array([1.0, 2.0, 3.0]) / temperature)
         expected = weights / weights.sum()
@@ -77,7 +77,7 @@ def test_probabilities_are_those_of_legal_actions(open_page: Open) -> None:
         assert [one, two, three] == pytest.approx(expected)
     assert page.evaluate(call, 0) == [0, 0, 0, 1]
     drawn = page.evaluate("Array.from({ length: 3000 }, () => draw([0.5, 0, 0.3, 0.2]))")
-    # Three deviations of a share of .5 in 3,000 draws are .027.
+    # Three standard deviations of a share of .5 in 3,000 draws are .027.
     shares = np.bincount(drawn, minlength=4) / 3000
     assert shares == pytest.approx([0.5, 0.0, 0.3, 0.2], abs=0.04)
 

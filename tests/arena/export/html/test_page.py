@@ -30,7 +30,7 @@ OVER = re.compile(r"You win|You lose|A draw")
 
 
 def said(page: Page) -> str:
-    # The champion thinks for a moment, which is over here.
+    # The champion waits a moment before its move, which the clock skips.
     page.clock.run_for(1_000)
     return page.get_by_role("status").inner_text()
 
@@ -49,7 +49,7 @@ def test_a_whole_game_is_played_by_touch_on_a_phone(open_page: Open, environment
     page = open_page(environment, how=phone)
     for side in ("0", "1"):
         page.get_by_label("You play").select_option(side)
-        # Cards of the other are hidden until the end.
+        # The opponent's cards are hidden until the end.
         drawing, num_moves = page.locator("#board svg"), 0
         hidden = HIDDEN.search(str(drawing.get_attribute("aria-label")))
         assert bool(hidden) == environment.startswith("openspiel:")
@@ -71,7 +71,7 @@ def test_a_stone_falls_where_it_is_put_and_is_taken_back(open_page: Open) -> Non
     assert column.get_attribute("aria-label") == "column 3, empty"
     column.click()
     assert "You: column 3. The champion thinks." in page.get_by_role("status").inner_text()
-    # Not on turn: nothing happens.
+    # A click has no effect when the person is not on turn.
     column.click(force=True)
     assert str(column.get_attribute("aria-label")).startswith("column 3, from the bottom red")
     assert "Your move" in said(page)
@@ -79,14 +79,14 @@ def test_a_stone_falls_where_it_is_put_and_is_taken_back(open_page: Open) -> Non
     page.get_by_role("button", name="Undo").click()
     assert page.get_by_role("status").inner_text() == "Taken back. Your move."
     assert column.get_attribute("aria-label") == "column 3, empty"
-    # The champion's answer is not given to a move that was taken back.
+    # The champion's answer to a move that was taken back is dropped.
     column.click()
     page.get_by_role("button", name="Undo").click()
     assert said(page) == "Taken back. Your move."
-    # There is nothing before the first decision.
+    # Undo has no effect before the first decision.
     page.get_by_role("button", name="Undo").click(force=True)
     assert page.evaluate("game.length") == 1
-    # The number below a column is a part of it; a full one says so, and nothing happens.
+    # The number below a column is clickable too; a full column says so and ignores the click.
     box = page.locator("#board svg").bounding_box()
     assert box is not None
     page.mouse.click(box["x"] + box["width"] * 2.5 / 7, box["y"] + box["height"] - 4)
@@ -95,7 +95,7 @@ def test_a_stone_falls_where_it_is_put_and_is_taken_back(open_page: Open) -> Non
     column.click(force=True)
     assert said(page) == "You cannot play column 3 now. Your move."
     assert page.evaluate("game.length") == 1
-    # A line that wins is marked, not the last stone alone: the lowest row, from column 2 on.
+    # The whole winning line is marked, not only the last stone: the lowest row from column 2.
     moved = "(position, column) => GAME.step(position, column)"
     won = page.evaluate(f"[3, 0, 2, 0, 1, 0, 4].reduce({moved}, GAME.start()).marked")
     assert sorted(won) == [36, 37, 38, 39]
@@ -103,7 +103,7 @@ def test_a_stone_falls_where_it_is_put_and_is_taken_back(open_page: Open) -> Non
 
 def test_keys_play_ask_and_take_back(open_page: Open) -> None:
     page = open_page("classic/tictactoe-v3")
-    # In the order of reading, whatever the numbers of the actions.
+    # Keys number the moves in reading order, independent of the action numbers.
     page.keyboard.press("2")
     assert "You: row 1, column 2." in page.get_by_role("status").inner_text()
     said(page)
@@ -122,7 +122,7 @@ def test_keys_play_ask_and_take_back(open_page: Open) -> None:
     assert "You: row 3, column 1." in page.get_by_role("status").inner_text()
     page.keyboard.press("n")
     assert "A new game" in said(page)
-    # In the other seat: the menu keeps no key for itself.
+    # With the other seat chosen, keys reach the game and not the menu.
     page.get_by_label("You play").select_option("1")
     assert "A new game: you are ring. The champion: row" in said(page)
     free = "(all) => all.findIndex((one) => one.ariaDisabled === 'false')"
@@ -164,7 +164,7 @@ def test_everybody_can_read_a_page(
         page.keyboard.press(key)
     said(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    # It waits for timers.
+    # Axe waits for timers, so the clock must run.
     page.clock.resume()
     assert Axe().run(page).violations_count == 0
 
@@ -206,7 +206,7 @@ def test_a_page_has_the_rules_of_the_batched_game(
 ) -> None:
     page = open_page(environment)
     games = random_games(environment, num_games, seed=num_games)
-    # A few at a time: what is told is some hundred bytes a step.
+    # Games run in parts, because the output has some hundred bytes per step.
     for at in range(0, num_games, 500):
         some = games[at : at + 500]
         told = page.evaluate(REPLAY, [{"cards": one.cards, "actions": one.actions} for one in some])

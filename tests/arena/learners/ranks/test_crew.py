@@ -114,14 +114,14 @@ def test_one_number_of_ranks_gives_the_same_results(make: MakeWorker, environmen
     ]
     digests = [[published(one).digest for one in answers] for answers in found]
     assert digests[0] == digests[1]
-    # Of other episodes, and divided otherwise.
+    # The rank has other episodes and another split.
     assert set(digests[2]).isdisjoint(digests[0])
     for one, other in zip(found[0], found[1], strict=True):
         assert (one.tallies, one.in_flight) == (other.tallies, other.in_flight)
 
 
 def test_the_result_is_that_of_all_environments(worker: Worker) -> None:
-    # Progress, for heartbeats, is that of all.
+    # Progress in heartbeats is the sum over all ranks.
     progress: Any = worker._progress
     before = progress.agent_steps
     for answer in two_assignments(worker):
@@ -130,7 +130,8 @@ def test_the_result_is_that_of_all_environments(worker: Worker) -> None:
         assert set(matches) == {"player/p000#0", "bot:random"}
         assert sum(matches.values()) == answer.metrics["episode/count"]
         assert sum(one.num_envs for one in answer.in_flight) <= NUM_ENVS
-        # 5 environments, 3 and 2 of them: mirror play in 2 and 1, one agent of two in the others.
+        # Of 5 environments the ranks have 3 and 2: 2 and 1 play mirror, the others train one of two
+        # agents.
         assert answer.metrics["rollout/trained_share"] == pytest.approx((3 * 2 + 2) / 10, abs=0.05)
     assert progress.agent_steps >= before + 600
     assert finished(worker.carry_out(evaluate((RANDOM, RANDOM, 10)))).tallies[0].matches == 10
@@ -163,7 +164,7 @@ def test_a_killed_rank_is_a_failure_and_the_next_assignment_is_carried_out(
     assert pids_of(worker) == []
     assert not any(map(psutil.pid_exists, before))
     again = finished(worker.carry_out(train(published(held), mirror(), agent_steps=50)))
-    # Rank 0's part of the episodes in flight was of no use any more.
+    # Rank 0's part of the episodes in flight is useless without the other ranks' part.
     assert again.dropped
     assert set(pids_of(worker)).isdisjoint(before)
     finished(worker.carry_out(evaluate((RANDOM, RANDOM, 4))))
@@ -176,7 +177,7 @@ def test_a_rank_whose_environment_breaks_says_so(make: MakeWorker) -> None:
     assert answer.kind == "environment"
     assert "the board is on fire" in answer.reason
     assert answer.reason.endswith("(process 2 of 2 of this learner (learner_cores))")
-    # Few of them are no failure; they are counted with those of rank 0.
+    # A small share of broken episodes is not a failure; it is counted over all ranks.
     worker = make(fault="step_raises", only_in=RANK, share=0.1)
     done = finished(worker.carry_out(train(first_checkpoint(worker), mirror(), agent_steps=500)))
     assert done.metrics["episode/void"] > 0
@@ -197,7 +198,7 @@ def test_a_stop_ends_all_ranks_and_publishes_what_is_learned(
     message = train(start, mirror(), agent_steps=10**8, may_stop_early=True)
     answer = finished(worker.carry_out(message))
     assert 1000 < steps_of(worker, published(answer)) < 10**6
-    # The others heard of it, and are ready for more.
+    # The other ranks got the stop, too, and are ready for the next assignment.
     enough[0] = math.inf
     STOPS[0] = False
     finished(worker.carry_out(train(published(answer), mirror(), agent_steps=50)))
@@ -211,7 +212,7 @@ def test_the_time_in_which_others_load_is_no_standstill(
     assert crew is not None
     assert isinstance(progress, Counted)
     (pid,) = crew.pids
-    # It imports torch: seconds.
+    # The new process imports torch, which takes seconds.
     os.kill(pid, signal.SIGSTOP)
     link = crew._started()
     assert not link.has_begun
@@ -227,7 +228,7 @@ def test_the_time_in_which_others_load_is_no_standstill(
     monkeypatch.undo()
     os.kill(pid, signal.SIGCONT)
     wait_until(lambda: link.has_begun, timeout_s=TIMEOUT_S)
-    # From now on what it does counts, and at first that it has begun.
+    # From now on its work counts, first of all that it has begun.
     assert [is_counted() for _ in range(3)] == [True, False, False]
 
 

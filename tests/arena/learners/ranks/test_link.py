@@ -64,7 +64,7 @@ def together(links: list[Link], task: Callable[[Link], object]) -> list[object]:
 
 def test_everybody_gets_the_numbers_of_all_whatever_their_size(links: list[Link]) -> None:
     def task(link: Link) -> int:
-        # Larger, smaller and larger again than what there is room for, of several dtypes.
+        # The sizes alternate above and below the buffer's size, with several dtypes.
         sizes = [3, 5000, 1, 200_000, 7, *range(1, 400)]
         for turn, size in enumerate(sizes):
             for dtype in (torch.float32, torch.float64, torch.uint8):
@@ -72,7 +72,7 @@ def test_everybody_gets_the_numbers_of_all_whatever_their_size(links: list[Link]
                 rows = link.exchange(own)
                 assert rows.shape == (link.number, size)
                 expected = [(10 * rank + turn) % 200 for rank in range(link.number)]
-                # The first and the last number of each row: they are of one exchange.
+                # The first and last number of each row show that both are of one exchange.
                 assert rows[:, 0].tolist() == rows[:, -1].tolist() == expected
                 assert rows.dtype == dtype
         return len(sizes)
@@ -103,7 +103,7 @@ def test_a_failure_comes_in_place_of_numbers(links: list[Link]) -> None:
         if link.rank == link.number - 1:
             return None
         if link.rank:
-            # It waits until rank 0 ends all.
+            # The peer waits until rank 0 ends all ranks.
             with pytest.raises(RankLost):
                 link.exchange(torch.ones(3))
             return None
@@ -237,7 +237,7 @@ def test_results_of_ranks_add_up() -> None:
     assert merged.in_flight == (InFlight(entrants=(ME, OTHER), num_envs=5),)
     assert merged.dropped == (PolicyId("player/p001"),)
     assert merged.lost == {"episode/dropped": 6.0, "episode/void": 4.0}
-    # Heights 0, 1, 2 and 0, 1: mean 0.8, variance (0.64 + 0.04 + 1.44 + 0.64 + 0.04) / 5.
+    # The heights are 0, 1, 2 and 0, 1: mean 0.8, variance (0.64 + 0.04 + 1.44 + 0.64 + 0.04) / 5.
     found = merged.measures[0].metrics()
     assert found["environment/height_mean"] == 0.8
     assert abs(found["environment/height_deviation"] - 0.56**0.5) < 1e-12

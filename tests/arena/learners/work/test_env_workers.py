@@ -70,7 +70,7 @@ def test_a_killed_process_fails_the_assignment_and_the_next_one_is_carried_out(
     assert failed.kind == "environment"
     assert "process 1 of 2 that step environments" in failed.reason
     assert "was killed by SIGKILL" in failed.reason
-    # The episodes in flight were in these processes, too: they are dropped, and no failure.
+    # The episodes in flight were in these processes, too: they are dropped without a failure.
     again = finished(
         worker.carry_out(train(published.checkpoints[0].checkpoint, mirror(), agent_steps=50))
     )

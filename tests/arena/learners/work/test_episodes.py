@@ -84,7 +84,7 @@ def test_episodes_longer_than_assignments_end(long: Bench) -> None:
     for _ in range(2 * LENGTH // 8 + 2):
         (in_flight,) = answer.in_flight
         assert in_flight.entrants == (f"{POLICY}#0", f"{POLICY}#0")
-        # Once all ended in one step, some wait so that they spread.
+        # If all episodes end in one step, some environments wait so that later ends spread.
         assert in_flight.num_envs == NUM_ENVS or tallies
         message = next_train(long, answer, carried=(long.mirror(),))
         answer = long.finished(worker.carry_out(message))
@@ -110,7 +110,7 @@ def test_with_other_hyperparameters_they_go_on_and_count_for_the_new_generation(
     )
     after = long.finished(worker.carry_out(message))
     assert {tally.entrants[0] for tally in after.tallies} == {f"{POLICY}#4"}
-    # Eight steps of each were played before: all end, and not one step of them is lost.
+    # Eight steps of each episode were played before: all end, and no step is lost.
     assert sum(tally.matches for tally in after.tallies) == NUM_ENVS
     assert {tally.length_sum for tally in after.tallies} == {NUM_ENVS * LENGTH}
 
@@ -255,7 +255,7 @@ def test_whole_episodes_are_a_function_of_the_message(long: Bench) -> None:
     ("agent_steps", "episodes", "after"),
     [
         (STEPS, None, " in 16 rollouts"),
-        # In deterministic mode, where it is over before anybody would become impatient.
+        # In deterministic mode the assignment ends long before any deadline.
         (2**48, 3, ""),
     ],
 )
@@ -379,7 +379,7 @@ def test_every_step_of_an_optimizer_is_progress(bench: Bench) -> None:
     before = bench.progress.turns
     answer = worker.carry_out(bench.train(start, bench.mirror(), agent_steps=STEPS))
     updates = bench.manifest(bench.published(answer)).learner_updates
-    # Eight calls of step, four minibatches, and the update itself.
+    # The progress is eight calls of step, four minibatches, and the update itself.
     assert bench.progress.turns - before == 8 + updates + 1
     worker.close()
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1).step()
@@ -519,7 +519,8 @@ def test_a_new_lesson_has_new_batches_and_drops_nothing_that_is_counted() -> Non
     some.enter(0)
     assert (made, memory.closed) == ([None, 0, 0], 0)
     some.enter(1)
-    # Held and spare ones of the lesson before; that of matches is the same in all lessons.
+    # The previous lesson's held and spare environments are closed; that of matches is the same in
+    # all lessons.
     assert memory.closed == 2
     assert some.take(team(0)) is None
     some.begin()
@@ -539,8 +540,7 @@ def test_the_batch_for_matches_is_never_spare_though_other_processes_were_lost()
     some = Environments(make, max_bytes=10**9, resident_bytes=memory.resident)
     some.enter(0)
     matches = some.matches()
-    # Training that follows fails at its begin: the last batch in use was that for matches, whose
-    # environments are those of all ranks.
+    # Training fails at its begin: the batch in use was that for matches, which spans all ranks.
     some.lose()
     some.release()
     assert some.begin() is not matches

@@ -68,7 +68,7 @@ def tally(
 
 
 def test_by_hand() -> None:
-    # Returns 1, 1, 3, 3: mean 2, deviation 1.
+    # The returns are 1, 1, 3, 3: mean 2, standard deviation 1.
     match = tally((ME, OTHER), (8.0, -8.0), (20.0, 20.0))
     assert return_metrics([match], entrant=ME, sides=("a", "b")) == {
         "episode/return_mean": pytest.approx(2.0),
@@ -79,13 +79,13 @@ def test_by_hand() -> None:
 def test_mirror_play_whose_returns_cancel_is_left_out() -> None:
     mirror = tally((ME, ME), (8.0, -8.0), (20.0, 20.0))
     assert return_metrics([mirror], entrant=ME, sides=("a", "b")) == {}
-    # On one side they do not cancel: both seats count, of variance (20 + 20) / 8.
+    # On one side the returns do not cancel: both seats count, with variance (20 + 20) / 8.
     found = return_metrics([mirror], entrant=ME, sides=("a", "a"))
     assert found == {
         "episode/return_mean": 0.0,
         "episode/return_deviation": pytest.approx(math.sqrt(5.0)),
     }
-    # What is left out changes nothing.
+    # The mirror match that is left out changes nothing.
     match = tally((ME, OTHER), (8.0, -8.0), (20.0, 20.0))
     both = return_metrics([match, mirror], entrant=ME, sides=("a", "b"))
     assert both == return_metrics([match], entrant=ME, sides=("a", "b"))

@@ -85,7 +85,7 @@ def test_all_at_once_the_stored_rewards_are_weighted_sums() -> None:
     # a is near by 1/4 in each of 4 steps, times 4, and wins at the last, times 2.
     assert rewards == {"a": [1.0, 1.0, 1.0, 3.0] * 2, "b": [0.0, 0.0, 0.0, -2.0] * 2}
     (tally,) = tallies
-    # The environment's own rewards: 4/4 + 1, and -1.
+    # The tally has the environment's own rewards: 4/4 + 1, and -1.
     assert (tally.matches, tally.return_sum) == (2, (4.0, -2.0))
     (pair,) = tally.pairs
     assert (pair.wins, pair.draws, pair.losses) == (2, 0, 0)
@@ -98,8 +98,8 @@ def test_in_turns_a_decision_gets_all_parts_until_the_next_one() -> None:
         weights=(4.0, 1.0, 2.0),
         num_steps=8,
     )
-    # a: near, then near and the win that b's last turn brings. b: pressed by a's second turn (its
-    # first is before any decision of b), then the defeat.
+    # a is near, then near and wins by b's last turn. b is pressed by a's second turn (the first one
+    # comes before any decision of b), then loses.
     assert rewards == {"a": [1.0, 3.0] * 2, "b": [-0.5, -2.0] * 2}
     assert (tally.matches, tally.return_sum) == (2, (3.0, -4.0))
 
@@ -161,7 +161,7 @@ def test_weights_of_one_are_the_run_without_weights_bit_for_bit(
         weighed, recorded = train_once(
             tmp_path / root, name, components=components, hyperparameters=hyperparameters
         )
-        # The digest of weights and optimizer.
+        # The digest covers weights and optimizer.
         assert weighed.checkpoints == plain.checkpoints
         assert weighed.tallies == plain.tallies
         assert recorded == hyperparameters

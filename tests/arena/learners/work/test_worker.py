@@ -57,7 +57,7 @@ def test_training_does_whole_rollouts_until_the_budget_is_reached(bench: Bench) 
     assert manifest.agent_steps == 3 * 48
     assert bench.progress.agent_steps == 3 * 48
     assert (manifest.parent, manifest.generation) == (start.digest, 3)
-    # Two epochs of two minibatches in each of three updates.
+    # Each of three updates has two epochs of two minibatches.
     assert manifest.learner_updates == 12
     assert {t.entrants for t in answer.tallies} == {("player/p000#3", "player/p000#3")}
     assert checkpoint.digest != start.digest
@@ -293,11 +293,11 @@ def test_greedy_matches_are_greedy_and_training_beside_them_samples(bench: Bench
         assert tally.matches == 60
         distinct.append(tally.distinct or 0)
         first_decisions.append(sum(sum(seat.matches) for seat in tally.openings))
-    # Games differ by their lengths, which have three values, and in nothing else; with openings by
-    # the one or two random decisions, too, which show nothing of what a player opens with.
+    # Games differ only by their length, which has three values. With random openings they also
+    # differ by these one or two decisions, which tell nothing about a player's openings.
     assert distinct[1] <= 3 < min(distinct[0], distinct[2])
     assert first_decisions[0] == first_decisions[1] > first_decisions[2] == 0
-    # The ghost that played greedily is met again in training, where it is what it always was.
+    # The ghost that played greedily samples again in training, where its mode never changes.
     seating = Seating(players=(bench.me(), other))
     first, second = (
         bench.published(worker.carry_out(bench.train(start, seating)))
@@ -333,7 +333,7 @@ def test_two_policies_train_together(bench: Bench) -> None:
     )
     steps = {p.policy: bench.manifest(p.checkpoint).agent_steps for p in answer.checkpoints}
     assert set(steps) == {POLICY, other}
-    # Whose turn it is differs by environment, but every decision belongs to one of them.
+    # The agent on turn differs by environment, but every decision belongs to one policy.
     assert sum(steps.values()) == 3 * 48
     assert min(steps.values()) > 0
     assert f"{other}/loss/policy" in answer.metrics
@@ -354,7 +354,7 @@ def test_metrics_are_finite_and_say_what_happened(bench: Bench) -> None:
         "time/update_s",
         "time/publish_s",
     } <= set(answer.metrics)
-    # In self-play it learns from every decision but the last ones of agents in open episodes.
+    # Self-play trains on every decision but the last ones of agents in open episodes.
     assert 0.5 < answer.metrics["rollout/trained_share"] <= 1.0
     assert answer.metrics["advantage/min"] < 0.0 < answer.metrics["advantage/max"]
     assert answer.metrics["policy/ratio_min"] <= 1.0 <= answer.metrics["policy/ratio_max"]

@@ -150,7 +150,7 @@ def test_a_reason_that_no_message_takes_keeps_its_place(bench: Bench) -> None:
     worker = bench.worker()
     start = bench.start(worker)
     bench.env = breaking(bench.env, EnvironmentFault("\ud800" + 20_000 * "x"))
-    # With the check that the answer can be sent.
+    # The answer is also checked to be encodable.
     answer = bench.failed(carry_out(worker, bench.train(start, bench.mirror())))
     assert (answer.kind, answer.reason) == ("environment", "?" + (MAX_REASON - 1) * "x")
 
@@ -278,7 +278,7 @@ def test_a_failure_is_of_the_kind_of_its_place(error: BaseException, kind: str) 
 
 
 def test_an_error_in_a_users_file_is_its_codes() -> None:
-    # This file is a user's: it belongs to no package.
+    # This test file stands for user code: it belongs to no installed package.
     with pytest.raises(KeyError) as caught:
         raise KeyError("x")
     fault = fault_of(caught.value)

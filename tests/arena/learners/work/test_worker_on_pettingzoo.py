@@ -128,7 +128,7 @@ def test_figures_rewards_and_observations_are_measured(tmp_path: Path) -> None:
 def test_success_is_what_the_environment_says_or_a_return(
     least: float | None, share: float, tmp_path: Path
 ) -> None:
-    # Each agent gets 1 in each of 4 steps, and its environment says that it has succeeded.
+    # Each agent gets 1 in each of 4 steps, and the environment reports success.
     worker = make_worker(
         tmp_path, "lessons:parallel_env", num_envs=4, launch_directory=ASSETS, success_return=least
     )
@@ -163,7 +163,7 @@ def test_simple_spread_in_cooperation(tmp_path: Path) -> None:
     (compared,) = evaluated.tallies
     (pair,) = compared.pairs
     assert (compared.matches, pair.wins + pair.draws + pair.losses) == (3, 3)
-    # Home and away play an episode of 25 steps each; their match is no longer than that.
+    # Home and away each play an episode of 25 steps; the match counts 25 steps.
     assert answer.metrics["episode/length_mean"] == 25.0
     assert evaluated.metrics["episode/length_mean"] == 25.0
     worker.close()
@@ -217,7 +217,7 @@ def test_lessons_with_other_spaces_are_refused_and_their_digest_covers_them() ->
         inspected({"width": 5}, {})
     plain, short = inspected(), inspected({"length": 2}, {})
     assert plain.digest != short.digest
-    # A result is about matches alone.
+    # Results refer to matches alone, so the lessons do not change the digest.
     assert plain.digest == short.of_matches.digest
     assert short.in_lesson(0).kwargs == {"length": 2}
 
@@ -260,7 +260,7 @@ def test_two_populations_learn_together(
             reads_state=True,
         )
         first = [start(worker, name) for name in names]
-        # What a seating calls a team is two seats at home and two away.
+        # A team of the seating has two seats at home and two away.
         seating = tuple(live(name) for name in names) * 2
         message = train(*zip(names, first, strict=True), seatings=[seating], agent_steps=130)
         answer = finished(worker.carry_out(message))
@@ -316,7 +316,7 @@ def test_only_the_trainees_own_seat_trains_and_counts(worker: Worker, tmp_path: 
     partner = partner_of(tmp_path, worker, "player/p001")
     rival = partner_of(tmp_path, worker, "player/p002")
     first = start(worker, POLICY)
-    # One decision of the trainee, of four, in each step of each environment.
+    # In each step of each environment one of four decisions is the trainee's.
     seatings = [(TRAINEE, partner, rival, partner), (rival, partner, TRAINEE, partner)]
     answer = finished(worker.carry_out(train((POLICY, first), seatings=seatings, agent_steps=1)))
     assert steps(tmp_path, answer) == NUM_ENVS * ROLLOUT_LENGTH
@@ -340,7 +340,7 @@ def test_a_trainee_that_is_its_own_rival_learns_on_both_sides(
     partner = partner_of(tmp_path, worker, "player/p001")
     first = start(worker, POLICY)
     itself = frozen(tmp_path, first, POLICY)
-    # Beside its own latest checkpoint, which is frozen: that seat does not learn.
+    # The partner is the trainee's own frozen checkpoint, so that seat does not learn.
     seatings = [(partner, TRAINEE, itself, TRAINEE)]
     answer = finished(worker.carry_out(train((POLICY, first), seatings=seatings, agent_steps=1)))
     assert steps(tmp_path, answer) == 2 * NUM_ENVS * ROLLOUT_LENGTH
@@ -371,7 +371,7 @@ def test_episodes_in_flight_keep_their_partners_in_the_next_assignment(
     )
     answer = finished(worker.carry_out(again))
     (tally,) = answer.tallies
-    # All ended as they began, though new partners were drawn meanwhile.
+    # All episodes ended with the players that they began with, though new partners were drawn.
     held = [player.weights.digest for player in (one, other, one) if player.weights]
     assert tally.entrants == ("player/p000#0", *held)
     assert (tally.matches, tally.length_sum) == (NUM_ENVS, 16 * NUM_ENVS)
@@ -413,7 +413,7 @@ def test_statistics_are_those_of_the_first_lesson_by_hand_and_weights_are_as_eve
     cold = first_weights(tmp_path / "cold", make(tmp_path / "cold", None, sides))
     name = next(name for name in warm if name.endswith("observation_normalizer.mean"))
     count = name.replace("mean", "count")
-    # Two environments with two agents: four decisions a call, at 0 and at half of an episode.
+    # Two environments with two agents give four decisions a call, at 0 and at half of an episode.
     assert warm[count].item() == 8
     assert warm[name].tolist() == pytest.approx([0.25] * 3)
     assert warm[name.replace("mean", "variance")].tolist() == pytest.approx([0.0625] * 3)
@@ -432,7 +432,7 @@ def test_only_new_weights_are_warmed_up(tmp_path: Path) -> None:
     answer = finished(worker.carry_out(message))
     _, weights, _ = load_checkpoint(tmp_path, answer.checkpoints[0].checkpoint)
     count = next(name for name in weights if name.endswith("observation_normalizer.count"))
-    # 32 decisions of the rollout: 16 calls of step in two environments, in the seat that learns.
+    # The rollout has 32 decisions: 16 calls of step in two environments, in the learning seat.
     assert weights[count].item() == 8 + 32
 
 
@@ -440,7 +440,7 @@ def test_an_algorithm_without_normalizers_says_so(tmp_path: Path) -> None:
     warm_up = NormalizerWarmUp(agent_steps=8)
     worker = make(tmp_path, warm_up, algorithm="dqn:Dqn")
     message = train(("player/p000", None), seatings=(), agent_steps=0)
-    # Its own hyperparameters, all by default.
+    # The policy has default hyperparameters.
     trainee = replace(message.trainees[0], hyperparameters={})
     answer = worker.carry_out(replace(message, trainees=(trainee,)))
     assert isinstance(answer, Failed)

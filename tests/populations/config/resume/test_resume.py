@@ -42,7 +42,7 @@ def run_file(tmp_path: Path) -> RunFile:
     config = validate_config({"environment": {"id": "game:Game"}, "learners": 2})
     made = new_run_file(config, SPEC, name="game", launch_directory="/somewhere")
     made = replace(made, code={"game": "1" * 64, "rules": "2" * 64})
-    # As a resume has it: from the file.
+    # A resume reads the run file from disk.
     made.save(tmp_path / "run.yaml")
     return RunFile.load(tmp_path / "run.yaml")
 
@@ -54,7 +54,7 @@ def of_all(**facts: object) -> EnvironmentSpec:
 
 def test_the_same_environment_differs_in_nothing(run_file: RunFile) -> None:
     assert other_facts(run_file.spec, SPEC) == []
-    # Packages are no facts of the environment, nor is a state that nobody had asked for.
+    # Package versions are not facts of the environment, and neither is a state that no critic uses.
     assert other_facts(run_file.spec, replace(SPEC, versions={}, state=BOX)) == []
 
 
@@ -95,7 +95,7 @@ def test_code_that_both_have_is_compared(run_file: RunFile) -> None:
 def test_packages_that_are_others_here_are_named(run_file: RunFile) -> None:
     assert other_versions(run_file.versions).keys() <= {
         "pettingzoo"
-    }  # the specification's is made up
+    }  # the specification is invented
     versions = {**run_file.versions, "torch": "1.0", "no-such-package": "3"}
     found = other_versions(versions)
     assert found["torch"] == ("1.0", importlib.metadata.version("torch"))
@@ -131,7 +131,7 @@ def test_each_refused_key_has_a_reason() -> None:
     assert why_not("populations.prey.network.core") == "weights fit one architecture"
     reason = "all results and weights are about the environment that they were made in"
     assert why_not("environment.curriculum") == reason
-    # Below what may change.
+    # Keys below an unchangeable key are unchangeable, too.
     assert why_not("evaluation.kwargs.size") == reason
     assert why_not("evaluation.share") is None
     assert why_not("evaluation.greedy") == (
@@ -149,7 +149,7 @@ def test_players_whose_weights_were_copied_stay() -> None:
         assert reason == "the weights of its players were copied when the run was made"
     for name in ("matchmaking.bots.bot:random", "evaluation.bots"):
         assert why_not(name) is None
-        # Their places are counted among all.
+        # The index of a player counts all imported players.
         reason = why_not(name, moves_players=True)
         assert reason is not None
         assert "bots may only follow" in reason
@@ -207,7 +207,7 @@ def test_of_commands_of_hooks_the_program_is_shown_alone() -> None:
     found = shown(hooks={"on_end": ["a.b:c", command, ["notify"]]})["hooks"]
     assert found["on_end"] == ["a.b:c", ["curl", HIDDEN], ["notify"]]
     assert found["time_limit_s"] == 60.0
-    # As a difference, and an event about a change, have it.
+    # Differences and events about a change show the value in this form.
     assert without_secrets([command], "hooks.on_end") == [["curl", HIDDEN]]
     assert without_secrets(None, "hooks.on_end") is None
 

@@ -50,7 +50,7 @@ def test_a_run_that_is_not_deterministic_takes_learners_of_any_group() -> None:
 
 def test_a_deterministic_run_takes_the_group_of_its_first_proof_alone() -> None:
     world = world_of(deterministic=True)
-    # Before there is a group, a learner without a proof is none of another one.
+    # Before a group exists, a learner without a proof does not belong to another group.
     assert say_hello(world, "old") is None
     assert say_hello(world, "first", proof=ONE, versions=EQUAL) is None
     assert world.state.tables.run.proof == ONE
@@ -71,7 +71,7 @@ def test_a_deterministic_run_takes_the_group_of_its_first_proof_alone() -> None:
 def test_the_group_of_a_deterministic_run_is_kept_across_a_resume() -> None:
     world = world_of(deterministic=True)
     say_hello(world, "first", proof=ONE)
-    # As a resume does, of what was committed.
+    # A resume makes the state from committed rows in this way.
     world.state = make_state(world.state.settings.config, world.setup, world.state.tables)
     refused = say_hello(world, "other", proof=TWO)
     assert refused is not None
@@ -124,7 +124,7 @@ def test_a_kind_of_device_that_is_new_at_a_resume_is_an_event() -> None:
     for name, device in (("a", "cpu"), ("b", "cuda:0"), ("c", "cuda:1")):
         say_hello(world, name, device=device)
     assert world.state.tables.run.devices == ("cpu", "cuda")
-    # A launch on several kinds is no change of them.
+    # A launch on several kinds of devices is not a change of devices.
     assert world.events("device_differs") == []
     world.state.tables.run = replace(world.state.tables.run, epoch=2, devices=("cuda",))
     for name, device in (("d", "cuda:3"), ("e", "cpu"), ("f", "cpu")):

@@ -97,7 +97,7 @@ def test_it_doubles_while_no_episode_ends_and_passes_marks_then() -> None:
         assert asked(world, speed=200.0) == expected
     world.state.blame.doublings[POLICY] = MAX_DOUBLINGS + 5
     assert asked(world, speed=200.0) == 600 << MAX_DOUBLINGS
-    # Never past the end of the policy's training or of the run.
+    # A budget never exceeds the end of the policy's training or of the run.
     for stop, expected in (
         ({"agent_steps_per_policy": 900}, 800),
         ({"agent_steps_per_policy": None, "agent_steps": 1000}, 1000),
@@ -126,7 +126,7 @@ def test_a_team_s_budget_passes_nobody_s_own() -> None:
     document = {**FAR, **{key: DUET[key] for key in ("environment", "populations")}}
     world = make_world({**document, "assignment": {"agent_steps": 300}}, duet_spec())
     leader = next(iter(world.state.tables.policies.values()))
-    # One speaker and two listeners: 300 of the speaker's steps are 900 of all, 300 of the
+    # For one speaker and two listeners 300 of the speaker's steps are 900 in total, 300 of the
     # listeners' are 450.
     team = team_of(world.state.league, leader)
     learner = stranger(world)

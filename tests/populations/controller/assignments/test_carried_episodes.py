@@ -74,9 +74,10 @@ class Holding:
         starts = tuple(t.checkpoint.key for t in message.trainees if t.checkpoint is not None)
         checkpoints, seatings = own.pop(team, ((), frozenset()))
         for other in [other for other in own if not set(team).isdisjoint(other)]:
-            del own[other]  # as `Environments.take` does
+            del own[other]  # `Environments.take` removes it, too
         if message.carried and checkpoints:
-            # Just what it holds, of just these weights; nothing, if it was dropped meanwhile.
+            # The learner continues episodes only with exactly these weights; it may have dropped
+            # them.
             assert (checkpoints, seatings) == (starts, frozenset(message.carried))
         self.trained.append((learner, message, bool(message.carried and checkpoints)))
         named = entrants_of(message).items()
@@ -198,7 +199,7 @@ def test_a_policy_goes_on_where_it_trained_last_with_the_same_weights(num_learne
     found = Counter(own_training(holding))
     assert found[True, False] == 0
     assert found[False, True] == 0
-    # What begins anew: first assignments, copied weights, and policies that fell behind.
+    # First assignments, copied weights and policies that fell behind begin new episodes.
     copies = num_trained_copies(holding)
     anew = found[False, False]
     assert POLICIES + copies <= anew <= POLICIES + copies + 8, found
@@ -208,7 +209,7 @@ def test_a_policy_goes_on_where_it_trained_last_with_the_same_weights(num_learne
 
 @pytest.mark.slow
 def test_explored_hyperparameters_go_on_and_copied_weights_begin_anew() -> None:
-    # Whoever is ahead is copied.
+    # The policy that is ahead is copied.
     holding = finished(pbt={**DUEL["pbt"], "confidence": 0.0})  # type: ignore[dict-item]
     by_policy: dict[PolicyId, Train] = {}
     new_generation = Counter[tuple[str, bool]]()
@@ -239,7 +240,7 @@ def test_rivals_go_on_together_and_only_with_the_same_rival(num_learners: int) -
     found = Counter[tuple[bool, bool]]()
     for learner, message, went_on in holding.trained:
         names = tuple(trainee.policy for trainee in message.trainees)
-        # As it was left by everybody in it: by the same ones, here.
+        # The episodes continue if all players in them are the same and unchanged.
         is_as_left = {last.get(name) for name in names} == {(names, learner)}
         copied = any(trainee.donor is not None for trainee in message.trainees)
         found[is_as_left and not copied, went_on] += 1
@@ -247,7 +248,7 @@ def test_rivals_go_on_together_and_only_with_the_same_rival(num_learners: int) -
     assert found[False, True] == 0
     assert found[True, True] > 0
     assert found[True, False] == 0
-    # All of a team have one record.
+    # All members of a team share one record.
     known = holding.world.state.crew.episodes
     for policy, episodes in known.items():
         assert policy in episodes.team
@@ -317,7 +318,7 @@ def test_a_learner_that_is_lost_holds_nothing_any_more() -> None:
         holder_of(world.state.settings.config, world.state.tables, world.state.crew, (leader,))
         is None
     )
-    # What the first one had was journaled with its episodes; the second one begins anew.
+    # The first attempt's carried episodes are in the journal; the second attempt begins new ones.
     assert message.attempt == 2 or message.carried == ()
 
 
@@ -399,7 +400,7 @@ def test_doublings_are_counted_by_what_learners_say() -> None:
         if len(counts) > 12:
             break
     assert counts[:4] == [1, 1, 1, 1]
-    # It began anew, so the next one needs as much.
+    # The learner began new episodes, so the next assignment needs as many steps.
     assert counts[12] == max(counts) == 3
     assert budgets[:4] == [500] * 4
     assert {500, 1000} < set(budgets)
@@ -425,7 +426,7 @@ def test_every_assignment_ends_episodes_once_one_has(capacity: int) -> None:
         if capacity == 100:
             assert sum(late) >= (policy.agent_steps // 3000) - 1
         else:
-            # The last one ends with the policy's training.
+            # The last assignment ends with the policy's training.
             assert all(late[:-1])
 
 
@@ -440,7 +441,7 @@ def test_length_is_known_from_matches_before_any_episode_ends_in_training() -> N
         is_evaluated = not isinstance(world.given[learner][0], Train)
         event = world.work(learner)
         assert event is not None
-        # In training no episode has ended yet.
+        # No training episode has ended yet.
         world.handle(structs.replace(event, finished=structs.replace(event.finished, metrics={})))
     lengths = [row.episode_length for row in world.state.tables.policies.values()]
     assert 5.0 in lengths

@@ -36,7 +36,7 @@ def test_of_checkpoints_with_equal_steps_the_latest_is_fallen_back_to() -> None:
     tables = world.state.tables
     own = [row for row in tables.checkpoints.values() if row.policy == POLICY]
     last = max(own, key=lambda row: row.agent_steps)
-    # As an immigrant's first one: no step of its own yet.
+    # An immigrant's first assignment has no steps of its own yet.
     taken_over = replace(
         last,
         key=f"{last.key}0",
@@ -101,7 +101,7 @@ def test_what_was_seated_before_a_copy_is_not_held_against_what_replaced_it() ->
     trained = policies[donor].checkpoint
     tx.put(replace(policies[own], generation=generation + 1, checkpoint=trained, parent=donor))
     assert held_against() == []
-    # Now of the copied weights, which the league knows as the donor's.
+    # The validation is of the copied weights, which the league knows as the donor's.
     pairings = validation_pairings(world.state, num_matches=1)
     row = replace(row, message=replace(message, pairings=pairings))
     assert held_against() == [f"{own}#{generation + 1}"]

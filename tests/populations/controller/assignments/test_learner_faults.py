@@ -157,7 +157,7 @@ def test_trouble_of_all_remote_places_is_no_policys_fault_and_pauses_nobody() ->
     policies = world.state.tables.policies.values()
     assert {row.state for row in policies} == {"active"}
     assert (world.state.phase.name, world.state.blame.pause) == ("training", None)
-    # They wait outside, and their work is there for whoever comes.
+    # The learners wait outside, and their work stays available for any learner.
     assert (world.state.crew.learners, world.may_join_again) == ({}, [True, True])
     healthy = world.join()
     assert world.work(healthy) is not None
@@ -214,7 +214,7 @@ def test_a_learner_that_was_stuck_is_not_cleared_when_it_speaks() -> None:
 
 
 def test_a_faulty_learner_that_is_first_there_does_not_end_the_run() -> None:
-    world = make_world(LONG)  # of two processes one is on its way
+    world = make_world(LONG)  # one of two processes is still starting
     bad = world.join(slot=0)
     while bad in world.state.crew.learners and world.given[bad]:
         fail(world, bad, kind="environment")

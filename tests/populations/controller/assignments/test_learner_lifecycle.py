@@ -205,7 +205,7 @@ def test_an_assignment_that_failed_here_does_not_wait_for_a_learner_without_a_pl
 
 
 def test_one_that_is_lost_with_its_node_is_nobodys_fault() -> None:
-    # Alone, and again and again: by crashes its policy would be quarantined.
+    # The only learner fails again and again; crashes would quarantine its policy.
     world = make_world({**DUEL, "learners": 1})
     for _ in range(5):
         learner = world.join(slot=0)
@@ -215,7 +215,7 @@ def test_one_that_is_lost_with_its_node_is_nobodys_fault() -> None:
         assert learner not in world.state.crew.learners
         assert first in world.state.tables.assignments
         assert world.state.crew.slots[0].crashes == 0
-    # Before its Hello, too.
+    # The same holds for an exit before the Hello.
     for _ in range(10):
         assert starts(world.handle(LearnerExited(slot=0, code=None))) == [0]
     assert world.state.blame.ledger.outcomes == []

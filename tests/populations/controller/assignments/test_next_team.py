@@ -75,7 +75,7 @@ def lease(world: World, *names: str) -> AssignmentRow:
 def test_the_rival_is_the_free_policy_that_has_trained_least() -> None:
     world = begun()
     assert teams(world, "prey/p000") == ["predator/p000", "prey/p000"]
-    # In the order of the populations, whoever is first in the queue.
+    # Members are in the order of the populations, each the first in its queue.
     assert teams(world, "predator/p001") == ["predator/p001", "prey/p000"]
     put(world, "predator/p000", agent_steps=1400)
     put(world, "predator/p001", agent_steps=1300)
@@ -87,7 +87,7 @@ def test_the_rival_is_the_free_policy_that_has_trained_least() -> None:
     assert teams(world, "prey/p000") == ["predator/p000", "prey/p000"]
     put(world, "predator/p000", state="quarantined")
     assert teams(world, "prey/p000") == ["prey/p000"]
-    # It has reached the limit of 6,000.
+    # The policy has reached its limit of 6,000 steps.
     put(world, "predator/p000", state="active", agent_steps=6000)
     put(world, "prey/p000", agent_steps=5900)
     assert teams(world, "prey/p000") == ["prey/p000"]
@@ -101,9 +101,9 @@ def test_a_rival_that_is_far_ahead_waits_until_the_other_one_has_caught_up() -> 
     assert teams(world, "prey/p000", max_lead=499) == ["prey/p000"]
     for name in ("prey/p000", "prey/p001", "prey/p002"):
         lease(world, name)
-    # They train alone, and will be there soon.
+    # The possible partners train alone and will be free soon.
     assert teams(world, "predator/p000", max_lead=499) == []
-    # So far ahead that it would not train with it: nothing to wait for.
+    # The policy is so far ahead that no partner is worth waiting for.
     for name in ("prey/p000", "prey/p001", "prey/p002"):
         put(world, name, agent_steps=2000)
     assert teams(world, "predator/p000", max_lead=500) == []
@@ -146,12 +146,12 @@ def test_a_learner_goes_on_with_the_pair_that_it_holds_if_both_are_free(rival: s
     put(world, own[0], agent_steps=1200)
     put(world, own[1], agent_steps=1701 if rival == "far ahead" else 1700)
     put(world, "prey/p002", state="quarantined")
-    # The pair that is first in the queue is held by another learner.
+    # Another learner holds the pair that is first in the queue.
     state.phase.name = "stopping"
     here, elsewhere = world.join(), world.join()
     state.phase.name = "training"
     row = lease(world, "predator/p002", *(("prey/p000",) if rival == "leased" else ()))
-    # On a third learner.
+    # A third learner holds the assignment.
     state.crew.holders[row.assignment_id] = LearnerId("third")
     for learner, names in ((here, own), (elsewhere, first)):
         team = [policy(world, name) for name in names]
@@ -203,7 +203,7 @@ def test_both_populations_learn_in_pairs_and_come_to_the_same_steps(num_learners
         least: dict[str, int] = {}
         for row in tables.policies.values():
             least[row.population] = min(row.agent_steps, least.get(row.population, 6000))
-        # An assignment has 500 of one alone, and 750 of a pair.
+        # An assignment of a single policy has 500 steps, that of a pair 750.
         assert abs(least["predator"] - least["prey"]) <= 1500
     for message in trained(world):
         names = [population_of(trainee.policy) for trainee in message.trainees]
@@ -226,7 +226,7 @@ def test_rivals_of_equal_sides_hardly_ever_train_alone() -> None:
     )
     world.run()
     sizes = Counter(len(message.trainees) for message in trained(world))
-    # But for the moments in which PBT has not yet decided about one of them.
+    # Single training only happens while a PBT decision about a partner is pending.
     assert sizes[2] > 8 * sizes[1]
 
 
@@ -238,9 +238,9 @@ def test_what_is_far_behind_is_left_to_a_faster_learner() -> None:
         transaction(world).put(replace(row, agent_steps=1401, ghost_at=0, ready_at=10**6))
     for behind, speeds, deterministic, left in [
         (1000, (10.0, 100.0), False, True),
-        # Four assignments behind at most.
+        # The lead is at most four assignments.
         (1001, (10.0, 100.0), False, False),
-        # They are as fast as each other, or nothing is known of either.
+        # The speeds are equal, or both are unknown.
         (0, (95.0, 100.0), False, False),
         (0, (0.0, 0.0), False, False),
         (0, (10.0, 100.0), True, False),

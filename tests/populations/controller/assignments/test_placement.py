@@ -96,7 +96,8 @@ def test_every_honest_checkpoint_is_granted_until_its_assignment_ends() -> None:
         world.handle(event)
         assert open_leases(world.state.crew.learners) != held
         for manifest in event.manifests.values():
-            # Its next assignment goes on from there; the same checkpoint again is of the old one.
+            # The next assignment continues from there; granting the same checkpoint again is
+            # outdated.
             with pytest.raises(CheckpointError):
                 check_granted(
                     manifest,
@@ -145,7 +146,7 @@ def test_the_population_with_fewer_whole_turns_is_next_by_hand() -> None:
     has_done("prey", 4100, 6000, 6000)
     assert population_in_turn(state.settings, state.tables) == "prey"
     rows = [row for row in state.tables.policies.values() if row.population == "prey"]
-    # 6000 agent steps are the limit: nobody but the last one trains any more.
+    # At the limit of 6000 agent steps only the last policy still trains.
     has_done("prey", 6000, 6000, 6000)
     assert population_in_turn(state.settings, state.tables) is None
     tx.put(replace(rows[0], agent_steps=10, state="quarantined"))
@@ -165,7 +166,7 @@ def test_turns_go_round_to_the_end_of_the_run(deterministic: bool) -> None:
         if isinstance(row.message, Train) and row.message.agent_steps
     ]
     changes = [trained[0], *(b for a, b in pairwise(trained) if a != b)]
-    # Three turns of 2000 each, of two populations.
+    # Two populations have three turns of 2000 steps each.
     assert changes == ["predator", "prey"] * 3
     assert {row.agent_steps for row in world.state.tables.policies.values()} == {6000}
 

@@ -27,11 +27,11 @@ def learner(*, match_s: float | None, speeds: Mapping[str, float] = SPEEDS) -> L
     ("speed", "match_s", "expected"),
     [
         (100.0, 1.0, False),  # equal
-        (100.0, 0.85, False),  # within what measurements differ by
-        (100.0, 0.1, True),  # quicker matches
-        (20.0, 1.0, True),  # trains slowly, plays as quickly
-        (20.0, 5.0, False),  # slow in everything: a match costs as much
-        (500.0, 0.02, False),  # a match costs a tenth, but a second five times as much
+        (100.0, 0.85, False),  # within the error of measurement
+        (100.0, 0.1, True),  # faster at matches
+        (20.0, 1.0, True),  # slow at training, as fast at matches
+        (20.0, 5.0, False),  # slow at both, so a match costs as much
+        (500.0, 0.02, False),  # a match costs a tenth, but a second costs five times as much
         (110.0, 0.5, True),
     ],
 )
@@ -78,7 +78,7 @@ def leaves(state: ControllerState, own: Learner) -> bool:
     [
         (0.1, 1.0, True),
         (0.1, 5.9, True),
-        (0.1, 6.1, False),  # the cheaper one does not keep up
+        (0.1, 6.1, False),  # the cheaper learner cannot do it alone
         (1.0, 1.0, False),  # none is cheaper
     ],
 )
@@ -123,7 +123,8 @@ def test_a_cheaper_learner_that_does_not_come_to_it_is_not_waited_for_for_ever()
                 if isinstance(message, Evaluate):
                     began.setdefault(message.assignment_id, short_s)
         world.fit()
-    # What it had before, then those for which evaluation was short of two assignments' time.
+    # Evaluation was first held already, then got new work only when two assignments' time was
+    # missing.
     late = [short_s for short_s in began.values() if short_s > 4.0]
     assert late
     assert len(late) >= len(began) - 1

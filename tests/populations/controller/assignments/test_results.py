@@ -67,7 +67,7 @@ def test_a_result_that_does_not_fit_its_assignment_is_a_failure_and_changes_no_p
     assert event is not None
     (key,) = event.manifests
     manifest = event.manifests[key]
-    # More steps than were asked for.
+    # The result has more steps than the assignment.
     jumped = structs.replace(manifest, agent_steps=manifest.agent_steps + 10**6)
     before, played = dict(world.state.tables.policies), world.state.tables.run.matches
     tx = world.handle(structs.replace(event, manifests={key: jumped}))

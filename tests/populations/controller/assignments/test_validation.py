@@ -214,7 +214,7 @@ def test_seconds_are_bounded_by_the_controllers_clock_and_not_by_its_gaps() -> N
     world = make_world()
     event = training_result(world)
     known = world.state.crew.learners[event.learner]
-    world.now_s += 500.0  # the controller was stopped, the learner was not
+    world.now_s += 500.0  # the controller was stopped, but the learner was not
     known.last_heard_s = world.now_s
     world.handle(with_finished(event, duration_s=480.0))
     assert not world.events("assignment_failed")

@@ -157,7 +157,7 @@ def between(trouble: Trouble, from_s: float, until_s: float) -> Callable[..., st
         if not from_s <= now_s < until_s or not trouble.hits(slot, message):
             return None
         if trouble.kind == "checkpoint":
-            # Of a policy that has an older one to fall back on, once.
+            # The fault hits a policy with an older checkpoint to fall back to, once.
             assert isinstance(message, Train)
             met[0] += message.trainees[0].agent_steps > 0
             return trouble.kind if met[0] == 1 and message.trainees[0].agent_steps > 0 else None
@@ -178,8 +178,8 @@ def test_trouble_for_a_while_changes_no_policy_and_the_run_goes_on(
     name: str, size: int, learners: int, cooperates: bool
 ) -> None:
     trouble = TROUBLE[name]
-    # Fits of ratings take most of the time, so most leagues have none.
-    # After three hours evaluation would have a share of so many seconds to make up for.
+    # Rating fits take most of the time, so most leagues have none. After three hours the evaluation
+    # share would owe many seconds.
     evaluates = (size == 2 and name != "in its third hour") or not trouble.training
     watched = Watched(
         league(size=size, learners=learners, cooperates=cooperates, evaluates=evaluates)
@@ -187,7 +187,7 @@ def test_trouble_for_a_while_changes_no_policy_and_the_run_goes_on(
     world = watched.world
     world.fault = between(trouble, FROM_S, UNTIL_S)
     if name == "in its third hour":
-        # In few and long assignments: there are ten minutes of each.
+        # Assignments are few and long: each takes ten minutes.
         assert isinstance(world.learner, SimpleLearner)
         world.learner.train_s = 600.0
         world.play(3 * 3600.0 - 600.0, tick_s=5.0)
@@ -205,7 +205,8 @@ def test_trouble_for_a_while_changes_no_policy_and_the_run_goes_on(
         world.handle(finding)
     world.play(UNTIL_S - FROM_S)
     before, end_s = watched.steps(), world.now_s + 90.0
-    # Everybody trains on, twice: results of before the end of the trouble may still come.
+    # All policies continue training, for two rounds, because late results of the trouble may still
+    # come.
     while (
         world.now_s < end_s
         and not world.over
@@ -215,7 +216,7 @@ def test_trouble_for_a_while_changes_no_policy_and_the_run_goes_on(
     assert world.now_s < end_s, world.state.phase.reason
     assert world.state.phase.name == "training"
     watched.assert_unchanged()
-    # It was told, where there was anything to tell.
+    # An event reports the trouble if there was anything to report.
     told = watched.of("assignment_failed", "learner_lost", "alert")
     assert bool(told) == (trouble.kind is not None or name.startswith("raises in a"))
 
@@ -265,7 +266,7 @@ def test_learners_that_all_fail_end_no_run_for_which_others_are_there_or_come(
 def test_a_learner_that_comes_during_the_last_try_is_tried_too(
     populations: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Failures take a second, and the sixth try has begun 38 s after the start.
+    # Failures take a second, and the sixth try begins 38 s after the start.
     monkeypatch.setattr("populations.simulation.world.START_S", 38.5)
     monkeypatch.setattr(
         World, "_join", lambda self, slot, _: self.join(slot=slot, populations=populations)
@@ -294,7 +295,7 @@ def test_what_follows_one_policy_is_held_against_it_alone_within_six_assignments
     attempts = set()
 
     def fault(slot: int, message: Train | Evaluate, now_s: float) -> str | None:
-        # Halved learning rates heal it.
+        # Halving the learning rates cures the fault.
         is_guilty = (
             isinstance(message, Train)
             and message.agent_steps > 0
@@ -357,7 +358,7 @@ def test_weights_with_which_a_network_raises_are_met_by_nobody_until_their_polic
     world.play(FROM_S + 60.0)
     assert world.state.phase.name == "training", world.state.phase.reason
     assert [event.subject for event in watched.of("quarantined")] == [guilty]
-    # Each on two learners, of an only one by two processes.
+    # Each assignment fails on two learners, or on two processes of a single learner.
     assert failed["trained"] <= 2 * 6
     assert 0 < failed["met"] <= 2 * 6
     rows = world.state.tables.policies
@@ -396,7 +397,7 @@ def test_one_failure_of_another_does_not_hide_whose_fault_it_is_from_the_only_le
         if not isinstance(message, Train) or now_s < FROM_S:
             return None
         name, is_first = message.trainees[0].policy, message.trainees[0].generation == 0
-        # Once it has begun, the other one fails once, too.
+        # The other policy fails once, too, after the fault has begun.
         if is_first and (name == guilty or (guilty in failed and set(failed) == {guilty})):
             failed.append(name)
             return "code"
@@ -418,7 +419,7 @@ def test_a_simulator_that_dies_now_and_then_changes_no_policy(
     world = watched.world
 
     def fault(slot: int, message: Train | Evaluate, now_s: float) -> str | None:
-        # By its seed, so that an assignment that fails does so on every learner.
+        # The failure depends on the seed, so that an assignment fails on every learner.
         return kind if np.random.default_rng([7, message.seed]).random() < 0.05 else None
 
     world.fault = fault

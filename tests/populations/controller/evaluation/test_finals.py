@@ -100,7 +100,7 @@ def test_where_matches_take_long_evaluations_are_short_and_finals_end() -> None:
     sizes = [
         sum(pairing.num_matches for pairing in message.pairings) for message in evaluations(world)
     ]
-    # Only of the first, of newcomers, nobody could know how long it takes.
+    # Only the duration of the first matches, of new players, is unknown.
     assert max(sizes[1:]) * match_s <= MAX_EVALUATION_S + 8 * match_s
     assert match_time(state.measured) == pytest.approx(match_s)
     resumed = make_state(state.settings.config, state.settings.setup, state.tables)
@@ -148,7 +148,7 @@ def test_seconds_decide_nothing_in_deterministic_mode() -> None:
     world.run()
     assert world.state.tables.run.state == "finished"
     assert not world.events("finals_stopped")
-    # But for the rest that fills no seating; 60 s would be 15 matches.
+    # The remainder fills no whole seating; 60 s would be 15 matches.
     num_matches = max(sum(p.num_matches for p in m.pairings) for m in evaluations(world))
     assert num_matches > MIN_MATCHES - MATCHES_PER_SEATING
 
@@ -193,7 +193,7 @@ def test_the_champion_has_met_the_anchor_that_its_rating_is_about(
     seed: int, gain: float | None
 ) -> None:
     """Ratings of ghosts of ghosts are a long chain; the sum is checked by what it is about."""
-    # Where all are equal the one that has trained longest has the title, whatever its bound is.
+    # Among equals the policy with the most training is champion, whatever its bound is.
     world = finished({"seed": seed, "populations": {"player": {"size": 3}}}, gain)
     best = champion(standings(world.state.league)["player"])
     assert best is not None
@@ -253,7 +253,7 @@ def test_games_that_repeat_are_not_waited_for() -> None:
     world.join()
     world.run()
     assert world.state.tables.run.state == "finished"
-    # Each fit may find other contenders; a pair that has met is not asked again.
+    # Each fit may find other contenders, but a pair plays only once.
     assert 1 <= len(world.events("tournament_assigned")) <= 4
 
 

@@ -92,7 +92,7 @@ def test_defeats_of_the_champion_hold_weights_that_nothing_else_needs(world: Wor
     assert set(held) <= set(lost)
     keys = {key for game in held for key in game.keys if key}
     assert all(world.state.indexes.retention.needs(key) for key in keys)
-    # What another champion has lost does not count.
+    # Games that another champion lost do not count.
     tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     for row in list(world.state.tables.ratings.values()):
         tx.put(replace(row, champion=None))
@@ -123,7 +123,7 @@ def test_defeats_hold_a_quarter_of_a_small_pool_at_most(pool: int | None, held: 
     champion = Entrant("c" * 64)
     for rated in list(state.tables.ratings.values()):
         tx.put(replace(rated, champion=champion))
-    # Bots have no weights that could be gone.
+    # Bots have no weights that could be removed.
     lost = replace(
         known,
         seats=(0, 1),
@@ -148,7 +148,7 @@ def test_evaluations_ask_for_no_game_where_none_are_kept() -> None:
     assert not made.state.tables.games
 
 
-# ---- what a learner may not report
+# ---- reports that are refused
 
 
 @pytest.fixture(scope="module")

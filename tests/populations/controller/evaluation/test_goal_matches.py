@@ -71,7 +71,7 @@ def test_a_run_ends_soon_after_its_policies_win_every_match(members: str, most_s
         for pairing in message.pairings:
             is_with_bot = any(player.player == RANDOM_BOT for player in pairing.seating.players)
             matches[is_with_bot] += pairing.num_matches
-    # Beside the goal's part is the pair that each evaluation has with each bot.
+    # Each evaluation also has a pair with each bot, beside the goal's share.
     assert GOAL_PART <= matches[True] / matches.total() <= GOAL_PART + 0.15
 
 
@@ -95,7 +95,7 @@ def first_to_reach(seed: int) -> tuple[ControllerState, str] | None:
 
 
 def test_only_a_population_that_lacks_its_goal_is_waited_for() -> None:
-    # One evaluation may end with both.
+    # One evaluation may reach both goals.
     state, reached = next(found for seed in range(20) if (found := first_to_reach(seed)))
     policies = state.tables.policies
     known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)

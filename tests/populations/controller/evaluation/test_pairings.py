@@ -61,7 +61,7 @@ def test_nobody_is_rated_by_matches_against_itself() -> None:
     assert [row.matches for row in ended(world) if row.kind == "evaluate"] == [16]
     assert not world.state.league.tables.records
     validated = [row.validated_generation for row in world.state.tables.policies.values()]
-    # Weights of the present generation count: who has trained on meanwhile need not play again.
+    # Weights of the present generation are validated, so further training needs no new validation.
     assert validated == [0, 0, 0, 0]
 
 
@@ -143,7 +143,8 @@ def test_who_breaks_alone_is_quarantined_and_the_run_goes_on(culprit: str) -> No
         else:
             world.step()
     quarantined = [event.subject for event in world.events("quarantined")]
-    # The second time for good: without PBT it goes on once with half the learning rate.
+    # The second quarantine is final: without PBT a policy continues once with half the learning
+    # rate.
     assert quarantined == [culprit, culprit]
     assert world.state.tables.policies[PolicyId(culprit)].state == "quarantined"
     assert not world.state.phase.failed

@@ -131,7 +131,7 @@ def test_the_time_of_a_match_is_known_from_training_then_from_the_last_matches()
         world.step()
     assert match_s(world.state.measured) == pytest.approx(0.01)
     world.learner.match_s = 0.04
-    # Policies play longer games now, which the last ones of several evaluations show.
+    # Games are longer now, which only the latest of several evaluations show.
     while match_s(world.state.measured) != pytest.approx(0.04, rel=0.05):
         assert not world.over
         world.step()

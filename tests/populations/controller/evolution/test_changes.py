@@ -64,7 +64,7 @@ def test_a_copy_without_exploring_is_made_at_once() -> None:
     world, policy, donor = trained()
     tables, tx = world.state.tables, transaction(world)
     before = tables.run
-    # A name that the copy itself has: its own value counts.
+    # The copy has this key itself, and its own value counts.
     data = {"gap": 12.5, "generation": 99}
     exploit(world.state, tx, [policy], donor.policy, explore=False, data=data)
     assert tables.policies[FIRST] == copied(policy, donor)
@@ -118,7 +118,7 @@ def test_a_copy_that_explores_waits_and_is_made_as_it_was_decided() -> None:
     assert [row.policy for row in waiting(state.tables, set())] == [FIRST]
     assert state.tables.run.decisions == decisions + 1
     assert not any(isinstance(row, EventRow | GenerationRow) for row in tx.rows)
-    # The donor goes on meanwhile; the policy gets what was decided, with what was explored.
+    # The donor continues meanwhile; the policy gets the decided and explored values.
     transaction(world).put(replace(donor, generation=5, checkpoint=None, hyperparameters={}))
     old = dict(donor.hyperparameters)
     new = {**old, "learning_rate": 0.25}
@@ -149,7 +149,7 @@ def test_each_of_a_team_copies_the_one_that_plays_its_part() -> None:
     )
     assert all(row.checkpoint for row in (*first, *second))
     tx = transaction(world)
-    # Whichever of the donor's team is named.
+    # Any member of the donor's team may be named.
     exploit(state, tx, first, second[-1].policy, explore=False, data={})
     after = [state.tables.policies[row.policy] for row in first]
     assert after == [copied(row, donor) for row, donor in zip(first, second, strict=True)]

@@ -57,7 +57,7 @@ def test_a_lesson_ends_when_every_policy_has_done_its_steps(deterministic: bool)
     assert first.data["reason"] == "every active policy has done 1000 agent steps"
     assert min(began[0].values()) >= 1000
     assert min(began[1].values()) >= 3000
-    # Never back, and what is given out afterwards is the new lesson's.
+    # The lesson never goes back, and later assignments are of the new lesson.
     lessons = [
         row.message.lesson
         for row in world.committed
@@ -84,7 +84,7 @@ def test_one_policy_that_lags_keeps_all_in_the_lesson_unless_it_is_quarantined()
     tx.put(structs.replace(policies[0], agent_steps=999, state="quarantined"))
     advance(state.settings, state.indexes, state.phase, tx)
     assert state.tables.run.lesson == 1
-    # The last lesson has no end.
+    # The last lesson has no end condition.
     advance(state.settings, state.indexes, state.phase, tx)
     assert state.tables.run.lesson == 1
 
@@ -100,7 +100,7 @@ def test_a_mean_return_is_that_of_the_present_lesson_and_generation() -> None:
     for row in rows:
         state.indexes.goals.add_assignment(row)
     assert measure(state.indexes, policies[0], until) == 6.0
-    # Success in an easy lesson ends no run.
+    # Success in an easy lesson does not end the run.
     assert goal_reached(state.settings.config, state.tables, state.indexes.goals) is None
     tx = state.begin(Now(monotonic_s=1.0, utc="now"))
     advance(state.settings, state.indexes, state.phase, tx)
@@ -108,7 +108,7 @@ def test_a_mean_return_is_that_of_the_present_lesson_and_generation() -> None:
     assert [row.data["values"] for row in tx.rows if isinstance(row, EventRow)] == [
         {policy.policy: 6.0 for policy in policies}
     ]
-    # Of the lesson before nothing counts, not even when it comes late.
+    # Results of the previous lesson do not count, even if they come late.
     assert measure(state.indexes, policies[0], until) is None
     late = told(state, policies[0], high)
     state.indexes.goals.add_assignment(late)
@@ -124,7 +124,7 @@ def test_a_mean_return_is_that_of_the_present_lesson_and_generation() -> None:
     state.indexes.goals.add_assignment(other)
     # (99 * 6 + 106) / 100 = 7
     assert measure(state.indexes, policies[0], until) == pytest.approx(7.0)
-    # A resume reads the same rows again.
+    # A resume folds the same rows again.
     folded = StopGoals.fold(None, tallies=(), assignments=[*rows, late, mine, other], origins={})
     assert folded.mean_return(policies[0], lesson=1) == pytest.approx(7.0)
 

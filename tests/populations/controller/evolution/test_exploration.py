@@ -97,7 +97,7 @@ def test_a_rule_that_cannot_decide_leaves_an_event_and_the_run_goes_on() -> None
     assert world.state.tables.run.state == "finished"
     reasons = [str(e.data["reason"]).splitlines() for e in world.events("exploit_failed")]
     assert "LookupError: who is player/p001?" in {said for said, *_ in reasons}
-    # Then the lines of the user's own file, and none of Arena's.
+    # The following lines are of the user's file, and none are of Arena.
     for _, place, code in reasons:
         assert place.endswith("in decide")
         assert code == '    raise LookupError(f"who is {policy}?")'

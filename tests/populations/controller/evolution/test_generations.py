@@ -73,7 +73,7 @@ def measured_league(*, num_policies: int, seed: int) -> list[Measured]:
     ended: list[Measured] = []
 
     def watch(rows: object) -> None:
-        # Rows of generations come when the policy has its new checkpoint already.
+        # Generation rows come after the policy has its new checkpoint.
         for row in rows:  # type: ignore[attr-defined]
             if isinstance(row, GenerationRow) and row.agent_steps_end is None:
                 began[row.entrant] = weights_of(world, row.policy)
@@ -123,7 +123,7 @@ def test_gains_are_those_of_the_planted_truth() -> None:
     assert len(known) > 0.6 * len(league) > 6
     measured, deviations, true, true_between = np.array(known).T
     assert np.corrcoef(measured, true)[0, 1] > 0.7
-    # How unsure they are is what they say, of what they are about.
+    # The reported deviations must match the actual errors.
     errors = (measured - true_between) / deviations
     assert 0.5 < np.sqrt(np.mean(errors**2)) < 1.6
     assert abs(np.mean(errors)) < 0.8
@@ -144,7 +144,7 @@ def test_both_ratings_are_from_one_fit_and_steps_are_those_between_their_weights
                 assert row.gain_deviation is None
                 continue
             num_known += 1
-            # The line of weights, newest first, with each one's count along it.
+            # `line` has the weights, newest first, each with its step count along the line.
             line: list[tuple[Digest, int]] = []
             offset = 0
             made = state.tables.checkpoints[policy.checkpoint or ""]
@@ -193,7 +193,7 @@ def test_a_members_deviation_is_without_what_all_share() -> None:
         deviations=(0.0, 100.0, 101.0),
         num_tallies=1,
     )
-    # Columns: shared, a's own, b's own.
+    # The columns are the shared error, a's own and b's own.
     spread = np.array([[0.0, 0.0, 0.0], [99.5, 10.0, 0.0], [99.5, 0.0, 17.0]])
     ratings = Ratings(row, spread, spread[1:].mean(axis=0))
     assert ratings.deviation("a") == pytest.approx(np.hypot(5.0, 8.5))
@@ -208,7 +208,7 @@ def test_members_deviations_are_those_of_their_fit() -> None:
     ratings = state.fits.ratings("player")
     assert ratings.row is not None
     assert ratings.spread is not None
-    # By brute force: the newest evaluated weights of each policy are what all are measured from.
+    # By brute force: all strengths are relative to the newest evaluated weights of each policy.
     newest = {
         origin.policy: ratings.index(entrant)
         for _, entrant in state.league.tables.records

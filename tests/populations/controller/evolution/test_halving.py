@@ -58,7 +58,7 @@ def retired(world: World) -> set[PolicyId]:
         ({"pbt": {**PBT, "share": "even"}}, "player", 6),
         ({}, "player", 2),
         ({"learners": 4}, "player", 4),
-        ({"learners": 1}, "player", 2),  # one alone could be compared with nobody
+        ({"learners": 1}, "player", 2),  # a single policy has no other to be compared with
         ({"learners": 4, "deterministic": True}, "player", 2),  # one assignment at a time
     ],
 )
@@ -102,7 +102,7 @@ def test_the_worse_half_leaves_until_as_many_train_as_learners() -> None:
         rank, ranked = event.data["rank"], event.data["num_ranked"]
         assert isinstance(rank, int)
         assert isinstance(ranked, int)
-        # The better half of an odd number is the larger one.
+        # Of an odd number the better half is the larger one.
         leaves = rank > max(2, ranked / 2 + 0.5 * (ranked % 2))
         assert event.kind == ("retired" if leaves else "promoted")
         active -= leaves
@@ -111,7 +111,7 @@ def test_the_worse_half_leaves_until_as_many_train_as_learners() -> None:
     assert {row.subject for row in world.events("retired")} == retired
     assert len(retired) == 4
     assert world.events("explored"), "PBT goes on among those who are left"
-    # They train no more, and what they would have had the others have.
+    # Retired policies train no more, and the others get their steps.
     steps = {name: row.agent_steps for name, row in policies.items()}
     assert max(steps[name] for name in retired) < min(
         steps[name] for name in policies if name not in retired

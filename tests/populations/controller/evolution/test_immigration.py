@@ -57,7 +57,7 @@ def test_a_fresh_immigrant_keeps_its_counters_and_nobody_waits_for_it() -> None:
     assert list(check_evolution(world.state.tables)) == []
     world.run()
     assert world.state.tables.run.state == "finished"
-    # Who is done copies a donor: fresh weights would never be trained.
+    # A policy that has finished copies a donor, because fresh weights would never be trained.
     assert all(int(str(e.data["agent_steps"])) >= 6000 for e in world.events("exploited"))
     for row in world.state.tables.policies.values():
         assert row.checkpoint is not None

@@ -42,7 +42,7 @@ def test_policies_are_diverse_from_the_start_and_follow_from_the_seed() -> None:
     assert [row.policy for row in policies] == [f"player/p00{index}" for index in range(4)]
     rates = [row.hyperparameters["learning_rate"] for row in policies]
     assert rates[0] == 1e-3, "the reference member has the values themselves"
-    # Run's seed, 3, position of the population, index.
+    # The seed consists of the run's seed, 3, the population's position and the index.
     space = config().populations["player"].search_space
     start = config().populations["player"].start_values
     expected = [
@@ -61,16 +61,16 @@ def test_sampled_ones_are_anywhere_in_the_search_space_but_for_the_reference_mem
     rows = initial_policies(sampled)
     rates = np.array([row.hyperparameters["learning_rate"] for row in rows])
     assert rates[0] == 1e-3
-    # A part of 301 in the logarithm between 1e-4 and 1e-2 for each, the reference's in the middle.
+    # Each value has its own of 301 equal parts of the logarithm; the reference's is the middle one.
     parts = (np.log10(rates[1:]) + 4.0) / 2.0 * 301
     assert sorted(parts.astype(int).tolist()) == [*range(150), *range(151, 301)]
-    # In no order.
+    # The values are not ordered by index.
     assert abs(np.corrcoef(np.arange(300), parts)[0, 1]) < 0.2
-    # One perturbation away three in four stay near.
+    # With a single perturbation three in four stay near the start value.
     same = initial_policies(validate_config(SPREAD))
     near = [0.7e-3 < number_of(row.hyperparameters["learning_rate"]) < 1.3e-3 for row in same]
     assert sum(near) > 200
-    # What is not searched stays.
+    # Values outside the search space stay.
     assert all(
         {**row.hyperparameters, "learning_rate": 1e-3} == rows[0].hyperparameters for row in rows
     )
@@ -94,7 +94,7 @@ def test_few_samples_cover_every_range_whatever_the_seed() -> None:
         first, *others = initial_policies(sampled)
         assert first.hyperparameters["learning_rate"] == 2e-2
         rates = [number_of(row.hyperparameters["learning_rate"]) for row in others]
-        # 2e-2 is in the last of four decades: each of the others has one of the rest.
+        # 2e-2 is in the last of four decades, and each other policy has one of the remaining ones.
         assert sorted(math.floor(math.log10(rate)) for rate in rates) == [-5, -4, -3]
         orders.add(tuple(np.argsort(rates)))
         for name, choices in (("num_epochs", {1, 2, 3, 4}), ("clip_coef", {0.1, 0.2, 0.3, 0.4})):
@@ -103,7 +103,7 @@ def test_few_samples_cover_every_range_whatever_the_seed() -> None:
         discounts = [number_of(row.hyperparameters["gamma"]) for row in others]
         assert all(0.9 <= gamma <= 0.999 for gamma in discounts)
         assert max(discounts) - min(discounts) > 0.099 / 4
-    # One hyperparameter's order says nothing of another's.
+    # The orders of different hyperparameters are independent.
     assert len(orders) > 3
 
 
@@ -115,7 +115,7 @@ def test_a_schedule_begins_with_the_factor_that_it_is_given() -> None:
     assert first.hyperparameters["learning_rate"] == pytest.approx(2.5e-3)
     assert first.factors == {"learning_rate": 2.5}
     for row in others:
-        # Explored from there: the factor goes with the value.
+        # Exploration changes the factor together with the value.
         assert row.factors["learning_rate"] != 2.5
         assert row.hyperparameters["learning_rate"] == pytest.approx(
             1e-3 * row.factors["learning_rate"]

@@ -108,7 +108,7 @@ def test_a_resume_asks_the_same_question_again() -> None:
     policy = run_until_pending(world, "exploit")
     (before,) = (q for q in world.questions if q.policy == policy.policy)
     world.kill()
-    assert world.questions == []  # how sure gains are is known when ratings are fitted again
+    assert world.questions == []  # the deviation of gains is known only after the next fit
     world.fit()
     (after,) = (q for q in world.questions if q.policy == policy.policy)
     assert structs.replace(after, rule=before.rule) == before
@@ -190,7 +190,7 @@ def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same(
 ) -> None:
     monkeypatch.setattr(result_merging, "BATCH", 1)
     if thins:
-        # As if a fit had room for nobody that nothing asks for.
+        # A fit only has room for players that are needed.
         monkeypatch.setattr(result_merging, "MAX_ENTRANTS", 0)
         monkeypatch.setattr(result_merging, "SLACK", 0)
     document = {
@@ -198,7 +198,7 @@ def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same(
         "ghosts": {"every_agent_steps": 250, "keep": 16 if thins else None},
         "populations": {"player": {"size": 6}},
         "deterministic": True,
-        # Evaluation is scarce, so that several decisions wait for one fit of ratings.
+        # Evaluation is scarce, so that several decisions wait for one rating fit.
         "evaluation": {"share": 0.3 if thins else 0.1},
         "stop": {"agent_steps_per_policy": 8000 if thins else 4000},
         "pbt": {**PBT, "reference": False, "min_matches": 40, "explore": "pb2", "share": share},
@@ -216,7 +216,7 @@ def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same(
         num_kills = kill_at_random(killed, np.random.default_rng(seed), chance=0.2)
         assert num_kills >= 10
         assert decisions(killed) == decisions(plain)
-        # Rows are compared in their order, too: it is the order of decisions.
+        # The order of the rows is compared, too: it is the order of decisions.
         ours, theirs = killed.state.tables, plain.state.tables
         assert list(ours.generations.values()) == list(theirs.generations.values())
         assert list(ours.ratings.values()) == list(theirs.ratings.values())
@@ -266,7 +266,7 @@ def test_a_quarantined_policy_is_active_again_once_its_donors_weights_are_there(
         key=lambda row: row.index,
     )
     quarantine(world.state, transaction(world), victim.policy, reason="its loss was not finite")
-    # Until its donor has finished an assignment since.
+    # The copy stays pending until the donor has finished another assignment.
     while not world.state.tables.policies[victim.policy].pending:
         step_without_answers(world)
     waiting = world.state.tables.policies[victim.policy]
@@ -315,7 +315,7 @@ def test_generations_say_who_came_from_whom_and_how_it_went() -> None:
         if row.cause == "exploit":
             assert row.parent == f"{event['donor']}#{event['donor_generation']}"
             assert row.parent_agent_steps == event["donor_agent_steps"]
-            # The donor is ahead by its rating, and this generation begins with its weights.
+            # The donor has the better rating, and this generation begins with its weights.
             before = tables.generations[trainee_entrant(row.policy, generation=row.generation - 1)]
             began = next(
                 made

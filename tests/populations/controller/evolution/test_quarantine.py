@@ -118,7 +118,7 @@ def test_its_open_assignments_end_and_late_results_of_them_change_nothing() -> N
     }
     quarantine(world.state, transaction(world), name, reason="NaN")
     for _ in range(30):
-        # They are given out to nobody, and the learner that has one answers too late.
+        # The assignments are cancelled, and the learner that holds one answers too late.
         assert not ended & world.state.tables.assignments.keys()
         step_without_answers(world)
     rows = [row for row in world.committed if isinstance(row, AssignmentRow)]

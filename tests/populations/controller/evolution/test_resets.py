@@ -127,7 +127,7 @@ def test_the_life_of_a_main_exploiter(finished: World) -> None:
     resets = [event for event in world.events("reset") if event.subject == MAIN_EXPLOITER]
     ghosts = ghosts_of(world, MAIN_EXPLOITER)
     assert len(resets) >= 3
-    # Each but the first ghost is followed by a reset, unless it will not be trained any more.
+    # A reset follows each ghost but the first, unless the policy has finished training.
     followed = [ghost.player for ghost in ghosts[1:] if ghost.agent_steps < 10_000]
     assert [event.data["ghost"] for event in resets] == followed
     rows = generations(world, MAIN_EXPLOITER)
@@ -191,7 +191,7 @@ def test_main_agents_are_never_reset_and_their_ghosts_say_why(finished: World) -
         if str(event.data["reason"]).startswith("it beats all"):
             assert number(event.data["smallest_win_rate"]) > 0.7
             assert number(event.data["num_met"]) >= 1
-    # Exploiters win before the timeout; main agents, which learn slowly, wait for it.
+    # Exploiters win before the timeout; main agents learn slowly and reset at the timeout.
     assert "it" in reasons["main_exploiter"]
     assert any(reason.replace(",", "").isdigit() for reason in reasons["main"])
 
@@ -284,7 +284,7 @@ def test_a_deterministic_run_with_kills_decides_the_same(reset: str) -> None:
     while not killed.over:
         num_steps += 1
         killed.step()
-        # After each reset, and now and then, everybody dies.
+        # The controller is killed after each reset and sometimes in between.
         if len(killed.events("reset")) > num_resets or num_steps % 40 == 0:
             num_resets = len(killed.events("reset"))
             assert fold(killed.committed) == killed.state.tables
@@ -476,7 +476,7 @@ def test_in_two_populations_exploiters_look_at_the_other_populations_main_agents
         for event in world.events("ghost_created")
         if event.data["role"] == "main_exploiter" and number(event.data["agent_steps"]) > 0
     ]
-    # There are three prey, whatever the number of their ghosts.
+    # There are three prey, however many ghosts they have.
     assert {number(event.data["num_met"]) for event in met} & {1, 2, 3}
     assert all(number(event.data["num_met"]) <= 3 for event in met)
     prey = [event for event in world.events("ghost_created") if "prey" in event.subject]
@@ -503,7 +503,7 @@ def test_policies_copy_only_those_of_their_own_role() -> None:
     for role, size in (("main", 3), ("main_exploiter", 2), ("league_exploiter", 1)):
         members = members_of(world.state.settings.config, world.state.indexes, "player", role=role)
         assert [of[member.policy] for member in members] == [role] * size
-    # Alone in its role there is nobody to be compared with.
+    # A policy that is alone in its role has no other to be compared with.
     assert not [event for event in exploits if of[event.subject] == "league_exploiter"]
     assert not world.events("exploit_failed", "explore_failed")
     assert list(check_evolution(world.state.tables)) == []

@@ -64,7 +64,7 @@ def test_a_replay_trains_with_the_hyperparameters_of_the_lineage(deterministic: 
                     "schedule": [entry.model_dump(mode="json") for entry in schedule],
                 }
             },
-            # Marks lie at multiples of 500: the budget must be cut to meet them.
+            # Marks are multiples of 500, so budgets must be cut to reach them exactly.
             "assignment": {"agent_steps": 700},
             "deterministic": deterministic,
             "stop": {"agent_steps_per_policy": 8000},
@@ -168,7 +168,7 @@ def test_values_follow_each_policys_own_clock_while_factors_are_copied_and_explo
                 PolicyId(str(numbers["donor"])), generation=int(str(numbers["donor_generation"]))
             )
         ]
-        # The donor's factors at the copier's own agent steps.
+        # The donor's factors apply at the copying policy's own agent steps.
         assert numbers["donor_hyperparameters"] == world.state.settings.scheduled["player"].values(
             copied.hyperparameters,
             factors=copied.factors,
@@ -193,7 +193,7 @@ def test_a_replay_of_scheduled_values_gives_the_same_values() -> None:
     tables = fold(world.committed)
     policy = next(row.policy for row in tables.generations.values() if row.cause == "exploit")
     schedule = schedule_of(tables, policy, scheduled=world.state.settings.scheduled["player"])
-    # Values that the weights were trained with, along the lineage: the donor's, then its own.
+    # The values are those that the weights were trained with: the donor's, then the policy's own.
     last = tables.policies[policy]
     entrant = trainee_entrant(policy, generation=last.generation)
     expected = [
@@ -269,7 +269,7 @@ def test_a_schedule_that_a_resume_brings_begins_with_the_factor_one() -> None:
     world = make_world({**EAGER, **SCHEDULED, "stop": {"agent_steps_per_policy": 2000}}, joined=1)
     world.run()
     state = world.state
-    # As a run whose rows are of before its hyperparameters had schedules.
+    # The rows are as in a run from before the hyperparameters had schedules.
     for row in list(state.tables.policies.values()):
         transaction(world).put(replace(row, factors={}))
     reconfigure(state, transaction(world), "player", {"learning_rate": 2.0e-3}, {})

@@ -94,7 +94,8 @@ def test_what_is_exported_and_kept_stays_however_long_that_takes(keep: int | Non
         marked = [str(row.data["player"]) for row in world.events("export_due")]
         own = [player for player in marked if player.startswith(policy.policy)]
         assert len(own) > 3
-        # One more than is kept: it may be being exported when the next one is due.
+        # One more snapshot is kept than configured, because it may be in export when the next is
+        # due.
         exported = own if keep is None else own[-keep - 1 :]
         assert present & set(own) == set(exported)
     assert len(present) < len(world.state.tables.checkpoints), "others are removed"

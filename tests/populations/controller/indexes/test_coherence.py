@@ -418,7 +418,7 @@ def test_indexes_follow_random_rows(data: st.DataObject) -> None:
     """After some steps of the rules, in which every index was made."""
     world = played(data.draw(st.sampled_from([0, 4, 12])))
     rows = RandomRows(world, data)
-    assert_indexes_follow_the_tables(world)  # makes those that are made when they are asked first
+    assert_indexes_follow_the_tables(world)  # this makes the indexes that are built on first use
     for _ in range(data.draw(st.integers(1, 12))):
         rows.put()
     assert_indexes_follow_the_tables(world)

@@ -40,7 +40,7 @@ def test_wilsons_lower_end_by_hand() -> None:
 
 
 def test_a_mean_return_by_hand() -> None:
-    # 50 times 9 and 50 times 11: mean 10, s^2 = 100 / 99
+    # 50 returns of 9 and 50 of 11: mean 10, s^2 = 100 / 99
     sums = Sums(matches=100.0, return_sum=1000.0, return_squares=50 * 81.0 + 50 * 121.0)
     bound = return_bound(sums, z_squared=Z95_SQUARED)
     assert bound == pytest.approx(10.0 - 1.959964 * math.sqrt(100 / 99 / 100))
@@ -50,7 +50,7 @@ def test_a_mean_return_by_hand() -> None:
 
 @pytest.mark.parametrize("score", [0.5, 0.95, 0.99, 0.999])
 def test_a_score_can_be_reached_in_its_window(score: float) -> None:
-    # The latest look of a long run of 64 policies.
+    # The bound is that of the latest look of a long run with 64 policies.
     z_squared = squared_width_of_windows(1e6 / MIN_RETURNS, chances=64)
     window = window_of_score(score, z_squared=z_squared)
     bound = score_bound(Sums(matches=window, points=window), z_squared=z_squared)
@@ -134,14 +134,14 @@ def test_the_best_rated_checkpoint_stays_when_a_policy_gets_worse() -> None:
     assert best.keys() == tables.policies.keys()
     for policy in tables.policies.values():
         assert policy.agent_steps >= 8000
-        # The peak is at 2000 agent steps; a checkpoint is made each 500.
+        # The peak is at 2000 agent steps, and checkpoints are 500 apart.
         assert best[policy.policy].agent_steps <= PEAK + 1000
         present = [
             row
             for row in tables.checkpoints.values()
             if row.policy == policy.policy and row.state == "present"
         ]
-        # The newest, the one that the standing is about, the best; a first one of the finals.
+        # The newest, the evaluated and the best one stay, and the finals' first one.
         assert len(present) <= 4
 
 

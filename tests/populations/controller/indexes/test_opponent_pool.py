@@ -19,7 +19,7 @@ def test_the_unrated_are_as_good_as_their_nearest_rated_ancestor(
     rows: list[tuple[float, int]],
 ) -> None:
     ratings = np.array([rating for rating, _ in rows], dtype=np.float64)
-    # A parent comes before its children, whatever the positions are.
+    # A parent precedes its children, whatever the positions are.
     parents = np.array(
         [min(parent, index - 1) for index, (_, parent) in enumerate(rows)], dtype=int
     )

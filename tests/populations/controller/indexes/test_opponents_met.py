@@ -66,12 +66,13 @@ def test_columns_say_whose_weights_were_met_by_hand() -> None:
     league.play(0, "b", 0, 4)
     league.play(0, "c", 1, 0)
     met = league.update(league.met, 0)
-    # In order of first meeting. Bots have no checkpoint; the policy of c is in no pool.
+    # Opponents are in the order of the first match. A bot has no checkpoint; c's policy is in no
+    # pool.
     assert met.ghost_codes.tolist() == [-1, 2, 0, -1]
     assert met.policy_codes.tolist() == [1, -1, 2, -1]
     assert met.generations.tolist() == [2, -1, 0, 1]
     assert met.agent_steps.tolist() == [500, -1, 900, 100]
-    # Two that learned beside it, of two generations of one policy, and one that is in no pool.
+    # Two generations of one policy learned beside it, and one policy that is in no pool.
     for name, wins in (("player/p002#3", 5), ("player/p002#4", 6), ("player/p009#0", 7)):
         league.play(0, name, wins, 1)
     met = league.update(league.met, 0)
@@ -106,7 +107,7 @@ def test_results_of_a_generation_before_fade_with_later_ones_by_hand() -> None:
     league.play(1, "a", 3, 7)
     league.play(1, "c", 1, 1)
     met = league.update(league.met, 1)
-    # Ten later matches against a are a half-life; b was not met again.
+    # The half-life is ten matches: ten more were played against a, none against b.
     assert met.results.tolist() == [[7.0, 6.0, 1.0], [9.0, 0.0, 1.0]]
     league.play(2, "a", 0, 10)
     # (7, 9) / 2 + (0, 10)
@@ -167,7 +168,7 @@ def test_kept_results_are_those_of_one_made_anew(
     )
     assert kept.line == fresh.line == LINE[: generation + 1]
     assert _columns(kept) == _columns(fresh)
-    # Without fading it is the sum over all generations.
+    # Without fading the result is the sum over all generations.
     if half_life == NEVER:
         totals: dict[str, list[float]] = {}
         for entrant in kept.line:
@@ -175,7 +176,7 @@ def test_kept_results_are_those_of_one_made_anew(
                 total = totals.setdefault(other, [0.0, 0.0])
                 total[0] += won
                 total[1] += lost
-        # Rounded: what has hardly faded must not come in another order.
+        # The values are rounded, so that rounding errors do not change the sorted order.
         assert sorted(np.round(kept.results.T, 6).tolist()) == sorted(
             np.round(list(totals.values()), 6).tolist()
         )
@@ -195,7 +196,7 @@ def test_one_that_drops_those_who_are_too_old_answers_like_one_that_keeps_all(
     steps: list[tuple[str, int, int] | str], half_life: float
 ) -> None:
     league = League(half_life=half_life)
-    # It drops at every look.
+    # The small room makes it drop opponents at every update.
     league.met = OpponentColumns(_roomy=0)
     generation = 0
     for step in steps:
@@ -217,7 +218,7 @@ def test_one_that_drops_those_who_are_too_old_answers_like_one_that_keeps_all(
     assert [part.tolist() for part in kept.among_ghosts()] == [
         part.tolist() for part in fresh.among_ghosts()
     ]
-    # Bots, c, whose policy is in no pool, and the old ones are gone.
+    # Bots, opponents of policies in no pool, and old ghosts are dropped.
     matter = (kept.policy_codes > 0) & (
         kept.agent_steps >= np.array([0, *league.oldest])[kept.policy_codes]
     )

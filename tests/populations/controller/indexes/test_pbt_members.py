@@ -43,5 +43,5 @@ def test_only_what_changed_is_looked_at_again() -> None:
     index.apply(replace(row, agent_steps=2))
     assert looked_at() == {row.policy}
     assert looked_at() == set()
-    ratings = Ratings(None)  # a new fit is news of everyone
+    ratings = Ratings(None)  # a new fit changes all members
     assert looked_at() == set(tables.policies)

@@ -32,7 +32,7 @@ def held_back(steps: int) -> World:
         steps=120,
     )
     assert world.state.tables.ratings
-    world.state.fits.running = True  # by a worker thread that takes its time
+    world.state.fits.running = True  # simulates a worker thread that takes its time
     world.steps(steps)
     return world
 
@@ -42,7 +42,7 @@ def test_evaluations_between_two_fits_do_not_ask_the_same_again() -> None:
     world = held_back(0)
     before = world.state.tables.num_tallies
     world.committed.clear()
-    for _ in range(50):  # by then the last of them has weights to play with
+    for _ in range(50):  # by then all policies have weights to play with
         world.step()
     played: Counter[PlayerId] = Counter()
     num_evaluations = 0

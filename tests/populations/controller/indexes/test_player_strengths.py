@@ -71,7 +71,7 @@ def test_the_best_rated_ghosts_are_looked_at_and_the_newest_where_few_are_rated(
     while world.state.phase.name == "training":
         world.step()
     state = world.state
-    # Only some are rated, as after a resume with a fit of long ago.
+    # Only some players are rated, as after a resume with an old fit.
     row = state.tables.ratings["player"]
     fewer = replace(
         row,
@@ -93,7 +93,7 @@ def test_the_best_rated_ghosts_are_looked_at_and_the_newest_where_few_are_rated(
     unrated = [ghost for ghost in ghosts if ghost.weights_digest not in low]
     best = sorted(rated, key=lambda ghost: low[ghost.weights_digest])[-MAX_BEST_GHOSTS:]
     newest = unrated[len(unrated) - (MAX_BEST_GHOSTS - len(best)) :]
-    # Weights that a policy has are looked at as the policy's.
+    # Weights that a policy has count as the policy.
     standing = {
         state.tables.checkpoints[policy.checkpoint].weights_digest
         for policy in state.tables.policies.values()

@@ -97,7 +97,7 @@ def test_everybody_reaches_the_limit_and_agents_share_the_budget(duet: World) ->
 def test_teams_meet_teams_and_each_scale_has_every_match_once(duet: World) -> None:
     for row in duet.committed:
         if isinstance(row, TallyRow) and row.kind == "evaluate":
-            # Home's speaker with away's speaker, home's listener with away's.
+            # Home's speaker is compared with away's speaker, and listener with listener.
             assert [(pair.first, pair.second) for pair in row.tally.pairs] == [(0, 2), (1, 3)]
     made_by = origins(duet)
     for message in (row.message for row in duet.committed if isinstance(row, AssignmentRow)):
@@ -122,7 +122,7 @@ def test_a_team_has_one_rating_and_one_champion(duet: World) -> None:
         for population, lines in found.items()
     }
     assert rated["speaker"].keys() == rated["listener"].keys()
-    # A ghost may never have met anybody; a policy has, at the end.
+    # A ghost may have no match; a policy has one at the end.
     policies = [line for lines in found.values() for line in lines if line.kind == "policy"]
     assert policies
     assert all(line.rating is not None and line.matches > 0 for line in policies)
@@ -134,7 +134,7 @@ def test_a_team_has_one_rating_and_one_champion(duet: World) -> None:
             assert rating == pytest.approx(other_rating, abs=1.0)
     best = [champion(lines) for lines in found.values()]
     assert len({made_by[line.weights or ""] for line in best if line is not None}) == 1
-    # The rating of a team is that of both together: the best by mean skill is found.
+    # A team's rating is that of both members together, so the best pair by mean skill must win.
     skills: dict[int, float] = {}
     for row in tables.policies.values():
         digest = tables.checkpoints[row.checkpoint or ""].weights_digest

@@ -80,7 +80,7 @@ def measured_world(**sections: object) -> tuple[World, MeasuringLearner]:
     world.learner = learner
     for _ in range(2):
         world.join()
-    for _ in range(4):  # every policy's initial checkpoint
+    for _ in range(4):  # one for every policy's initial checkpoint
         world.step()
     return world, learner
 
@@ -123,7 +123,7 @@ PROVOKED: dict[str, tuple[dict[str, float], dict[str, float]]] = {
 
 
 FIRST = {
-    "no_episode_ended": 2,  # 5,200 calls of step
+    "no_episode_ended": 2,  # within 5,200 calls of step
     "reward_constant": 3,
     "observations_constant": 3,
     "entropy_collapsed": 5,
@@ -378,7 +378,7 @@ class Waiting:
 @pytest.mark.parametrize(
     ("own", "reason", "advice"),
     [
-        # All have enough matches, so fewer would be no remedy.
+        # All have enough matches, so fewer matches would be no remedy.
         (False, "the moon is wrong", "does not cover its newest weights. Raise evaluation.share"),
         (True, "the moon is wrong", "pbt.exploit is a class of your own"),
     ],
@@ -395,7 +395,7 @@ def test_the_advice_of_pbt_that_cannot_decide_follows_from_the_cause(
     assert f": {reason}; evaluation matches of its generation: " in str(event.data["what"])
     assert advice in str(event.data["advice"])
     assert "lower pbt.min_matches" not in str(event.data["advice"])
-    # As displays and a resumed controller have it.
+    # Displays and a resumed controller show the same alert.
     shown = shown_alert(world, "pbt_undecided")
     assert advice in str(shown["advice"])
     row = world.state.tables.alerts["pbt_undecided", "player"]

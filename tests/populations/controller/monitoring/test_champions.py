@@ -53,7 +53,7 @@ def test_another_name_of_the_same_weights_is_no_other_champion(
     best = champion(standings(world.state.league)["player"])
     assert best is not None
     assert announced() == []
-    # As if other weights had had the title.
+    # The title is set to other weights.
     monkeypatch.setitem(ratings, "player", replace(row, champion=None))
     assert announced() == [best.player]
 
@@ -64,7 +64,7 @@ def test_the_last_one_is_the_champion_of_the_standings(world: World) -> None:
     last = world.events("champion")[-1]
     assert best is not None
     assert last.subject == best.player == state.tables.ratings["player"].champion_player
-    # Another fit may have moved the rating since the change.
+    # A later fit may have moved the rating since the change of the champion.
     fitted = world.events("ratings_fitted")[-1].data["champions"]
     assert isinstance(fitted, dict)
     assert fitted["player"]["champion"] == best.player
@@ -92,7 +92,7 @@ def test_a_fit_is_told_once_for_the_matches_that_it_covers(world: World) -> None
 def test_another_fit_of_the_same_results_takes_the_title_from_nobody(world: World) -> None:
     before = world.state.tables.ratings["player"]
     assert before.champion is not None
-    # A fit knows of no titles.
+    # A fit itself knows no champion.
     fitted = replace(before, champion=None, champion_agent_steps=0, champion_player=None)
     world.handle(RatingsFitted(ratings={"player": Ratings(fitted)}))
     after = world.state.tables.ratings["player"]

@@ -98,7 +98,7 @@ def test_every_policy_has_its_rating_with_interval_at_the_weights_that_were_rate
         step, low = last(points, "rating/low_elo")
         policy = world.state.tables.policies[PolicyId(line.player)]
         origin = world.state.league.checkpoints[Digest(str(line.weights))]
-        # Since it copied a donor's weights; these have the donor's count.
+        # After a copy the evaluated weights may be the donor's, with the donor's step count.
         is_own = origin.policy == policy.policy
         assert step == (line.evaluated_agent_steps if is_own else policy.generation_at)
         assert low == line.rating_low
@@ -129,8 +129,8 @@ def test_score_and_return_against_each_bot_are_those_of_the_payoff(played: Notin
         )
     }
     compared = 0
-    # Of the weights that policies stand for at the end: older ones may have met the bot as ghosts
-    # after their points were written.
+    # Only current weights are compared: older ones may have played the bot as ghosts after their
+    # points were written.
     for line in standings(league)["player"]:
         cell = cells.get((str(line.weights), "bot:random"))
         if line.kind != "policy" or cell is None:
@@ -221,7 +221,7 @@ def test_a_curve_has_one_point_in_each_interval_and_its_last_one() -> None:
         intervals = [step // every for step, _ in rated[:-1]]
         assert intervals == sorted(set(intervals))
         assert len(rated) < sum("rating/mean_elo" in m for _, m in whole.points[policy])
-        # The last rating is there in any case.
+        # The last rating is written in any case.
         elo = world.state.fits.ratings("player").interval(
             world.state.measured.curves.written[policy][0]
         )

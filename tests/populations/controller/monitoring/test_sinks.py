@@ -214,7 +214,7 @@ def test_kills_leave_no_point_out_and_make_none_double(tmp_path: Path, seed: int
     world.join()
     kills = 0
     while not world.over and kills < 12:
-        # Half of the kills come between the commits of a step and their points.
+        # Half of the kills come between a step's commits and its points.
         world.is_dying = bool(rng.random() < 0.15)
         world.step()
         if world.is_dying or rng.random() < 0.15:
@@ -230,7 +230,7 @@ def test_kills_leave_no_point_out_and_make_none_double(tmp_path: Path, seed: int
         # The end of the run writes the last fit once more, if it has moved the ratings.
         last = rated_steps(world.points, policy)[-1]
         assert {point for point, number in rated.items() if number > 1} <= {last}
-        # All weights of which a point was lost have one.
+        # Each lost point is written again.
         lost = {step for step, _ in rated_steps(world.lost, policy)}
         num_lost += len(trained_steps(world.lost[policy])) + len(lost)
         assert lost <= {step for step, _ in rated}

@@ -164,7 +164,7 @@ def test_what_is_said_again_is_in_line_once_where_it_was_first() -> None:
     assert not inbox.is_empty
     assert list(inbox.drain()) == [left(ANN), left(BOB)]
     assert inbox.is_empty
-    inbox.record(left(ANN))  # news again
+    inbox.record(left(ANN))  # the report is repeated
     assert list(inbox.drain()) == [left(ANN)]
 
 

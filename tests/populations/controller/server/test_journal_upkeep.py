@@ -93,7 +93,7 @@ def test_backups_write_twice_what_is_recorded_at_most(
         clock.now_s += PAUSE_S
         turn(upkeep, journal)
         counts.append(journal.num_backups)
-        # Only the first one was not foreseen.
+        # Only the first backup comes unplanned.
         assert upkeep.written_bytes <= max(1000, 2 * journal.committed_bytes)
     assert [counts.index(number) for number in range(1, 6)] == [0, 10, 15, 20, 25]
 
@@ -115,7 +115,7 @@ def test_nothing_waits_for_a_backup(
     clock.now_s += PAUSE_S
     upkeep.turn(tables_of(journal))
     assert begun.wait(30.0)
-    # While it lasts no other one begins, and the controller goes on.
+    # While it lasts no other backup begins, and the controller continues.
     clock.now_s += 10 * PAUSE_S
     upkeep.turn(tables_of(journal))
     assert journal.num_backups == 0
@@ -189,12 +189,12 @@ def test_details_leave_the_journal_after_their_time(
     for hour in range(1, 41):
         tables = grow(journal, hour)
         for _ in range(3):
-            # Naming a file and removing its rows are two steps.
+            # Naming a file and removing its rows are two separate steps.
             clock.now_s += 60.0
             upkeep.turn(tables)
             upkeep.wait()
         rows = journal.archives()
-        # A range ends each hour, and leaves when its end is a day old.
+        # A range ends each hour and is archived when its end is a day old.
         assert [row.events for row in rows] == list(range(1, hour + 1))
         assert [row.number for row in rows if row.file] == list(range(1, hour - 23))
         assert in_journal(journal) == list(range(max(hour - 23, 1), hour + 1))
@@ -211,7 +211,8 @@ def test_a_resumed_run_knows_the_age_of_its_details(
         clock.now_s += 60.0
         kept_for_a_day.turn(tables)
         kept_for_a_day.wait()
-    # Killed after the file, before the journal named it; a resume keeps two hours.
+    # The kill came after the file was written and before the journal named it; the resume keeps two
+    # hours.
     (tmp_path / "archive").mkdir()
     (tmp_path / "archive" / "000001.jsonl.zst").write_bytes(b"half of")
     config = JournalConfig(keep_detail_hours=2.0, backup_every_s=10**7)
@@ -224,7 +225,7 @@ def test_a_resumed_run_knows_the_age_of_its_details(
     resumed.abandon()
     assert [row.number for row in journal.archives() if row.file] == list(range(1, 10))
     assert in_journal(journal) == [10, 11]
-    # And another one keeps all.
+    # Another resume keeps all rows.
     kept = JournalUpkeep(tmp_path, journal, JournalConfig(keep_detail_hours=None), clock=clock)
     tables = grow(journal, 12)
     clock.now_s += 60.0
@@ -252,7 +253,7 @@ def test_a_full_disk_is_waited_for(
             upkeep.wait()
     assert not [row for row in journal.archives() if row.file]
     assert in_journal(journal) == [1, 25]
-    # Not at once: a disk that is full is not asked ten times a second.
+    # The retry waits, because a full disk should not be tried ten times a second.
     clock.now_s += 1.0
     upkeep.turn(tables)
     upkeep.wait()
@@ -345,7 +346,7 @@ def test_a_read_only_disk_is_waited_for_and_its_end_is_logged(
 def test_a_journal_that_somebody_else_writes_is_no_full_disk(
     new_journal: Journal, tmp_path: Path
 ) -> None:
-    # Nobody else may: the run's lock says so. SQLite waits by itself, here not at all.
+    # The run's lock excludes other writers. SQLite would wait by itself, which is disabled here.
     new_journal._connection.execute("PRAGMA busy_timeout = 0")
     waiting = Waiting()
     with contextlib.closing(sqlite3.connect(tmp_path / "journal.db")) as other:

@@ -44,8 +44,8 @@ def measured(samples: list[tuple[float, int]]) -> list[float]:
 
 def test_speed_is_that_of_the_last_half_minute_by_hand() -> None:
     samples = [(0.0, 0), (10.0, 100), (20.0, 600), (30.0, 900), (40.0, 900), (60.0, 1900)]
-    # Nothing is known from one sample. At 40 s the first one in the window is that of 10 s, at
-    # 60 s that of 30 s.
+    # One sample gives no speed. At 40 s the first sample in the window is that of 10 s, at 60 s
+    # that of 30 s.
     expected = [0.0, 10.0, 30.0, 30.0, 800 / 30, 1000 / 30]
     assert measured(samples) == pytest.approx(expected)
 
@@ -57,7 +57,7 @@ def test_speed_is_that_between_the_oldest_and_the_newest_sample_in_the_window(
 ) -> None:
     samples, now = [], 0
     for quarters, agent_steps in steps:
-        # Quarters of a second: exact in floating point.
+        # Quarters of a second are exact in floating point.
         now += quarters
         samples.append((now / 4, agent_steps))
     kept: list[tuple[float, int]] = []
@@ -95,7 +95,7 @@ def test_the_status_of_a_known_state_by_hand() -> None:
     state.crew.learners[first].rate = 40.04
     state.crew.learners[first].speeds["player"] = 123.46
     state.crew.learners[first].match_times = MatchTimes(matches=8.0, seconds=2.0)
-    # Idle: a speed of before is none now.
+    # The learner is idle, so its earlier speed does not count.
     state.crew.learners[second].held.clear()
     state.crew.learners[second].rate = 4000.0
     state.phase.elapsed_before_s, state.phase.started_s = 100.0, 2.0
@@ -190,7 +190,7 @@ def test_the_disk_is_the_first_alert_while_it_refuses() -> None:
     paused = "no room; nothing is given out since"
     for now_s, tried_at_s, what in (
         (13.0, None, f"{paused} 3 s, the next try is in 4 s"),
-        # It is due, and the loop has not come to it yet.
+        # The try is due, but the loop has not run yet.
         (18.0, None, f"{paused} 8 s, the next try is in 0 s"),
         (18.0, 17.5, f"{paused} 8 s, the next try is now"),
     ):

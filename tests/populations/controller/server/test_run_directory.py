@@ -76,7 +76,7 @@ def open_files(run_dir: Path) -> list[str]:
         try:
             target = os.readlink(descriptor)
         except FileNotFoundError:
-            continue  # that of the listing itself
+            continue  # the fault is in the listing itself
         if target.startswith(str(run_dir)):
             found.append(target)
     return found
@@ -136,7 +136,7 @@ def test_a_new_run_holds_its_policies_and_says_where_they_came_from(run_dir: Pat
 def test_a_run_that_was_half_made_is_made_anew(run_dir: Path) -> None:
     with armed("create.journal=raise:EIO"), pytest.raises(StorageError):
         create(run_dir)
-    # Its journal is there; run.yaml, without which nothing goes on, is not.
+    # The journal exists, but not run.yaml, without which the run cannot continue.
     assert has_run(run_dir)
     assert not (run_dir / "run.yaml").exists()
     run_file = create(run_dir)
@@ -240,7 +240,7 @@ def test_sinks_are_closed_while_the_journal_is_open(
 ) -> None:
     create(run_dir)
     seen: list[list[str]] = []
-    # Before the opening, which keeps the method to call.
+    # The method is replaced before the opening, which stores a reference to it.
     close = Sinks.close
 
     def watched(sinks: Sinks) -> None:
@@ -280,7 +280,7 @@ def test_players_of_other_runs_are_what_was_copied_of_them(run_dir: Path) -> Non
     weights = run_dir / key / "weights.safetensors"
     weights.write_bytes(b"w")
     expected = {key: WeightsRef(digest=DIGEST, key=key)}
-    # Earlier releases have recorded nothing.
+    # Earlier releases did not record the digests.
     for recorded in ({}, {key: DIGEST}):
         assert imported_players_weights(run_dir, named, recorded) == expected
     weights.write_bytes(b"x")
@@ -320,7 +320,7 @@ def test_a_run_finds_the_weights_of_other_runs_by_what_it_has_recorded(run_dir: 
 def test_a_run_writes_through_no_link(run_dir: Path, form: str) -> None:
     """Of a directory from elsewhere it could lead to any file of the user."""
     create(run_dir)
-    # Each process writes beside a file under a name of its own.
+    # Each process writes to a temporary file with a name of its own.
     name = form.format(os.getpid())
     (run_dir / STORE_ID).unlink(missing_ok=True)
     notes = run_dir.parent / "notes"

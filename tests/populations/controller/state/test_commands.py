@@ -204,7 +204,7 @@ def test_only_an_assignment_that_cannot_be_delivered_is_heard_of(room: Room) -> 
         patch.setattr(World, "carry_out", lambda self, command: sent.append(command))
         room.world.join()
     messages = [command for command in sent if isinstance(command, SendMessage)]
-    # A welcome and two assignments.
+    # The messages are a welcome and two assignments.
     assert len(messages) == 3
     for command in messages:
         room.server._carry_out(command)

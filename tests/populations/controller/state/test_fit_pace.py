@@ -48,7 +48,7 @@ def fits(*, seconds: float, deterministic: bool = False, most: int = 1000) -> li
             world.handle(RatingsFitted(ratings=fitted))
         world.explore()
         world.handle(Ticked())
-    # The rest is fitted at once, for the end waits for it.
+    # The last results are fitted at once, because the end waits for them.
     assert len(asked) == most or world.state.fits.running or not world.state.fits.are_stale()
     return asked
 
@@ -62,11 +62,11 @@ def finish(world: World, learner: LearnerId) -> None:
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 2.0])
 def test_fits_take_a_tenth_of_a_core(seconds: float) -> None:
     asked = fits(seconds=seconds, most=16)
-    # The last one is asked for at the end of training, which waits for it.
+    # The last fit is requested at the end of training, which waits for it.
     pauses = [after - before for before, after in pairwise(asked[:-1])]
     assert len(pauses) > 2
     assert min(pauses) >= 10.0 * seconds
-    # As soon as there are matches after the pause.
+    # A fit begins as soon as there are matches after the pause.
     assert min(pauses) < 10.0 * seconds + 2.0
 
 

@@ -166,7 +166,7 @@ def test_a_fold_of_the_rows_is_what_was_measured() -> None:
     for row in rows:
         world.state.indexes.goals.add_assignment(row)
     folded = StopGoals.fold(None, tallies=(), assignments=rows, origins={})
-    # The oldest is left out: the two newest have 100 episodes without it.
+    # The oldest result is left out, because the two newest have 100 episodes.
     assert folded.success_rate(policy, lesson=0) == 0.75
     assert world.state.indexes.goals.success_rate(policy, lesson=0) == 0.75
 
@@ -239,7 +239,8 @@ def test_it_ends_as_finished_when_the_time_since_the_first_learner_is_over(
     assert only is not None
     assert only.left_s <= 0.0
     assert run.state == "finished"
-    # The limit stays in front: by it the launch's last lines say how the run goes on.
+    # The limit stays the first reason, because the launch's last lines derive the next command from
+    # it.
     reason = before.state.tables.run.reason
     assert reason.startswith("stop.agent_steps_per_policy: ")
     assert run.reason == f"{reason}; evaluated for 40 s more"
@@ -247,7 +248,7 @@ def test_it_ends_as_finished_when_the_time_since_the_first_learner_is_over(
     assert begun.data == {"duration_s": 40.0, "before": reason}
     (ended,) = world.events("run_finished")
     assert ended.data == {"reason": run.reason}
-    # A step of the world takes a second; nobody is given more than it can end.
+    # A step of the world takes a second, and no learner gets work that it cannot finish.
     assert 39.0 <= round(run.elapsed_s - before.state.tables.run.elapsed_s, 6) <= 42.0
 
 
@@ -260,7 +261,7 @@ def test_a_limit_in_seconds_counts_training_and_no_finals() -> None:
     first = world.state.tables.run
     assert first.closing_s > 5.0
     assert 60.0 <= first.elapsed_s - first.closing_s <= 65.0
-    # An evaluation alone has no training either.
+    # A separate evaluation has no training time, either.
     alone = going_on(world, Countdown(duration_s=40.0))
     alone.run()
     second = alone.state.tables.run
@@ -284,7 +285,7 @@ def test_it_takes_no_time_from_shares_and_finals(evaluated: tuple[World, World])
     assert final_countdown(state.settings.config, state.tables, state.crew) == final_countdown(
         then.settings.config, then.tables, then.crew
     )
-    # The time of a match is of all matches.
+    # The time per match is measured over all matches.
     assert state.measured.match_times.seconds == runs[1].evaluation_s + runs[1].extra_evaluation_s
 
 
@@ -314,7 +315,7 @@ def test_open_training_and_decisions_of_pbt_wait_for_an_epoch_that_trains() -> N
     assert after.assignments.keys() == training
     assert after.policies[waiting].pending == pending
     assert (after.run.agent_steps, world.questions) == (steps, [])
-    # A resume goes on with both.
+    # A resume continues both.
     after.policies[waiting] = structs.replace(after.policies[waiting], pending={})
     going_on(world, None).run()
     assert world.state.tables.run.agent_steps > steps
@@ -337,6 +338,6 @@ def test_time_begins_with_the_first_learner() -> None:
     assert (only.began_s, only.left_s) == (None, 10.0)
     only.advance(107.0, may_begin=True)
     assert (only.began_s, only.left_s) == (107.0, 10.0)
-    # It goes on when all learners are lost.
+    # The countdown continues when all learners are lost.
     only.advance(111.0, may_begin=False)
     assert only.left_s == 6.0

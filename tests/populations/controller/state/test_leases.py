@@ -81,7 +81,7 @@ def test_a_failure_leaves_the_lease_to_the_other_learner() -> None:
     learner, other = world.join(), world.join()
     world.beat(learner)
     assignment_id = fail(world, learner)
-    # The learner has credit, but what failed there is not given to it again.
+    # The learner may get work, but not the assignment that failed there.
     assert all(message.assignment_id != assignment_id for message in world.given[learner])
     while status(world, assignment_id) == "open":
         event = world.work(other)
@@ -98,8 +98,6 @@ def test_an_environment_that_breaks_for_the_only_learner_closes_the_lease() -> N
     assert status(world, assignment_id) == "failed"
     assert [one.kind for one in world.state.blame.ledger.outcomes] == ["environment"]
 
-
-# The clock, by hand.
 
 PATIENCE = Patience(liveness_s=10.0, stall_s=60.0, resend_s=2.0)
 
@@ -201,7 +199,7 @@ def test_a_gap_moves_every_deadline() -> None:
     slots = [Slot(populations=(), started_s=4.0), Slot(populations=())]
     pause = Pause(reason="full", since_s=0.0, wait_s=1.0, retry_at_s=1.0, tried_at_s=0.5)
     forgive([learner], slots, pause, gap_s=100.0)
-    # One assignment is older than the try and one is the try, as before.
+    # As before, one assignment is older than the try and one is the try.
     assert pause.tried_at_s == 100.5
     assert (learner.last_heard_s, learner.progress_at_s) == (105.0, 100.0)
     assert [held.given_s for held in learner.held] == [100.0, 101.0]

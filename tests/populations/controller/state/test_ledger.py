@@ -88,12 +88,13 @@ def test_an_assignment_that_failed_on_two_learners_counts_once() -> None:
         ]
 
     finished = [outcome(100 + number, FINISHED, GOOD) for number in range(9)]
-    # (1/11)^3 = 7.5e-4, (1/11)^4 = 6.8e-5; by attempts it were ^6 already.
+    # (1/11)^3 = 7.5e-4, (1/11)^4 = 6.8e-5; counted by attempts the power would be 6 already.
     ledger = ledger_of(*tried(0, who=BAD), *finished, *tried(1, 2, who=BAD))
     assert not ledger.follows(BAD, is_evaluation=False)
     more = ledger_of(*ledger.outcomes, *tried(3, who=BAD))
     assert more.follows(BAD, is_evaluation=False)
-    # (2/12)^4 = 7.7e-4, (2/12)^5 = 1.3e-4, (2/12)^6 = 2.1e-5: of others it is one, too.
+    # (2/12)^4 = 7.7e-4, (2/12)^5 = 1.3e-4, (2/12)^6 = 2.1e-5: the failure also counts among the
+    # others'.
     for number in (4, 5):
         ledger = ledger_of(*tried(0, who=BAD), *finished, *tried(200, who=GOOD))
         ledger = ledger_of(*ledger.outcomes, *tried(*range(1, number + 1), who=BAD))
@@ -109,13 +110,13 @@ def test_what_no_numbers_can_cause_is_held_against_no_policy_but_lets_others_go_
     ledger = ledger_of(row[0], *finished, *row[1:])
     assert not ledger.follows(BAD, is_evaluation=False)
     assert ledger.waits(BAD, is_evaluation=False)
-    # Nor are others' failures of such a kind taken for what happens by chance.
+    # Other policies' failures of such a kind do not count as chance failures.
     ledger = ledger_of(outcome(0, "code", BAD), *finished)
     for number in range(1, 4):
         ledger.add(outcome(200 + number, kind, GOOD))
         ledger.add(outcome(number, "code", BAD))
     assert ledger.is_alone(BAD, is_evaluation=False)
-    # (1/22)^4 = 4.3e-6; with k = 3 of 23 it were (4/25)^4 = 6.6e-4
+    # (1/22)^4 = 4.3e-6; with k = 3 of 23 it would be (4/25)^4 = 6.6e-4
     assert ledger.follows(BAD, is_evaluation=False)
 
 
@@ -162,7 +163,7 @@ def test_a_learner_that_works_again_has_no_charges() -> None:
 def test_three_failures_of_any_kind_in_a_row_are_a_stall() -> None:
     ledger = ledger_of(outcome(1, "error", BAD), outcome(2, "lost"))
     assert ledger.stall() == []
-    # Of a machine elsewhere, or told to stop: nothing is known of the run by these.
+    # Failures of a machine elsewhere, or of a stop, say nothing about the run.
     ledger.add(outcome(3, "place", outside=True))
     ledger.add(outcome(4, "stopped"))
     assert ledger.stall() == []

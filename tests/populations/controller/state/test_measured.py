@@ -21,8 +21,8 @@ def lengths(world: World, **known: float) -> None:
     ("known", "expected"),
     [
         ({}, 40.0),  # as measured at launch
-        ({"p001": 10.0, "p002": 30.0}, 20.0),  # the mean of those that know
-        ({"p000": 7.0, "p001": 10.0}, 7.0),  # its own
+        ({"p001": 10.0, "p002": 30.0}, 20.0),  # the mean of the policies with a measurement
+        ({"p000": 7.0, "p001": 10.0}, 7.0),  # the policy's own
     ],
 )
 def test_the_nearest_known_length_counts(known: dict[str, float], expected: float) -> None:

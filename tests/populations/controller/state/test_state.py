@@ -95,7 +95,7 @@ def test_no_policy_waits_behind_another_while_a_learner_has_none_to_train() -> N
     world = make_world(document)
     learners = [world.join(), world.join()]
     for turn in range(80):
-        # The second is slower: it is training while the first has evaluated.
+        # The second learner is slower: it still trains when the first one has evaluated.
         learner = learners[turn % 3 // 2]
         event = world.work(learner)
         if event is None:
@@ -168,7 +168,7 @@ def test_a_silent_learner_is_given_up_and_a_gap_in_the_controllers_own_loop_is_f
     world = make_world()
     learner = world.join(slot=0)
     world.beat(learner)
-    world.now_s += 1000.0  # the machine slept: nobody could be heard
+    world.now_s += 1000.0  # the machine slept, so no message could arrive
     world.handle(Ticked())
     assert learner in world.state.crew.learners
     commands = []
@@ -208,7 +208,7 @@ def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
     document = {**DUEL, "evaluation": {"share": 0.05}, "stop": {"agent_steps_per_policy": 20000}}
     world = make_world(document, joined=2)
     world.run()
-    # The share is that of training; what finals may take is a bound of its own.
+    # The share refers to training; the time of finals has its own limit.
     (stopped,) = world.events("training_stopped")
     assert stopped.data["evaluation_share"] == pytest.approx(0.05, abs=0.02)
     assert world.state.tables.run.share_reached == stopped.data["evaluation_share"]
@@ -223,7 +223,7 @@ def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
 @pytest.mark.parametrize(("num_envs", "at_most"), [(8, 128), (600, 600)])
 def test_an_evaluation_has_a_match_for_every_environment(num_envs: int, at_most: int) -> None:
     environment = {"id": "tests.duel:env", "num_envs": num_envs}
-    # A share that so many matches make up for.
+    # The debt of evaluation is worth this many matches.
     world = make_world({**DUEL, "environment": environment, "evaluation": {"share": 0.1}}, joined=1)
     for _ in range(30):
         if world.state.phase.name == "training":
@@ -233,7 +233,7 @@ def test_an_evaluation_has_a_match_for_every_environment(num_envs: int, at_most:
     for message in evaluations:
         if list(validated_by(world.state.league, iter([message]))):
             continue
-        # Pairs play in whole shares, so what does not divide is left out.
+        # Pairs play whole shares, so the remainder is left out.
         total = sum(pairing.num_matches for pairing in message.pairings)
         assert 0.7 * at_most < total <= at_most
 
@@ -296,7 +296,7 @@ def test_evaluations_that_take_their_learners_with_them_end_the_run() -> None:
         else:
             world.step()
     assert world.state.phase.failed
-    # It trains to its end, with ever fewer evaluations; in the finals nothing else is left.
+    # Training continues to its end with ever fewer evaluations, until only evaluation is left.
     assert crashes <= 40
     assert world.state.phase.reason.startswith("learners crash or hang: nothing has finished since")
     assert world.state.phase.reason.endswith("killed by signal 11")
@@ -345,12 +345,12 @@ def test_what_the_last_fit_knows_of_differences_outlasts_a_merge() -> None:
     row, known = state.tables.ratings["player"], state.fits.ratings("player")
     assert known.spread is not None
     pair = row.entrants[0], row.entrants[-1]
-    # A merge counts those that are gone out of the row: see `result_merging`.
+    # A merge removes the records of merged players from the count: see `result_merging`.
     merged = replace(row, num_records=row.num_records - 1)
     state.tables.ratings["player"] = merged
     assert state.fits.ratings("player").row is merged
     assert state.fits.ratings("player").difference(*pair) == known.difference(*pair)
-    # A row of another fit says nothing of this one's differences.
+    # A row of another fit does not contain this fit's differences.
     state.tables.ratings["player"] = replace(
         row, entrants=row.entrants[1:], ratings=row.ratings[1:], deviations=row.deviations[1:]
     )
@@ -366,7 +366,7 @@ def test_players_from_outside_have_shares_or_are_rated_where_they_have_weights()
             "evaluation": {"bots": ["bot:random", "one", "two"]},
         }
     )
-    # The places of the two among all four.
+    # The positions are those among all four imported players.
     weights = WeightsRef(digest=Digest("f" * 64), key="outsiders/001/predator")
     copied = {key: weights for key in ("outsiders/001/predator", "outsiders/003/prey")}
     bots = (
@@ -410,7 +410,7 @@ def test_a_population_with_a_player_trains_nobody_and_is_met_by_all() -> None:
         },
         "learners": 2,
         "evaluation": {"share": 0.3, "bots": ["bot:random", prey]},
-        # Only who learns is to reach it.
+        # Only the learning population must reach the goal.
         "stop": {"evaluation": {"player": prey, "score": 0.6}},
     }
     world = make_world(document, tag_spec())

@@ -128,7 +128,7 @@ def test_a_decision_answers_its_marks_and_ends_the_wait(kind: str) -> None:
     assert [(row.kind, row.subject) for row in tx.rows if isinstance(row, EventRow)] == [
         (kind, ann)
     ]
-    # What was put and removed within one event is not committed at all.
+    # A row that is put and removed within one event is not committed at all.
     assert [row.policy for row in tx.rows if isinstance(row, PostponedRow)] == [bob]
 
 

@@ -49,7 +49,7 @@ def test_log_odds_by_hand() -> None:
 
 
 def test_who_is_newer_by_hand() -> None:
-    # 0.02 of the longest training later it is a half; whoever is as old is not newer.
+    # A lead of 0.02 of the longest training counts a half; players of equal age have 0.
     found = newer(np.array([0.5, 0.5, 0.5, 1.0]), np.array([0.48, 0.5, 0.56, 0.0]))
     np.testing.assert_allclose(found, [0.5, 0.0, -0.75, 1.0 / 1.02])
 
@@ -87,7 +87,7 @@ def weights(strengths: FloatArray) -> FloatArray:
 
 
 def test_weights_by_hand() -> None:
-    # Of the range from 0 to 4, 1 lies nearest to the first, 2 to the second, 1 to the third.
+    # In the range from 0 to 4, 1 lies nearest to the first, 2 to the second, 1 to the third.
     strengths = np.array([0.0, 2.0, 4.0])
     np.testing.assert_allclose(weights_of(strengths), [1 / 6 + 1 / 8, 1 / 6 + 2 / 8, 1 / 6 + 1 / 8])
     # The range grows four times as fast as time, and the first keeps 1 of it: d(1 / 4) = -1 / 4.
@@ -166,7 +166,8 @@ def test_what_two_sides_leave_of_log_odds_is_what_they_are_worth() -> None:
     worth, _ = left_of(TWO_SCALES, found, met[0], bend=BEND)
     assert worth == pytest.approx(nearest[5], abs=1e-4)
     assert scatter_of(TWO_SCALES, met, bend=BEND) == pytest.approx(squares(nearest), rel=1e-4)
-    # h(3 - 2) of the second player and the other scale's anchor, beside 2's rating and the worth.
+    # The expected error is h(3 - 2) for the second player, and rating 2 plus the seat's worth for
+    # the other scale.
     off = against_anchors(TWO_SCALES, found, met, bend=BEND)
     h, _ = bent(np.array([1.0]), BEND)
     assert off[1] == pytest.approx(h[0] - nearest[0] - nearest[5], abs=2e-4)
@@ -214,7 +215,7 @@ def test_ratings_change_as_finite_differences_say(num_scales: int, lead: float) 
     more, less = (ratings(strengths, BEND + sign * STEP, met()) for sign in (1.0, -1.0))
     by_bend = (more - less) / (2.0 * STEP)
     np.testing.assert_allclose(ratings_by(strengths, met(), bend=BEND), by_bend, atol=1e-8)
-    # Anchors stay where they are.
+    # Anchors do not move.
     assert not changes[anchors].any()
 
 
@@ -253,7 +254,7 @@ def test_the_bend_is_found_and_what_is_unknown_of_it_is_in_the_spread() -> None:
     solver = make_solver(problem)
     parameters = maximize(problem, solver)
     bend, unsure, _ = bend_of(problem, solver, summed=differences(problem, parameters))
-    # The scores are exact: only the prior, N(0, 0.25^2), draws it to 0.
+    # The scores are exact, so only the prior, N(0, 0.25^2), pulls the bend to 0.
     assert bend == pytest.approx(BEND * (1.0 - (unsure / PRIOR_BEND) ** 2), abs=0.1 * unsure)
 
     def ratings(at: float) -> FloatArray:

@@ -43,9 +43,9 @@ def held(fit: Fit[int], elo: FloatArray) -> float:
 
 
 def test_pairs_by_hand() -> None:
-    # Two rows of one pair, told from both sides, and one of another. Even odds: 16 matches have
-    # the information 4. Eight draws of 16 have a slack of 2; with the common 2/12 and its weight
-    # of 16.
+    # Two rows are of one pair, seen from both sides, and one row is of another pair. At even odds
+    # 16 matches have the information 4. Eight draws of 16 have a slack of 2; with the common 2/12
+    # and its weight of 16.
     rows = np.array([0, 1, 0]), np.array([1, 0, 2])
     pairs = Pairs.from_rows(
         *rows, slack=np.array([2.0, 0.0, 0.0]), is_anchored=np.array([False, False, True])
@@ -65,13 +65,14 @@ def test_pairs_by_hand() -> None:
     assert fit.dispersion == pytest.approx(
         np.array([1.0 - (2.0 + 16.0 / 6.0) / 24.0, 1.0 - 16.0 / 6.0 / 20.0])
     )
-    # Nothing was fitted (variance 0): squares 25 and 0 are expected to be phi I + sigma^2 I^2.
+    # The variance is 0, so nothing was fitted: the expected squares are phi I + sigma^2 I^2, the
+    # observed 25 and 0.
     scatter, _ = pair_scatter(fit, variances=np.zeros(2), weights=1.0 / fit.dispersion)
     weights = 1.0 / fit.dispersion**2
     chance = fit.dispersion * fit.information
     excess = float((weights * (np.array([25.0, 0.0]) - chance)).sum())
     known = float((weights * fit.information**2).sum()) * (1.0 + 10.0 / 2.0) + 16.0
-    # All of them are even: of pairs far apart nothing else is known.
+    # All pairs are even, so nothing else is known about distant pairs.
     assert scatter == pytest.approx(max(excess / known, 0.0))
 
 
@@ -79,7 +80,7 @@ def test_pairs_by_hand() -> None:
 def test_scatter_that_rises_with_distance_is_found(near: float, far: float) -> None:
     rng = np.random.default_rng(4)
     num, matches = 400, 400
-    # A half of the pairs is even, the other one 300 Elo apart; ratings are known exactly.
+    # Half of the pairs are even, the others 300 Elo apart; ratings are known exactly.
     ahead = np.repeat([0.0, 300.0], num)
     effects = np.repeat([near, far], num) * rng.normal(size=2 * num)
     scores = rng.binomial(matches, [expected(one) for one in ahead + effects]).astype(np.float64)
@@ -90,12 +91,12 @@ def test_scatter_that_rises_with_distance_is_found(near: float, far: float) -> N
     fit, _ = pair_fit(pairs, ahead=ahead / ELO_PER_UNIT, scores=scores, matches=played)
     scatter, _ = pair_scatter(fit, variances=nothing, weights=np.ones(2 * num))
     assert ELO_PER_UNIT * scatter**0.5 == pytest.approx(far, abs=9.0)
-    # All weigh as those far apart do.
+    # All pairs have the weight of distant ones.
     assert fit.weights(scatter) == pytest.approx(1.0 / (1.0 + scatter * fit.information))
 
 
 def test_the_dispersion_of_pairs_far_apart_by_hand() -> None:
-    # 64 even matches of which 32 are drawn, and 16 where the first scores a tenth, none drawn yet.
+    # Of 64 even matches 32 are drawn; in 16 matches the first scores a tenth without a draw.
     rows = np.array([0, 0]), np.array([1, 2])
     pairs = Pairs.from_rows(*rows, slack=np.array([8.0, 0.0]), is_anchored=np.array([False, False]))
     fit, _ = pair_fit(
@@ -105,7 +106,8 @@ def test_the_dispersion_of_pairs_far_apart_by_hand() -> None:
         matches=np.array([64.0, 16.0]),
     )
     assert fit.information == pytest.approx(np.array([16.0, 1.44]))
-    # At most 1 of 4 n p (1 - p) of even matches, 1 / (2 * 0.9) of the others': 8 of 16 + 0.8.
+    # A draw is possible in 4 n p (1 - p) of even matches, 1 / (2 * 0.9) of the others': 8 of 16 +
+    # 0.8.
     drawn = 8.0 / 16.8
     usual = np.array([drawn, drawn / 1.8])
     slack = (np.array([8.0, 0.0]) + 16.0 * usual) / (np.array([16.0, 1.44]) + 16.0)
@@ -113,19 +115,19 @@ def test_the_dispersion_of_pairs_far_apart_by_hand() -> None:
 
 
 def test_the_deviation_of_children_by_hand() -> None:
-    # Each is told by 1 - 2500 / 100^2 = 3/4: (300^2 + 100^2 + 200^2 / 4) / (2 * 3/4 + 1/4).
+    # Each has the weight 1 - 2500 / 100^2 = 3/4: (300^2 + 100^2 + 200^2 / 4) / (2 * 3/4 + 1/4).
     found = prior_deviation(
         np.array([300.0, -100.0]), variances=np.full(2, 2500.0), now=100.0, prior=200.0
     )
     assert found == pytest.approx(np.sqrt((90_000 + 10_000 + 10_000) / 1.75))
-    # Nothing is told of any: the answer is the prior.
+    # No step carries information, so the result is the prior.
     found = prior_deviation(np.zeros(5), variances=np.full(5, 1e4), now=100.0, prior=200.0)
     assert found == pytest.approx(200.0)
 
 
 @pytest.mark.parametrize("deviation", [0.0, 100.0])
 def test_pair_effects_are_found_and_widen_intervals(deviation: float) -> None:
-    # The review's league: intervals by matches alone held the truth in 70% of cases at 100 Elo.
+    # In this league intervals by match noise alone held the truth in 70% of cases at 100 Elo.
     rng = np.random.default_rng(3)
     shares, deviations, misfits = [], [], []
     for _ in range(12):
@@ -142,7 +144,7 @@ def test_pair_effects_are_found_and_widen_intervals(deviation: float) -> None:
 
 
 def test_draws_that_come_with_strength_bend_no_rating() -> None:
-    # Davidson's one draw parameter stretched the scale where strong players draw and weak do not.
+    # A single draw parameter (Davidson) stretches the scale where only strong players draw.
     rng = np.random.default_rng(4)
     shares, errors = [], []
     for _ in range(12):
@@ -159,8 +161,8 @@ def test_draws_that_come_with_strength_bend_no_rating() -> None:
 
 
 def test_draws_between_equals_say_nothing_of_the_distance_from_the_anchor() -> None:
-    # Eight players draw nine in ten among themselves, and win next to every match against the bot.
-    # As if those were as sure as the draws, intervals held the distance in 84% of cases.
+    # Eight players draw nine in ten among themselves and win nearly every match against the bot.
+    # When those wins counted as certain as the draws, intervals held the distance in 84% of cases.
     rng = np.random.default_rng(6)
     draws = np.full(9, 0.9)
     errors = []
@@ -177,8 +179,8 @@ def test_draws_between_equals_say_nothing_of_the_distance_from_the_anchor() -> N
 
 
 def test_what_all_gain_with_time_is_not_drawn_to_parents() -> None:
-    # Eight lines gain about 150 Elo from each time to the next; only the first have met the bot,
-    # and each generation meets itself and the one before. A prior that expects nothing of children
+    # Eight lines gain about 150 Elo per time step; only the first generation played the bot, and
+    # each generation plays itself and the one before. A prior that expects no gain of children
     # loses a part of each step: -160 Elo at the end.
     rng = np.random.default_rng(5)
     errors, inside = [], []
@@ -220,7 +222,7 @@ NUM_MATCHES = 2000
 
 
 def test_anchor_variance_by_hand() -> None:
-    # Even odds and certain ratings: e^2 is 100 and 4 where 25 and 25 are expected, of 100 matches
+    # At even odds and with certain ratings e^2 is 100 and 4, expected are 25 and 25, of 100 matches
     # each. The third pair has no anchor.
     fit = PairFit(
         error=np.array([10.0, 2.0, 50.0]),
@@ -235,7 +237,8 @@ def test_anchor_variance_by_hand() -> None:
     assert found == pytest.approx(54.0 / 1250.0)
     # chi^2 / k = 104 / 50 with k = 50^2 / (2 * 25^2) = 2; spread 2 / 18
     assert deviations == pytest.approx((2.08 ** (1 / 3) - 8 / 9) / (1 / 3))
-    # Ratings that took over half of what a pair says leave half of its chance: h = v I / (1 + v I).
+    # Ratings that absorbed more than half of a pair's result keep half of its chance: h = v I / (1
+    # + v I).
     found, _ = anchor_variance(fit, is_anchored=is_anchored, variances=np.full(3, 1.0 / 25.0))
     assert found == pytest.approx((104.0 - 25.0) / 625.0)
     none = np.zeros(3, dtype=bool)
@@ -243,8 +246,8 @@ def test_anchor_variance_by_hand() -> None:
 
 
 def test_errors_against_the_anchor_by_hand() -> None:
-    # The first has met it: precision 1 / 0.04 + 75 / 1, mean 10 / 100. The second has not, so the
-    # prior alone holds. The other pair has no anchor.
+    # The first player has played the anchor: precision 1 / 0.04 + 75 / 1, mean 10 / 100. The second
+    # has not, so only the prior counts. The other pair has no anchor.
     fit = PairFit(
         error=np.array([10.0, 8.0]),
         information=np.array([75.0, 40.0]),
@@ -310,7 +313,7 @@ def test_a_style_against_the_anchor_is_warned_of_and_widens_its_distance() -> No
         off = fit.anchor_errors[fit.index(BEST)]
         half = Z95 * math.hypot(fit.deviation(BEST), off)
         held += abs(fit.rating(BEST) - direct) <= half
-        # The test of all pairs alone sees next to nothing of it.
+        # The test over all pairs hardly detects it.
         assert fit.components.pair_deviation < 16.0
         assert fit.anchor_errors[fit.index(ANCHOR)] == 0.0
     assert warned >= 7
@@ -320,8 +323,8 @@ def test_a_style_against_the_anchor_is_warned_of_and_widens_its_distance() -> No
 def test_leagues_without_a_style_are_rarely_in_doubt() -> None:
     fits = [league(style=0.0, seed=seed)[0] for seed in range(100, 160)]
     doubted = [fit for fit in fits if fit.components.anchor_deviation > 0.0]
-    # Chance has 1 in 44 above 2 standard deviations: 5 or more of 60 once in 50 times.
+    # Each of 44 is above 2 standard deviations by chance: 5 or more of 60 once in 50 times.
     assert len(doubted) <= 4
     assert max(fit.components.misfit for fit in fits) < 4.0
-    # Three tests of each, each above 3 once in 700 times.
+    # Each of the three tests is above 3 once in 700 times.
     assert sum(fit.components.misfit >= MISFIT for fit in fits) <= 1
