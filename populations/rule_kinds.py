@@ -162,7 +162,7 @@ def unread_settings(
         if setting in also_read or value == default or is_read or not readers:
             continue
         told = [f"where {key} is {' or '.join(names)}" for key, names in readers.items()]
-        # The last one of a key's choices in different populations is named.
+        # If populations chose different rules for a key, the message names only the last one.
         names = {one.key: f"{one.key} is {one.name}" for one in chosen if one.key in readers}
         faults.append(
             f"{prefix}.{setting} is read only {' and '.join(told)}, got {value!r} where "

@@ -219,7 +219,8 @@ def split_parameters(
         return [mask_logits(parameters, action_mask)]
     sizes = [action.num_logits, action.num_continuous, action.num_continuous]
     logits, mean, log_std = torch.split(parameters, sizes, dim=1)
-    # The distribution clamps as well before it draws, so that a runtime need not know the limit.
+    # The graph clamps as the distribution does before it samples, so that a runtime need not know
+    # the limit.
     numbers = [mean, log_std.clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)]
     return [mask_logits(logits, action_mask), *numbers] if action.branches else numbers
 

@@ -381,7 +381,8 @@ def _restored(run_dir: Path, tables: Tables, *, utc: str) -> list[Row]:
     for policy in tables.policies.values():
         last = tables.checkpoints.get(policy.checkpoint or "")
         own = [row for row in present if row.policy == policy.policy]
-        # A policy without one stays in quarantine: no checkpoint would mean random weights.
+        # A policy without an intact checkpoint stays in quarantine: it would begin from random
+        # weights.
         if policy.state == "quarantined" and last is not None and last.state == "corrupt" and own:
             newest = max(own, key=newest_last)
             policies.append(replace(policy, state="active", checkpoint=newest.key))
@@ -497,7 +498,7 @@ def _find(path: Path, backup: Path) -> tuple[Rowids, list[Row], dict[str, Json]]
             elif table not in (*SUMS, RATINGS):
                 return None
     data: dict[str, Json] = {table.name: len(found) for table, found in rowids.items()}
-    # They are added up together, in the order of their first tallies.
+    # All tables of sums are rebuilt together from the tallies, in the order of their first ones.
     if not rowids.keys().isdisjoint(sums):
         rowids |= sums
     return rowids, details, data

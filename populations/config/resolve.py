@@ -111,7 +111,7 @@ def _resolve_populations(
         assigned = assign_agents(config.populations, spec)
     populations = {}
     for name, population in assigned.items():
-        # Settings of learning stay unsaid where nobody learns.
+        # A scripted population does not learn, so its learning settings stay unset.
         if population.player is not None:
             populations[name] = population
             continue

@@ -451,7 +451,7 @@ def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:
 
 def _shares_of_rows(seats: tuple[Seat, ...], *, weight: float) -> dict[tuple[int, int], float]:
     """Return the share of a match that a row of two seats is worth, where it is not all of it."""
-    # Rows of players have their weights already.
+    # Where results are stored by player and not by seat, each row has its weight already.
     if not is_by_seats(seats):
         return {}
     # Each member of a team has the team's result; rows store it as if it were the member's own.

@@ -56,7 +56,7 @@ def short_name(player: str, *, populations: Collection[str]) -> str:
 
 
 def short_names(text: str, *, populations: Collection[str]) -> str:
-    """Return a sentence with the names of players in it in few characters."""
+    """Return a sentence with the names of players in it shortened."""
 
     def short(found: re.Match[str]) -> str:
         # A path may look like a player's name.

@@ -328,7 +328,7 @@ GHOSTS = SqlTable(
     key="player",
     by={
         "kept": lambda row: () if row.doomed else (row.policy,),
-        # Entrants of their population, as those that were evaluated are named.
+        # Keys are population and weights digest, as evaluation results name their entrants.
         "weights": lambda row: () if row.doomed else ((row.population, row.weights_digest),),
     },
 )

@@ -181,7 +181,8 @@ class PlantedModel:
         p = self._score(self.advantage(first, second), seat=self.seat_advantage)
         # P(draw) = 2 q min(p, 1 - p), half from wins and half from losses: p stays the mean score.
         draw = 2.0 * self._draw_rate_of(first, second) * min(p, 1.0 - p)
-        # One binomial number is drawn faster than a multinomial one, and without draws is the same.
+        # If no game can be tied, a binomial sample has the distribution of the multinomial one, and
+        # is faster.
         if draw == 0.0:
             wins = int(rng.binomial(num_matches, p))
             return wins, 0, num_matches - wins

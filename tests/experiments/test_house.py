@@ -160,7 +160,7 @@ def test_budgets_only_go_down() -> None:
             for name, code in zip(names, (one, rest, product), strict=True)
         }
 
-    # A hundredth of 5 is less than 30; a hundredth of 8,000 is 80.
+    # A budget is the size plus 1%, at least 30: 5 + 30 and 8,000 + 80.
     lower = lowered(BUDGETS.replace("100", "9000"), sizes(5, 5, 8000))
     found = tomllib.loads(lower)
     assert found["product"]["code"] == 8080

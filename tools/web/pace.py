@@ -56,7 +56,8 @@ class Pace:
                     break
                 del self._asked[name]
             num_watched = len(self._asked)
-        # Each of n things uses took / age of a core, which must be at most SHARE / n.
+        # Remaking one thing every age seconds uses took / age of a core; with n things, at most
+        # SHARE / n.
         return now_s - made_s >= max(LEAST_S, num_watched * took_s / SHARE)
 
 

@@ -151,7 +151,7 @@ class Guard:
         await (answer or self._app)(inner, receive, confined)
 
     def _inner(self, path: str) -> str:
-        """Return a path without the proxy's."""
+        """Return a request's path without the path prefix of the proxy."""
         root = self._access.root_path
         return path[len(root) :] if root and path.startswith(f"{root}/") else path
 

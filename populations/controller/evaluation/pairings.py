@@ -441,7 +441,7 @@ def goal_pairs(
 
     def bound(rival: int) -> float:
         found = evaluation_bound(config, state.tables, goals, rows[rival])
-        # A return's bound can be below any number that stands for none.
+        # No finite default is safe: the bound of a mean return can be arbitrarily negative.
         return -math.inf if found is None else found
 
     # A single place is the other one's in the next evaluation.

@@ -95,7 +95,7 @@ def commit(
     new, factors = scheduled[policy.population].explored(
         exploration.new,
         old=base,
-        # A decision without any has none.
+        # A decision stores factors only if there are any.
         factors=numbers(pending.get("factors", {})),
         agent_steps=policy.agent_steps,
     )

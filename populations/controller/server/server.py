@@ -217,7 +217,7 @@ class Server:
         self._work()
         for slot, code in exited:
             self._handle([events.LearnerExited(slot=slot, code=code)])
-        # A signal handler appends to it.
+        # A signal handler may append to it at any time, so it is emptied by pops.
         while self._stop_reasons:
             self._handle([events.StopRequested(reason=self._stop_reasons.pop(0))])
         now_s = self._clock()

@@ -53,7 +53,7 @@ class Transaction(Struct):
 
     def put(self, row: Row) -> None:
         """Add or replace a row; of assignments only open ones stay in memory."""
-        # Before the indexes are fed, which look into the tables.
+        # The tables are updated first, because the indexes read them.
         self.tables.put(row)
         self.follow((row,))
 

@@ -92,7 +92,7 @@ def opponents(
         row: Document = {key: cell[key] for key in keys}
         row |= {"score_low": low, "score_high": high, "mean_return": cell["mean_return"]}
         rows.append((score, -matches, row))
-    # The score that more matches tell of comes first among equals.
+    # Of equal scores the one from more matches comes first.
     return [row for _, _, row in sorted(rows, key=lambda one: one[:2])]
 
 

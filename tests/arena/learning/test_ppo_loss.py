@@ -229,7 +229,7 @@ def test_hyperparameters_can_change_and_state_be_forgotten() -> None:
     assert adam.learning_rate == 0.25
     adam.compute_gradients(layer.weight.sum(), max_norm=100.0)
     adam.step()
-    # A first step of Adam is the learning rate long, here by 1 / (1 + eps).
+    # Adam's first step is learning_rate |g| / (|g| + eps) = 0.25 * 1 / (1 + 1).
     assert layer.weight.item() == pytest.approx(-0.125, rel=1e-4)
     assert adam.tensors()["exp_avg.weight"].item() == pytest.approx(0.1)
     assert adam.tensors()["exp_avg_sq.weight"].item() == pytest.approx(0.5)
