@@ -147,9 +147,11 @@ class Worker:
                 self._environments.lose()
             # Environments that broke once are not reused.
             self._environments.discard()
-        level = logging.INFO if isinstance(error, ArenaError) else logging.ERROR
-        logger.log(level, "assignment %d failed", assignment.assignment_id, exc_info=error)
         fault = fault_of(error)
+        # A learner that was told to stop has no fault, so its log must show none.
+        if fault.kind != "stopped":
+            level = logging.INFO if isinstance(error, ArenaError) else logging.ERROR
+            logger.log(level, "assignment %d failed", assignment.assignment_id, exc_info=error)
         return Failed(
             assignment_id=assignment.assignment_id,
             attempt=assignment.attempt,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -73,13 +74,20 @@ def test_told_to_stop_before_the_start_publishes_nothing(bench: Bench) -> None:
     assert bench.progress.turns == 0
 
 
-def test_evaluation_can_be_stopped_in_between(bench: Bench) -> None:
+def test_evaluation_can_be_stopped_in_between_and_logs_no_fault(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     bench.should_stop = lambda: bench.progress.turns > 2
     answer = bench.failed(bench.worker().carry_out(bench.evaluate((RANDOM, RANDOM, 1000))))
     assert (answer.kind, bench.progress.turns) == ("stopped", 3)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
-def test_a_missing_checkpoint_is_named(bench: Bench) -> None:
+def test_a_missing_checkpoint_is_named_and_logged(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     start = bench.start(bench.worker())
     gone = CheckpointRef(digest=start.digest, key=start.key.replace("p000", "p777"))
     answer = bench.failed(
@@ -87,6 +95,7 @@ def test_a_missing_checkpoint_is_named(bench: Bench) -> None:
     )
     assert (answer.kind, answer.key, answer.policy) == ("checkpoint", gone.key, POLICY)
     assert (answer.assignment_id, answer.attempt) == (1, 2)
+    assert "assignment 1 failed" in [one.message for one in caplog.records if one.exc_info]
 
 
 def test_a_damaged_ghost_is_named(bench: Bench) -> None:
