@@ -49,7 +49,7 @@ import numpy as np
 from populations.ratings.design import Design, check_lineage, make_design
 from populations.ratings.design import Time as Time
 from populations.ratings.fitting.bend import (
-    MAX_BEND,
+    BENDS,
     Meeting,
     Recency,
     adds_up,
@@ -298,6 +298,8 @@ class Posterior(Generic[E]):
         weights[self.pairs.of_row] = problem.weights
         scatter, misfit = pair_scatter(fit, variances=variances, weights=weights)
         bend, unsure, _ = bend_of(problem, solver, summed=summed)
+        # Chance explains a bend below 0 up to the threshold.
+        bend = bend if bend > 0.0 or bend <= -DOUBT * unsure else 0.0
         anchor, estranged = anchor_variance(
             fit, is_anchored=self.pairs.is_anchored, variances=variances
         )
@@ -332,14 +334,14 @@ class Posterior(Generic[E]):
                 problem,
                 weights=fit.weights(scatter)[self.pairs.of_row],
                 precisions=self._precisions(child_deviation=tau, root_deviation=rho),
-                bend=min(max(bend, 0.0), MAX_BEND) if self.model.bends else 0.0,
+                bend=float(np.clip(bend, *BENDS)) if self.model.bends else 0.0,
             ),
             components=Components(
                 child_deviation=tau,
                 root_deviation=rho,
                 pair_deviation=ELO_PER_UNIT * math.sqrt(scatter),
                 dispersion=dispersion,
-                misfit=max(misfit, bend / unsure, lead, estranged),
+                misfit=max(misfit, abs(bend) / unsure, lead, estranged),
                 anchor_deviation=ELO_PER_UNIT * math.sqrt(anchor),
             ),
             anchor_errors=off,
@@ -490,7 +492,8 @@ class Posterior(Generic[E]):
             column = moved + ratings_by(strengths, met, bend=bend)[:, None]
             rows = np.concatenate([rows, unsure * column], axis=1)
             # It grows with the square of the bend, whose mean square is b^2 + its variance.
-            scatter = scatter_of(strengths, met, bend=math.hypot(bend, unsure))
+            most = math.copysign(math.hypot(bend, unsure), bend)
+            scatter = scatter_of(strengths, met, bend=most)
         # `worth` is what the seats are worth beside ratings, by parameter.
         worth = np.append(parameters, 0.0)
         for (_, _, place), one in zip(self.meetings.tolist(), met, strict=True):

@@ -1,9 +1,12 @@
-"""The bend and the recency: why the log-odds of long distances are below the sums of short ones.
+"""The bend and the recency: why the log-odds of long distances are no sums of short ones.
 
-Also strong players err now and then, so each step of a ladder is won by more than its ends say when
-they meet. Log-odds are therefore a concave function of distance,
+Where strong players err now and then, too, each step of a ladder is won by more than its ends say
+when they meet: log-odds are a concave function of distance. Where a match adds up many small gains,
+or is often drawn, luck decides among equals and nothing between far players: log-odds are convex,
+as those of a normal distribution are. So
 
-h(d) = sign(d) ((1 + |d|)^(1 - b) - 1) / (1 - b),
+h(d) = sign(d) ((1 + |d|)^(1 - b) - 1) / (1 - b)    for b >= 0,
+h(d) = sinh(k d) / k,    k = sqrt(-b) / 2,          for b < 0,
 
 with h = d for b = 0. b is estimated where results speak for it. Players are trained against those
 of just before, too, and beat these by more than others as strong. So a newer player is ahead of an
@@ -34,6 +37,7 @@ Tests: `tests/populations/ratings/fitting/test_bend.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -43,8 +47,15 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-MAX_BEND = 0.8
-"""Upper limit of b: with more, far players are all at one distance."""
+# (300 / ELO_PER_UNIT)
+FAR = 1.73
+"""Log-odds from which on players are far apart, those of 300 Elo."""
+
+BENDS = (-1.0, 0.8)
+"""Limits of b: above, far players are all at one distance; below, 700 Elo count as 1,400."""
+
+MAX_GROWN = 30.0
+"""Limit of |k d|, so that no step of a search overflows."""
 
 SOON = 0.02
 """Share of the longest training in which a player gets half of the recency over those before it."""
@@ -55,18 +66,31 @@ MAX_PLAYERS = 300
 
 def bent(distances: FloatArray, bend: float) -> tuple[FloatArray, FloatArray]:
     """Return h of distances in units of theta, and its slopes; in the shape of the distances."""
+    if bend < 0.0:
+        growth, grown = _grown(distances, bend)
+        return np.asarray(np.sinh(grown) / growth), np.asarray(np.cosh(grown))
     base, power = 1.0 + np.abs(distances), 1.0 - bend
     found = np.sign(distances) * (base**power - 1.0) / power
     return np.asarray(found), np.asarray(base**-bend)
 
 
 def bent_by(distances: FloatArray, bend: float) -> FloatArray:
-    """Return the derivative of h by b; in the shape of the distances."""
+    """Return the derivative of h by b, at 0 that from above; in the shape of the distances."""
+    if bend < 0.0:
+        growth, grown = _grown(distances, bend)
+        # d/dk (sinh(k d) / k) = (k d cosh(k d) - sinh(k d)) / k^2, and dk/db = -1 / (8 k)
+        return np.asarray((np.sinh(grown) - grown * np.cosh(grown)) / (8.0 * growth**3))
     base, power = 1.0 + np.abs(distances), 1.0 - bend
     raised = base**power
     # d/dk ((u^k - 1) / k) = u^k log(u) / k - (u^k - 1) / k^2, and k = 1 - b
     by_power = raised * np.log(base) / power - (raised - 1.0) / power**2
     return np.asarray(-np.sign(distances) * by_power)
+
+
+def _grown(distances: FloatArray, bend: float) -> tuple[float, FloatArray]:
+    """Return k of a bend below 0, and k d."""
+    growth = 0.5 * math.sqrt(-bend)
+    return growth, np.clip(growth * distances, -MAX_GROWN, MAX_GROWN)
 
 
 def newer(ages: FloatArray, others: FloatArray) -> FloatArray:
@@ -228,8 +252,9 @@ def ratings_by(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: floa
 def left_of(
     strengths: FloatArray, ratings: FloatArray, meeting: Meeting, *, bend: float
 ) -> tuple[float, float]:
-    """Return mean and variance of h - (r_i - r_j) of pairs that meet, in units of theta: their mean
-    is the worth of the seats beside ratings, the rest scatter.
+    """Return the mean of h - (r_i - r_j) over pairs that meet, which is the worth of the seats
+    beside ratings, and the mean square of the rest over those far apart, which is scatter; in units
+    of theta.
     """
     first, second = meeting.turned().drawn(strengths), meeting.drawn(strengths)
     ahead, _ = bent(meeting.apart(strengths, first, second)[0], bend)
@@ -259,8 +284,8 @@ def against_anchors(
 
 
 def scatter_of(strengths: FloatArray, meetings: Sequence[Meeting], *, bend: float) -> float:
-    """Return the mean square over all pairs, as they are weighed, of what ratings and seats leave
-    of h, in units of theta squared.
+    """Return the mean square over pairs far apart, as they are weighed, of what ratings and seats
+    leave of h, in units of theta squared.
     """
     nothing = np.zeros(0)
     still = [

@@ -47,7 +47,8 @@ fits that hold is better than one that is too narrow in those that do not.
 """
 
 PRIOR_BEND = 0.25
-"""Prior deviation of the bend: that of real games is 0.3 to 0.6 and clear, that of exact ones 0."""
+"""Prior deviation of the bend: that of real games is -0.7 to 0.6 and clear, that of exact ones 0.
+"""
 
 MIN_EXPECTED = 1.0
 """Least information of a pair in the test of the fit, after Cochran's rule of one expected event.

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.fitting.bend import FloatArray, bent
@@ -79,15 +80,33 @@ def test_a_ladder_that_fits_is_no_wider_for_the_test() -> None:
 
 
 def bent_league(*, bend: float, seed: int) -> tuple[Fit[str], FloatArray]:
-    """Fit thirty players at 0 to 1,450 Elo who meet neighbours often and others seldom.
+    """Fit thirty players at 0 to 1,450 Elo.
 
     Returns:
         The fit, and the additive strengths nearest to the log-odds of all pairs.
     """
-    rng = np.random.default_rng(seed)
-    size = 30
-    strengths = 50.0 / ELO_PER_UNIT * np.arange(size)
+    strengths = 50.0 / ELO_PER_UNIT * np.arange(30)
     ahead, _ = bent(strengths[:, None] - strengths, bend)
+    return fitted(ahead, seed=seed), nearest(ahead)
+
+
+def many_gains(*, seed: int) -> tuple[Fit[str], FloatArray]:
+    """Fit thirty players, each ahead of the last by .12 of a match's deviation.
+
+    Returns:
+        The fit, and the log-odds of all pairs.
+    """
+    ahead = 0.12 * np.subtract.outer(np.arange(30), np.arange(30))
+    log_odds = stats.norm.logcdf(ahead) - stats.norm.logcdf(-ahead)
+    return fitted(log_odds, seed=seed, num_far=400), log_odds
+
+
+def fitted(ahead: FloatArray, *, seed: int, num_far: int = 100) -> Fit[str]:
+    """Fit players of some log-odds, of whom the first is the anchor.
+
+    Neighbours meet 400 times, 80 further pairs ``num_far`` times each.
+    """
+    rng, size = np.random.default_rng(seed), len(ahead)
     names = [ANCHOR, *(f"p{i:02}" for i in range(1, size))]
 
     def met(i: int, j: int, matches: int) -> Result[str]:
@@ -96,11 +115,9 @@ def bent_league(*, bend: float, seed: int) -> tuple[Fit[str], FloatArray]:
     pairs = [(i, j) for i in range(size) for j in range(i)]
     results = [met(i, j, 400) for i, j in pairs if i - j <= 3]
     results += [
-        met(i, j, 100) for i, j in (pairs[place] for place in rng.permutation(len(pairs))[:80])
+        met(i, j, num_far) for i, j in (pairs[place] for place in rng.permutation(len(pairs))[:80])
     ]
-    return BradleyTerry(reduces_bias=True, bends=True).fit(results, anchors=[ANCHOR]), nearest(
-        ahead
-    )
+    return BradleyTerry(reduces_bias=True, bends=True).fit(results, anchors=[ANCHOR])
 
 
 def nearest(ahead: FloatArray) -> FloatArray:
@@ -126,6 +143,22 @@ def test_ratings_of_a_bent_league_are_those_of_all_pairs_alike() -> None:
         assert truth[-1] < 950.0
         # The fit reports that pairs deviate from any ratings.
         assert 25.0 < fit.components.pair_deviation < 110.0
+
+
+def test_where_log_odds_grow_faster_than_distances_the_best_are_not_rated_too_low() -> None:
+    """Log-odds of a normal distribution: a match adds up many small gains."""
+    for seed in range(4):
+        fit, ahead = many_gains(seed=seed)
+        truth = nearest(ahead)
+        # Sums of neighbours' distances put the best at 965, by direct matches it is at 1,440.
+        assert np.diag(ahead, -1).sum() * ELO_PER_UNIT == pytest.approx(965.0, abs=1.0)
+        assert ahead[-1, 0] * ELO_PER_UNIT == pytest.approx(1440.0, abs=1.0)
+        assert fit.components.bend < -0.15
+        off = fit.ratings - truth
+        assert (np.abs(off) <= Z95 * fit.deviations + 1e-9).mean() >= 0.9
+        half = Z95 * math.hypot(fit.deviations[-1], fit.anchor_errors[-1])
+        assert abs(fit.ratings[-1] - ELO_PER_UNIT * ahead[-1, 0]) <= half
+        assert fit.components.misfit >= MISFIT
 
 
 def test_a_straight_league_keeps_the_sums_of_its_distances() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from scipy import optimize
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry, Posterior, Time
 from populations.ratings.fitting.bend import (
+    BENDS,
     Meeting,
     Recency,
     against_anchors,
@@ -43,9 +45,27 @@ def test_log_odds_by_hand() -> None:
     straight, slopes = bent(np.array([3.0, -1.0]), 0.0)
     assert straight.tolist() == [3.0, -1.0]
     assert slopes.tolist() == [1.0, 1.0]
-    distances = np.linspace(-6.0, 6.0, 13)
-    found = (bent(distances, BEND + STEP)[0] - bent(distances, BEND - STEP)[0]) / (2.0 * STEP)
-    np.testing.assert_allclose(bent_by(distances, BEND), found, atol=1e-8)
+    # b = -1: k = 1/2, and h(2 log 2) = sinh(log 2) / k = (2 - 1/2) / 2 * 2, with slope
+    # cosh(log 2) = (2 + 1/2) / 2.
+    convex, slopes = bent(np.array([2.0, -2.0, 0.0]) * math.log(2.0), -1.0)
+    np.testing.assert_allclose(convex, [1.5, -1.5, 0.0])
+    np.testing.assert_allclose(slopes, [1.25, 1.25, 1.0])
+
+
+@pytest.mark.parametrize("bend", [BEND, -BEND])
+def test_derivatives_are_those_of_differences(bend: float) -> None:
+    # Without 0, where the slope itself has none.
+    distances = np.linspace(-6.0, 6.0, 12)
+    found = (bent(distances, bend + STEP)[0] - bent(distances, bend - STEP)[0]) / (2.0 * STEP)
+    np.testing.assert_allclose(bent_by(distances, bend), found, atol=1e-8)
+    found = (bent(distances + STEP, bend)[0] - bent(distances - STEP, bend)[0]) / (2.0 * STEP)
+    np.testing.assert_allclose(bent(distances, bend)[1], found, atol=1e-8)
+
+
+def test_no_distance_overflows() -> None:
+    for bend in BENDS:
+        for values in (*bent(np.array([-1e6, 1e6]), bend), bent_by(np.array([1e6]), bend)):
+            assert np.isfinite(values).all()
 
 
 def test_who_is_newer_by_hand() -> None:
