@@ -62,6 +62,7 @@ from populations.ratings.fitting.bend import (
 from populations.ratings.fitting.components import Components, pair_scatter, prior_deviation
 from populations.ratings.fitting.misfit import (
     DOUBT,
+    MISFIT,
     anchor_errors,
     anchor_variance,
     bend_of,
@@ -299,7 +300,7 @@ class Posterior(Generic[E]):
         scatter, misfit = pair_scatter(fit, variances=variances, weights=weights)
         bend, unsure, _ = bend_of(problem, solver, summed=summed)
         # Chance explains a bend below 0 up to the threshold.
-        bend = bend if bend > 0.0 or bend <= -DOUBT * unsure else 0.0
+        bend = bend if bend > 0.0 or bend <= -MISFIT * unsure else 0.0
         anchor, estranged = anchor_variance(
             fit, is_anchored=self.pairs.is_anchored, variances=variances
         )

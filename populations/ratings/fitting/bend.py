@@ -51,8 +51,8 @@ IntArray = npt.NDArray[np.int64]
 FAR = 1.73
 """Log-odds from which on players are far apart, those of 300 Elo."""
 
-BENDS = (-1.0, 0.8)
-"""Limits of b: above, far players are all at one distance; below, 700 Elo count as 1,400."""
+BENDS = (-2.0, 0.8)
+"""Limits of b: above, far players are all at one distance; below, 500 Elo count as 920."""
 
 MAX_GROWN = 30.0
 """Limit of |k d|, so that no step of a search overflows."""
