@@ -1,8 +1,6 @@
 """Race of two collectors for coins on a grid: a batched game of skill and luck to test ratings on.
 
-Play it: ``arena launch --run-dir RUN environment.id=experiments.ratings.coins:Coins
-environment.num_envs=512 populations.player.size=4 ghosts.every_agent_steps=200000
-stop.duration_s=180``.
+Its ``environment.id`` is ``experiments.ratings.coins:Coins``.
 
 Tests: `tests/experiments/ratings/test_coins.py`.
 """
