@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.ratings.coins import CELLS, NUM_STEPS, THINGS, Coins
+from tests.assets.coins import CELLS, NUM_STEPS, THINGS, Coins
 
 STAY, RIGHT, DOWN = 0, 1, 3
 

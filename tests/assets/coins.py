@@ -1,8 +1,8 @@
 """Race of two collectors for coins on a grid: a batched game of skill and luck to test ratings on.
 
-Its ``environment.id`` is ``experiments.ratings.coins:Coins``.
+Its ``environment.id`` is ``tests.assets.coins:Coins``.
 
-Tests: `tests/experiments/ratings/test_coins.py`.
+Tests: `tests/arena/envs/batched/test_coins.py`.
 """
 
 from __future__ import annotations
