@@ -121,7 +121,7 @@ UNBOUNDED_AGENT_STEPS = 2**48
 """Budget of an assignment that ends by its number of episodes."""
 
 MAX_DOUBLINGS = 12
-"""Limit of the doublings of a budget: 2**12 times some seconds are hours, enough for an episode."""
+"""Limit of a budget's doublings, from seconds to hours: longer episodes are not awaited."""
 
 
 def team_budget(

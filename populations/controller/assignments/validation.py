@@ -52,7 +52,7 @@ MAX_UPDATES = 2**40
 """Bound on optimizer steps in an assignment."""
 
 MAX_ROLLOUT_LENGTH = 65536
-"""Bound on ``rollout_length``, for algorithms that may set another one than the hyperparameter."""
+"""Bound on ``rollout_length`` for users' own algorithms, which may set it themselves."""
 
 SPEED, LENGTH = "throughput/agent_steps_per_s", "episode/length_mean"
 
@@ -166,7 +166,7 @@ def _problems_of_tallies(asked: GivenAssignment, finished: Finished) -> Iterator
     entrants = asked.entrants
     counts = Counter(tally.entrants for tally in finished.tallies)
     is_cooperation = asked.setup.is_cooperation
-    # In cooperation players are compared only in evaluation, so tallies of training lack pairs.
+    # In cooperation only evaluation compares players, so tallies of training may lack pairs.
     may_be_alone = is_cooperation and isinstance(message, Train)
     for tally in finished.tallies:
         if tally.entrants not in entrants:
