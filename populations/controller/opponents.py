@@ -69,7 +69,7 @@ class OpponentStatistics(Struct, dict=True):
 
     @cached_property
     def _results_against_ghosts(self) -> FloatArray:
-        """Return wins and losses by entrant code. float64 [2, codes]."""
+        """Return the trainee's wins and losses against ghosts, by code. float64 [2, codes]."""
         codes, results = self._met.among_ghosts()
         found = np.zeros((2, len(self.pool.ghosts.codes.entrants)))
         found[:, codes] = results

@@ -274,7 +274,7 @@ MAX_CHECKPOINTS = 4096
 def remove_checkpoints(
     league: League, goals: StopGoals, tx: Transaction, populations: Collection[str]
 ) -> None:
-    """Remove the oldest rows of some populations that nothing refers to."""
+    """Remove the oldest rows of checkpoints to which nothing refers, in some populations."""
     going = _checkpoints_to_go(league, goals, populations)
     if not going:
         return
@@ -371,7 +371,7 @@ MAX_GENERATIONS = 2048
 
 
 def remove_generations(league: League, tx: Transaction, populations: Collection[str]) -> None:
-    """Remove the oldest rows of some populations that nothing refers to."""
+    """Remove the oldest rows of generations to which nothing refers, in some populations."""
     gone = _generations_to_go(league, populations)[:MAX_GENERATIONS]
     if len(gone) < GENERATIONS_BATCH:
         return
@@ -381,7 +381,7 @@ def remove_generations(league: League, tx: Transaction, populations: Collection[
 
 
 def _generations_to_go(league: League, populations: Collection[str]) -> list[GenerationRow]:
-    """Return the rows to remove, the oldest first."""
+    """Return the rows of generations to remove, the oldest first."""
     found: list[GenerationRow] = []
     stays: set[Entrant] | None = None
     for population in populations:

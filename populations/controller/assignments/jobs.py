@@ -132,7 +132,7 @@ def team_budget(
     It is assumed that agents of all populations make decisions equally often.
     """
     agents = [len(state.settings.setup.populations[row.population].agents) for row in team]
-    # A policy does B * own / sum(agents) of a team's budget B, which its own budget bounds.
+    # With a team's budget B, a policy does B * own / sum(agents) steps, at most its own budget.
     return min(
         max(budget(state, tx, row, learner=learner) * sum(agents) // own, 1)
         for row, own in zip(team, agents, strict=True)
@@ -226,7 +226,7 @@ def record_episodes(
     state: ControllerState, learner_id: LearnerId, *, message: Train, finished: Finished
 ) -> None:
     """Record which episodes a learner holds after a Train assignment."""
-    # `validation` has refused episodes of players that the message does not seat.
+    # `validation` has refused episodes of other players, so each one has a seating here.
     by_entrants = entrants_of(message)
     team = tuple(trainee.policy for trainee in message.trainees)
     episodes = CarriedEpisodes(

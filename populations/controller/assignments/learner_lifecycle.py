@@ -58,7 +58,7 @@ def place_of(learner_id: LearnerId, hello: Hello, *, slot: int | None) -> str:
 
 
 def staff(phase: Phase, tx: Transaction) -> None:
-    """Start the processes that are due."""
+    """Start a process in each empty slot whose start time has come."""
     if phase.name not in ("training", "evaluating"):
         return
     for index, slot in enumerate(phase.crew.slots):

@@ -48,7 +48,7 @@ MAX_REASON = 1000
 
 
 def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -> None:
-    """Commit what a learner did, and the decisions that follow from it."""
+    """Record a learner's result, and make the decisions that follow from it."""
     finished = event.finished
     opened = _open_row(state.crew, tx, event.learner, finished)
     if opened is None:
@@ -191,7 +191,7 @@ def _advance_policy(
     key: str,
     manifest: Manifest,
 ) -> None:
-    """Record a trainee's checkpoint."""
+    """Record a trainee's new checkpoint, and update its policy."""
     # The parent are the weights that it was trained from; after an exploit these are the donor's.
     origin = None if trainee.checkpoint is None else trainee.checkpoint.key
     tx.put(

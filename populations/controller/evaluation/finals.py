@@ -137,7 +137,7 @@ def more_pairings(state: ControllerState, tx: Transaction, learner: Learner) -> 
 def _cut(pairings: tuple[Pairing, ...], num_matches: int) -> tuple[Pairing, ...]:
     """Reduce an evaluation to ``num_matches`` matches, in the same proportions of pairings."""
     ends = [0, *accumulate(pairing.num_matches for pairing in pairings)]
-    # The n matches from a to b of N become those from floor(a n / N) to floor(b n / N).
+    # Cumulative ends are scaled: matches a to b of N become floor(a n / N) to floor(b n / N) of n.
     ends = [end * num_matches // max(ends[-1], 1) for end in ends]
     return tuple(
         replace(pairing, num_matches=end - begin)
@@ -156,8 +156,8 @@ def final_pairings(
         tx: Transaction that takes the event of a tournament.
         num_matches: Approximate number of matches.
     """
-    # Newcomers come first: weights that break a match would break it for all others in the
-    # evaluation.
+    # Newcomers come first, because weights that make a match fail would fail the evaluation of all
+    # players in it.
     validations = validation_pairings(state, num_matches=num_matches)
     if validations:
         return validations
@@ -188,7 +188,7 @@ def final_pairings(
             matches_per_pair=TOURNAMENT_MATCHES,
         )
     pairings: list[Pairing] = []
-    # Pairs for which this evaluation has no time are still missing at the next one.
+    # Pairs for which this evaluation has no time are still missing, so the next one plays them.
     one_s = match_s(state.measured)
     left = at_most(sum(num_matches for _, num_matches in missing), one_s)
     for (first, second), to_play in missing:

@@ -45,7 +45,7 @@ def stragglers(learners: Mapping[LearnerId, Learner]) -> frozenset[LearnerId]:
     # A single learner cannot be compared with others.
     if len(rates) < 2:
         return frozenset()
-    # The usual rate of two learners is the faster one's.
+    # Of two learners the faster one's rate counts as usual, so that the slower can be a straggler.
     usual = median_high(rates.values())
     return frozenset(name for name, rate in rates.items() if rate < STRAGGLER_SHARE * usual)
 

@@ -91,11 +91,11 @@ class Phase(Struct, kw_only=True):
         return self.finals if self.evaluation_only is None else self.evaluation_only
 
     def elapsed_s(self, now: Now) -> float:
-        """Return the seconds of the run, over all epochs."""
+        """Return the elapsed seconds of the run, over all epochs."""
         return self.elapsed_before_s + now.monotonic_s - self.started_s
 
     def trained_s(self, now: Now, run: RunRow) -> float:
-        """Return the seconds in which the run trained, over all epochs, while it trains."""
+        """Return the run's seconds of training, over all epochs; valid only while it trains."""
         return self.elapsed_s(now) - run.closing_s
 
     def is_for_now(self, row: AssignmentRow) -> bool:

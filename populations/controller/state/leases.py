@@ -1,7 +1,7 @@
 """Learners that have joined, their leases on assignments, and when they were last heard.
 
 None of this is durable. The diagram is the life of an assignment. The journal stores its states
-``queued`` (open), ``finished`` and ``failed``; only here is known which learner has it since when:
+``queued`` (open), ``finished`` and ``failed``, but not which learner has it since when:
 
                  give: attempt + 1        first heartbeat
     decided -> open ------------> sent -------------> running --- Finished ---> finished
@@ -109,7 +109,7 @@ class MatchTimes(Struct):
 
     def add(self, *, matches: int, duration_s: float) -> None:
         """Add the matches and the duration of an evaluation."""
-        # n <- KEPT n + matches, and seconds alike: their quotient is the recent time of a match
+        # Both sums decay alike, n <- KEPT n + matches, so their quotient is a match's recent time.
         self.matches = KEPT * self.matches + matches
         self.seconds = KEPT * self.seconds + duration_s
 

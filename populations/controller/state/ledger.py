@@ -101,7 +101,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def is_failure(self) -> bool:
-        """Return whether it failed."""
+        """Return whether the attempt failed."""
         return self.kind != FINISHED
 
 

@@ -115,6 +115,6 @@ class Transaction(Struct):
         return [self.seed, 0, number]
 
     def count(self, **changes: float) -> None:
-        """Raise counters of the run."""
+        """Increase counters of the run by the given amounts."""
         run = self.tables.run
         self.put(replace(run, **{name: getattr(run, name) + by for name, by in changes.items()}))
