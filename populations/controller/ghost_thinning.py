@@ -1,10 +1,9 @@
-"""Thinning of a full pool: which ghosts may go, and what follows from that.
+"""Thinning of a full pool of ghosts: which ghosts are removed, and how.
 
-What something needs stays: ghosts that a user has pinned or that are not linked yet, those that an
-open assignment or episodes in flight are played with, the champion's weights, and those that
-exploiters restart from.
-A ghost that goes is doomed first; its directory is removed after the commit, and its row then. So a
-crash at any moment leaves a ghost or none.
+Needed ghosts stay: those that a user has pinned or that are not linked yet, those in open
+assignments or episodes in flight, the champion's weights, and those that exploiters restart from.
+Another ghost is first marked for removal; its directory is removed after the commit, and then its
+row. So a crash at any moment leaves a complete ghost or none.
 
 Tests: `tests/populations/controller/test_ghost_thinning.py`.
 """
@@ -33,17 +32,17 @@ from populations.roles import MAIN
 from populations.thinning.make import make_thinning, places_of
 
 INSTEAD = "spread"
-"""Rule that chooses where a user's own one fails."""
+"""Rule that chooses if a user's own rule fails."""
 
 
 def thin(state: ControllerState, tx: Transaction) -> bool:
-    """Thin the pools that are too large; return whether ghosts went."""
+    """Mark ghosts of pools that are too large for removal; return whether any were marked."""
     keep, thinned_to = state.settings.config.ghosts.keep, state.settings.config.ghosts.thinned_to
-    # Most often nothing is to be done, and nothing is looked at.
+    # The total is checked first, because most often no pool is too large.
     if keep is None or thinned_to is None or len(state.tables.ghosts) <= keep:
         return False
     thinned: list[GhostRow] = []
-    # In cooperation a team's ghosts go together, as its leader's do.
+    # In cooperation only the leaders' population is ranked, and its ghosts' teammates go with them.
     for population in state.settings.setup.ranked_populations:
         present = [
             ghost
@@ -61,7 +60,7 @@ def thin(state: ControllerState, tx: Transaction) -> bool:
 
 
 def forget(tables: Tables, tx: Transaction, keys: Collection[str]) -> None:
-    """Delete the rows of doomed ghosts whose directories are gone."""
+    """Delete the rows of ghosts that were marked for removal and whose directories are removed."""
     gone = set(keys)
     for ghost in [one for one in tables.ghosts.values() if one.doomed and one.key in gone]:
         tx.delete(ghost)
@@ -75,11 +74,11 @@ def _thinned(
     *,
     num_to_go: int,
 ) -> list[GhostRow]:
-    """Choose the ghosts of a population that go, those of teams with their mates; explain it."""
+    """Choose ghosts of a population for removal, with their teammates', and record the event."""
     config, ratings = state.settings.config.ghosts, state.fits.ratings(population)
     mates = ghosts_by_origin(state.league)
     teams = [_team(state.league, ghost, mates) for ghost in present]
-    # The weights of each population's champion stay.
+    # Weights of champions must stay, because they hold the titles.
     leading = {Digest(leading_entrant(state.fits, name) or "") for name in state.tables.ratings}
 
     def is_needed(ghost: GhostRow) -> bool:
@@ -97,7 +96,7 @@ def _thinned(
     numbers = {policy: number for number, policy in enumerate(state.tables.policies)}
     lows = [ratings.low(ghost.weights_digest) for ghost in present]
     request = ThinningRequest(
-        # A policy that was retired is none of the present ones.
+        # A ghost's policy may have no row any more; it has the number -1.
         policies=np.array([numbers.get(ghost.policy, -1) for ghost in present]),
         agent_steps=np.array([ghost.agent_steps for ghost in present]),
         ratings=np.array([ratings.rating(one.weights_digest) for one in present], dtype=np.float64),
@@ -123,10 +122,10 @@ def _thinned(
 def _choose(
     state: ControllerState, tx: Transaction, population: str, request: ThinningRequest
 ) -> tuple[str, tuple[int, ...]]:
-    """Ask the rule; where it fails, ``spread``, for the pool must not grow.
+    """Choose ghosts by the rule; if it fails, by ``spread``, because the pool must not grow.
 
     Returns:
-        Name of the rule that has chosen, and the places that go.
+        Name of the rule that has chosen, and the chosen positions in the request.
     """
     config = state.settings.config.ghosts
 
@@ -145,7 +144,7 @@ def _choose(
 
 
 def _team(league: League, ghost: GhostRow, known: GhostsByOrigin) -> tuple[GhostRow, ...]:
-    """Return a ghost and those that its mates left with it."""
+    """Return a ghost and the ghosts that its teammates left at the same time."""
     mates = league.teams.get(ghost.policy, ())
     origin = league.tables.checkpoints[ghost.checkpoint].assignment_id
     found = (known.get((mate, origin)) for mate in mates if mate != ghost.policy)

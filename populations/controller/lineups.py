@@ -1,8 +1,7 @@
-"""Lineups: who learns in one assignment, and who plays frozen beside and against them.
+"""Lineups: policies that learn in an assignment, and frozen players beside and against them.
 
-All rules of who sits with whom in training are here: a policy alone, a team of cooperation, two
-rivals that learn and mixed teammates are lineups. Frozen players are what `Matchmaker.draw`
-answers.
+All rules about who plays with whom in training are here. A policy alone, a team in cooperation, two
+rivals that learn, and mixed teammates are lineups. `Matchmaker.draw` chooses the frozen players.
 
 Tests: `tests/populations/controller/test_lineups.py`,
 `tests/populations/controller/test_mixed_teammates.py` and
@@ -50,19 +49,19 @@ from populations.records.rows import Json, PolicyRow
 from populations.records.tables import Tables
 
 INSTEAD = "uniform"
-"""Kind that draws opponents where the matchmaker fails."""
+"""Kind of matchmaker that draws opponents if a user's own one fails."""
 
 Requests = dict[tuple[PolicyId, str], OpponentRequest]
 """Requests to the matchmaker, by trainee and population of its opponents."""
 
 
 class Lineup(Struct, frozen=True, kw_only=True):
-    """All that learn in one assignment, and the players of its seats.
+    """Policies that learn in one assignment, and the players of its seats.
 
     Attributes:
         trainees: Policies that learn, in the order of their populations.
         seatings: Players by seat; those without weights are trainees and bots.
-        requests: Requests that the frozen ones answer.
+        requests: Requests to the matchmaker that the frozen players were drawn for.
     """
 
     trainees: Team
@@ -71,15 +70,15 @@ class Lineup(Struct, frozen=True, kw_only=True):
 
 
 def draw_lineup(state: ControllerState, tx: Transaction, trainees: Team) -> Lineup:
-    """Draw who plays beside and against those that learn in an assignment, and seat all of them.
+    """Draw the players beside and against the trainees of an assignment, and seat all of them.
 
-    A seating in which two rivals learn is one of the opponents of each, and is there once for both.
+    A seating in which two rivals learn counts as an opponent of each, but is listed only once.
 
     Args:
         state: State of the controller.
-        tx: Gives the randomness, and takes the event of a matchmaker that fails.
-        trainees: A policy alone, with its mates of cooperation, or with its rival, which plays live
-            where it is drawn.
+        tx: Transaction that gives randomness, and takes the event of a failed matchmaker.
+        trainees: A policy alone, with its teammates in cooperation, or with its rival, which plays
+            with its live weights in seatings for which it is drawn.
     """
     requests: Requests = {}
     first, *others = trainees
@@ -94,7 +93,7 @@ def draw_lineup(state: ControllerState, tx: Transaction, trainees: Team) -> Line
     else:
         drawn: Counter[Seating] = Counter()
         for policy, rival in (trainees, trainees[::-1]):
-            # |: the larger number of each seating, so each rival has all that were drawn for it.
+            # The union takes the larger number of each seating, enough for the draws of both.
             drawn |= Counter(_seatings(state, tx, policy, rival, requests))
         seatings = tuple(drawn.elements())
     return Lineup(trainees=trainees, seatings=seatings, requests=requests)
@@ -113,16 +112,16 @@ def _seatings(
 ) -> tuple[Seating, ...]:
     """Draw opponents from every population that has a seat, and seat them and one trainee.
 
-    The trainee has each of its seats equally often. Where teammates are mixed, partners are drawn
-    apart, one for each other agent of a side.
+    The trainee has each of its seats equally often. With mixed teammates, a partner is drawn for
+    each other agent of a side, separately from opponents.
 
     Args:
         state: State of the controller.
-        tx: Gives the randomness, and takes the event of a matchmaker that fails.
+        tx: Transaction that gives randomness, and takes the event of a failed matchmaker.
         policy: Policy that trains.
-        rival: Policy that learns beside it, and plays live where it is drawn. None: all opponents
-            are frozen.
-        requests: Takes the requests.
+        rival: Policy that learns beside it, and plays with live weights in seatings for which it is
+            drawn. None: all opponents are frozen.
+        requests: Mapping to which the requests are added.
     """
     setup, trainee = state.settings.setup, _live(policy)
     is_mixed = bool(setup.agent_seats)
@@ -130,11 +129,11 @@ def _seatings(
         seats_in_turn,
         setup.seats,
         population=policy.population,
-        # Each seating needs an environment.
+        # Each seating needs an environment, which bounds their number.
         num_seatings=setup.num_envs,
         num_opponents=state.settings.config.matchmaking.opponents,
     )
-    # Nothing is drawn where it has all of its seats with each opponent.
+    # Without turns, the trainee has all of its seats with each opponent, so no start is drawn.
     turns = draw_turns(start=0) and draw_turns(start=int(tx.draw().integers(len(setup.seats))))
     first_turn = 0
     own: list[tuple[Player, ...]] = [(trainee,)] * num_opponents(state.settings, rival)
@@ -142,14 +141,15 @@ def _seatings(
     for population in dict.fromkeys(seat.population for seat in setup.seats):
         sizes = [len(seat.agents) for seat in setup.seats if seat.population == population]
         is_own, num_partners = population == policy.population, (max(sizes) - 1) * is_mixed
-        # A policy has no rival of its own population in cooperation, or where that has one seat
-        # only.
+        # A policy has no opponents of its own population in cooperation, or if that population has
+        # a single seat.
         has_rivals = not is_own or (len(sizes) > 1 and not setup.is_cooperation)
         if not has_rivals and not num_partners:
             continue
         rng = tx.draw()
         if is_mixed and not requests:
-            # Each place on a side equally often in the long run, also with few opponents.
+            # The first place on a side is drawn, so that in the long run the trainee has each place
+            # equally often, even with few opponents.
             first_turn = int(rng.integers(max(len(seat.agents) for seat in setup.seats)))
         request = make_request(state.settings, state.indexes, policy, population, rival=rival)
         requests[policy.policy, population] = request
@@ -158,7 +158,7 @@ def _seatings(
             own = [(trainee, *mates) for mates in partners]
         if has_rivals:
             sides = _draw_sides(state, tx, request, population, num_partners, rng)
-            # A rival that learns beside it plays live where it is drawn.
+            # If the rival is drawn, it plays with its live weights.
             if rival is not None:
                 live = {PlayerId(rival.policy): _live(rival)}
                 sides = [(live.get(one.player, one), *mates) for one, *mates in sides]
@@ -184,12 +184,12 @@ def _draw_sides(
     num_partners: int,
     rng: np.random.Generator,
 ) -> list[tuple[Player, ...]]:
-    """Draw the other sides of a population: in each the opponent, and its partners if it has some.
+    """Draw the other sides of a population: an opponent each, with its partners if it has any.
 
-    Around the matchmaker's rule players from outside have their configured shares, and their whole
-    sides.
+    External players have their configured shares before the matchmaker's rule applies, and play
+    whole sides without partners.
     """
-    # Others are only rated.
+    # External players without a share are only rated, and not drawn for training.
     external = {
         one.player: one for one in state.settings.external_players.get(population, ()) if one.share
     }
@@ -212,16 +212,17 @@ def _draw_partners(
     number: int,
     rng: np.random.Generator,
 ) -> list[tuple[Player, ...]]:
-    """Draw so many partners for each opponent of a request.
+    """Draw ``number`` partners for each opponent of a request.
 
-    The matchmaker draws them as it draws opponents, without bots and imported champions: partners
-    are of the league. Where it draws the trainee, its latest checkpoint is the partner.
+    The matchmaker draws them like opponents, but without external players. If it draws the trainee
+    itself, the partner is its latest checkpoint.
     """
     asked = replace(request, num_opponents=request.num_opponents * number)
     trainee = state.tables.policies[request.trainee]
     itself = frozen_team(state.league, trainee)[trainee.population]
     players = _drawn(state, tx, asked, population, itself=itself, rng=rng)
-    # The matchmaker's order is by kind: without another one, mirrors would have mirrors beside.
+    # The matchmaker's order is by kind, so it is shuffled: otherwise copies of the trainee would
+    # always be partners of each other.
     mixed = [players[place] for place in rng.permutation(len(players)).tolist()]
     return [tuple(mixed[first : first + number]) for first in range(0, len(mixed), number)]
 
@@ -236,10 +237,10 @@ def _drawn(
     external: Mapping[PlayerId, ExternalPlayer] = MappingProxyType({}),
     rng: np.random.Generator,
 ) -> list[Player]:
-    """Ask the matchmaker for others than those whose weights fail; where it fails, `INSTEAD`.
+    """Draw players by the matchmaker, without those whose weights fail; if it fails, by `INSTEAD`.
 
     Returns:
-        The trainee as often as it was drawn, then all others.
+        The trainee as often as it was drawn, then all other players.
     """
     config = state.settings.config
     asked = _without_shunned(state.league, state.blame.ledger, request)
@@ -279,10 +280,10 @@ def _drawn(
 def _player(
     tables: Tables, candidate: Candidate, external: Mapping[PlayerId, ExternalPlayer]
 ) -> Player:
-    """Return a player that was drawn.
+    """Return the player, with its weights, of a drawn candidate.
 
     Raises:
-        ValueError: If it was not in the request.
+        ValueError: If the candidate was not in the request.
     """
     known = external.get(candidate.player)
     weights = _weights(tables, candidate) if known is None else known.weights
@@ -294,7 +295,7 @@ def _player(
 
 
 def _without_shunned(league: League, ledger: Ledger, request: OpponentRequest) -> OpponentRequest:
-    """Leave out players whose weights fail, where others are left."""
+    """Return a request without players whose weights fail, unless no other players are left."""
     shunned = ledger.shunned() - {request.entrant}
     if not shunned:
         return request
@@ -303,13 +304,13 @@ def _without_shunned(league: League, ledger: Ledger, request: OpponentRequest) -
     def kept(candidates: Candidates) -> Candidates:
         is_kept = np.ones(len(candidates), dtype=np.bool_)
         for policy in policies:
-            # A policy's ghosts of other generations may be as good as any.
+            # Only the failing generation is left out; the policy's other ghosts may play.
             for place in np.flatnonzero(candidates.of_policy(policy)):
                 is_kept[place] = maker_of(league, candidates.entrants[place]) not in shunned
         return candidates.take(np.flatnonzero(is_kept))
 
     ghosts, latest = kept(request.ghosts), kept(request.latest)
-    # The request stays as it is if nobody else is left, for there would be no match.
+    # Without any other player the request stays as it is, because there would be no match.
     return replace(request, ghosts=ghosts, latest=latest) if len(ghosts) + len(latest) else request
 
 
@@ -329,25 +330,25 @@ def knowledge(
     message: Train,
     requests: Mapping[tuple[PolicyId, str], OpponentRequest],
 ) -> dict[str, Json]:
-    """Return how often a trainee is thought to beat each opponent, and how much is prediction.
+    """Return trainees' expected win rates against opponents, and how much of them is predicted.
 
-    By player: ``win_rates``, draws half; and in ``predicted`` the share of each win rate that is
-    what ratings promise, the rest being results: 1 for an opponent that it never met. Bots and
-    players of other runs are left out.
+    Both are by opponent: ``win_rates`` counts draws half; ``predicted`` is the share of the win
+    rate that ratings predict, while the rest are results. It is 1 for an opponent without matches.
+    Bots and players of other runs are left out.
 
     Args:
         settings: Settings of the run.
         indexes: Indexes over the rows.
         message: Assignment that is given out.
-        requests: Those of the draw; without, as where an assignment is given out again, they are
-            made anew.
+        requests: Requests of the draw. Missing ones are made anew, as for an assignment that is
+            given out again.
     """
     win_rates: dict[str, Json] = {}
     predicted: dict[str, Json] = {}
     for trainee in message.trainees:
         policy = indexes.tables.policies[trainee.policy]
         itself = Player(player=PlayerId(trainee.policy))
-        # Each of several trainees has opponents of its own.
+        # With several trainees, only opponents in seatings with this one count.
         frozen = dict.fromkeys(
             player.player
             for seating in message.opponents
@@ -356,7 +357,7 @@ def knowledge(
             if player.weights is not None
         )
         for population in dict.fromkeys(population_of(player) for player in frozen):
-            # A player of another run, whose results are no payoffs of this one.
+            # Players of other runs are left out, because they are no candidates of a population.
             if population not in settings.setup.populations:
                 continue
             request = requests.get((policy.policy, population))
@@ -365,7 +366,8 @@ def knowledge(
                 points, lost = request.posterior(candidates)
                 all_points = zip(candidates.players, points, points + lost, strict=True)
                 for player, won, matches in all_points:
-                    # Beta(a, b): mean a / (a + b), and of a + b PRIOR_MATCHES are the prediction's.
+                    # The mean of Beta(a, b) is a / (a + b), and PRIOR_MATCHES of a + b are from the
+                    # prediction.
                     win_rates[player] = round(float(won / matches), 3)
                     predicted[player] = round(float(PRIOR_MATCHES / matches), 3)
     return {"win_rates": win_rates, "predicted": predicted}

@@ -1,7 +1,7 @@
 """The controller as a pure state machine: an event comes in, a transaction comes out.
 
-No socket, clock, file or global random. The server commits the transaction's rows and then, and
-only then, carries out its commands; so whatever was acknowledged or sent is in the journal.
+It uses no socket, clock, file or global random numbers. The server commits the transaction's rows
+and only then carries out its commands, so whatever was acknowledged or sent is in the journal.
 
 Tests: `tests/populations/controller/test_properties.py` and
 `tests/faults/test_controller_machine.py`.
@@ -37,9 +37,9 @@ from populations.records.rows import GhostRow
 
 
 def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
-    """Take in one event; what it changes is in memory when this returns.
+    """Process one event: change the state in memory, and return the rows and commands to carry out.
 
-    Where a rule raises, the tables are as they were.
+    If anything raises an exception, the tables are restored to what they were before the event.
     """
     tx = state.begin(now)
     try:
@@ -52,28 +52,29 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
 
 def _take(state: ControllerState, event: Event, tx: Transaction) -> None:
     was_closing = state.phase.name != "training"
-    # Forgive the gap before anything is judged: learners could not be heard in it.
+    # Extend timeouts before any is checked: the controller may have stood still and heard nobody.
     learner_lifecycle.forgive_gap(state.phase, state.blame.pause, tx)
     _decide(state, event, tx)
-    # Fit after tallies and ratings were taken in, so that the fit's snapshot has them.
-    # Time decides nothing in deterministic mode, and at the end of training all waits for fits.
+    # Start a fit after the event's tallies are recorded, so that its snapshot contains them. The
+    # pause between fits is skipped after training, when the run's end waits for them, and in
+    # deterministic mode, where time must decide nothing.
     at_once = state.settings.config.deterministic or state.phase.name != "training"
     if state.fits.is_due(tx.now.monotonic_s, at_once=at_once):
         result_merging.merge(state.settings, state.indexes, state.phase, tx)
         state.fits.refit(tx)
     is_said = isinstance(event, HeartbeatReceived | LearnerEvent)
     if is_said and not (tx.rows or tx.commands) and state.phase.name != "stopping":
-        return  # nothing follows from it that the next tick would not find
+        return  # the next tick makes the checks below, so a message without effect skips them
     alerts.watch(state, tx)
     if state.phase.name != "over":
         exploring.ask(state.settings, state.indexes, state.phase, tx)
         curriculum.advance(state.settings, state.indexes, state.phase, tx)
         phases.advance(state, tx)
         learner_lifecycle.staff(state.phase, tx)
-        # Retry before `fill`, which gives out the one assignment of a try.
+        # A pause is retried before `fill`, which gives out the one assignment of that try.
         pauses.retry(state.blame.pause, tx)
         placement.fill(state, tx)
-    # A pool gets too large only by new ghosts, or by a start under another bound.
+    # The pool of ghosts exceeds its bound only by a new ghost, or at a start with a smaller bound.
     is_larger = isinstance(event, ControllerStarted) or any(
         isinstance(row, GhostRow) for row in tx.rows
     )
@@ -84,12 +85,12 @@ def _take(state: ControllerState, event: Event, tx: Transaction) -> None:
         and not state.settings.config.evaluation.share
     ):
         result_merging.merge(state.settings, state.indexes, state.phase, tx)
-    # Curves read the rows of all decisions above.
+    # Curves come last, because they read the rows of all decisions above.
     curves.follow(state, tx)
-    # Time alone is worth no commit.
+    # The elapsed time alone is not worth a commit.
     if tx.rows:
         run, elapsed_s = state.tables.run, state.phase.elapsed_s(tx.now)
-        # A change of phase has rows, so all of the time since the last commit is one phase's.
+        # A change of phase always commits rows, so the time since the last commit is of one phase.
         closing_s = run.closing_s + was_closing * (elapsed_s - run.elapsed_s)
         tx.put(replace(run, elapsed_s=elapsed_s, closing_s=closing_s))
 
@@ -144,7 +145,7 @@ def _start(fits: Fits, phase: Phase, tx: Transaction) -> None:
         phases.evaluate_only(phase, tx, phase.evaluation_only)
     tx.put(replace(run, state="running", reason="", epoch=run.epoch + 1))
     tx.add_event("controller_started", epoch=run.epoch + 1, resumed=run.epoch > 0)
-    # Disk work that the epoch before has committed is repeated, for it may not have been done.
+    # Repeat the disk work that the previous epoch committed: a kill may have prevented it.
     ghosts = tx.tables.ghosts.values()
     unlinked = tuple(ghost for ghost in ghosts if not ghost.linked)
     if unlinked:
@@ -153,9 +154,9 @@ def _start(fits: Fits, phase: Phase, tx: Transaction) -> None:
     keys += [ghost.key for ghost in ghosts if ghost.doomed]
     if keys:
         tx.commands.append(RemoveCheckpoints(keys=tuple(keys)))
-    # One fit makes the rows of all populations.
+    # One fit makes the rows of all populations, so they all cover the same tallies.
     fits.covered = min((row.num_tallies for row in tx.tables.ratings.values()), default=0)
-    # Spreads are not durable, and decisions of PBT need them.
+    # Repeat the last fit: the journal lacks its spreads, which decisions of PBT need.
     fits.refit(tx, again=bool(tx.tables.ratings))
 
 
@@ -168,11 +169,11 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
         before = state.tables.ratings.get(known.row.population)
         tx.put(known.row if before is None else with_title_of(known.row, before))
         state.fits.covered = known.row.num_tallies
-    # A repeated fit tells PBT nothing new.
+    # A repeated fit covers no new matches, so PBT can decide nothing new by it.
     if state.fits.covered > covered and state.phase.name == "training":
         pbt.evolve_waiting(state, tx)
     if state.fits.covered > covered:
         champions.announce(state.fits, state.phase, tx)
         games.hold(state.settings, tx)
-    # Estimates use the ratings that were put above.
+    # The estimates come last, because they use the ratings that were put above.
     state.indexes.pending_matches.cover(state.fits.covered, estimate=state.fits.estimate)

@@ -1,7 +1,7 @@
-"""Requests to the matchmaker, and what it may ask about candidates.
+"""Requests to the matchmaker, with functions for results, ratings and scores of candidates.
 
-Those are results, ratings and expected scores. Vectorized: what Python looks at one by one is whom
-the trainee has met, and the few players of a meta-game, never all candidates. Shapes: N candidates.
+Computations are vectorized over candidates. Python loops run only over the trainee's opponents and
+the few players of a meta-game, never over all candidates. Shapes: N candidates.
 
 Tests: `tests/populations/controller/test_opponents.py`.
 """
@@ -35,13 +35,13 @@ from populations.records.tables import Tables
 
 
 class OpponentStatistics(Struct, dict=True):
-    """Figures for one decision, about one trainee and the candidates of one population.
+    """Statistics for one decision, about one trainee and the candidates of one population.
 
     Attributes:
         fits: Fits of ratings, whose league has the results.
-        pool: The population's players.
+        pool: Players of the population.
         policy: The trainee.
-        population: That of the candidates.
+        population: Population of the candidates.
         ghosts_every: Agent steps from one ghost of a policy to the next.
     """
 
@@ -69,21 +69,20 @@ class OpponentStatistics(Struct, dict=True):
 
     @cached_property
     def _results_against_ghosts(self) -> FloatArray:
-        """Return wins and losses by entrant code. float64 [2, codes]."""
+        """Return the trainee's wins and losses against ghosts, by code. float64 [2, codes]."""
         codes, results = self._met.among_ghosts()
         found = np.zeros((2, len(self.pool.ghosts.codes.entrants)))
         found[:, codes] = results
         return found
 
     def _results_against_latest(self, candidates: Candidates) -> FloatArray:
-        """Return wins and losses by policy code. float64 [2, codes].
+        """Return the trainee's wins and losses by policy code of the opponent. float64 [2, codes].
 
-        Against any checkpoint that a policy made since about its last ghost, and since its weights
-        were last replaced.
+        They are of all checkpoints that a policy has made since its weights were last replaced and
+        since about its last ghost, because its latest checkpoint is too new to have been played.
         """
-        # The latest checkpoint alone is too new to have been met.
         num_codes = len(candidates.codes.policies)
-        # One entry more: the code -1 of an unknown policy reads it, and is masked below.
+        # One more entry is read by the code -1 of unknown policies, which are masked below.
         first = np.zeros(num_codes + 1, dtype=np.int64)
         oldest = np.zeros(num_codes + 1, dtype=np.int64)
         for code, policy in zip(candidates.policy_codes, candidates.policies, strict=True):
@@ -94,8 +93,8 @@ class OpponentStatistics(Struct, dict=True):
         codes = met.policy_codes
         counts = (codes >= 0) & (met.agent_steps >= oldest[codes])
         counts &= met.generations >= first[codes]
-        # Opponents are sorted: a resumed run has met them in another order, and its sums are the
-        # same to the bit.
+        # Opponents are sorted, so that a resumed run, which has another order of them, computes the
+        # same sums bit by bit.
         places = np.flatnonzero(counts)
         keys = (met.generations, met.agent_steps, codes)
         places = places[np.lexsort([key[places] for key in keys])]
@@ -104,16 +103,16 @@ class OpponentStatistics(Struct, dict=True):
                 np.bincount(codes[places], weights=results[places], minlength=num_codes)
                 for results in met.results
             ],
-            # The type is named because NumPy counts in integers where there is nothing to count.
+            # The type is given because NumPy counts in integers if there is nothing to count.
             dtype=np.float64,
         )
 
     @cached_property
     def _met(self) -> OpponentColumns:
-        """Return all whom the trainee has met since its weights were last replaced."""
+        """Return all opponents of the trainee since its weights were last replaced."""
         line = line_of(self._tables.generations, self._league.payoff, self.policy.trainee)
         met = self.pool.met.get(self.policy.policy)
-        # The trainee begins anew when its weights have been replaced.
+        # If the weights were replaced, the line is another one and its opponents begin anew.
         if met is None or not met.follows(line):
             met = self.pool.met[self.policy.policy] = OpponentColumns()
         met.update(
@@ -127,17 +126,20 @@ class OpponentStatistics(Struct, dict=True):
         return met
 
     def _oldest_by_code(self) -> IntArray:
-        """Return agent steps that a latest checkpoint has at least, by policy code. int64 [N]."""
+        """Return, by policy code, the agent steps from which on checkpoints count as latest ones.
+
+        int64 [codes].
+        """
         policies = self._tables.policies
         rows = (policies[PolicyId(policy)] for policy in self.pool.policies.codes.policies)
         return np.array([self._oldest(row) for row in rows], dtype=np.int64)
 
     def _oldest(self, policy: PolicyRow) -> int:
-        """Return agent steps from which on a checkpoint is about as old as the newest ghost."""
+        """Return the agent steps from which on a policy's checkpoints count as latest ones."""
         return policy.agent_steps - self.ghosts_every
 
     def predicted(self, candidates: Candidates) -> FloatArray:
-        """Return the trainee's score by ratings, 1/2 where nothing is known. float64 [N]."""
+        """Return the trainee's score predicted by ratings, 1/2 where unknown. float64 [N]."""
         if candidates.codes is self.pool.policies.codes:
             opponents = self.ratings(candidates)
         else:
@@ -146,12 +148,12 @@ class OpponentStatistics(Struct, dict=True):
 
     @cached_property
     def _rating_here(self) -> float:
-        """Return Elo of the trainee on the candidates' scale, NaN if unrated."""
+        """Return the trainee's rating (Elo) on the candidates' scale, NaN if unrated."""
         rating = self.trainee_rating
         if self.policy.population == self.population:
             return rating
-        # Another population has another scale: what the game gives to a side is in neither, but in
-        # the trainee's results.
+        # Another population has another scale, and neither scale contains the advantage that the
+        # game gives to a side. The trainee's results contain it, so they decide its rating here.
         codes, results = self._met.among_ghosts()
         opponents = self._ghost_ratings[0][codes]
         is_rated = np.isfinite(opponents)
@@ -159,7 +161,10 @@ class OpponentStatistics(Struct, dict=True):
         return rating_by_results(rating, opponents[is_rated], wins=wins, losses=losses)
 
     def ratings(self, candidates: Candidates) -> FloatArray:
-        """Return Elo, of a policy that of its newest rated weights, NaN if unrated. float64 [N]."""
+        """Return ratings (Elo); policies have that of their newest rated weights. float64 [N].
+
+        NaN if unrated.
+        """
         if candidates.codes is self.pool.policies.codes:
             policies = self._tables.policies
             rows = [policies[policy] for policy in candidates.policies]
@@ -168,26 +173,26 @@ class OpponentStatistics(Struct, dict=True):
 
     @cached_property
     def _ghost_ratings(self) -> tuple[FloatArray, FloatArray]:
-        """Return Elo of ghosts by entrant code, as rated and as expected; NaN if unknown."""
+        """Return ghosts' rated and expected Elo (`Pool.ghost_ratings`). float64 [codes] each."""
         row = self._tables.ratings.get(self.population)
         return self.pool.ghost_ratings(row, origins=self._league.checkpoints)
 
     @cached_property
     def trainee_rating(self) -> float:
-        """Return Elo of the trainee's newest weights that are rated; NaN if none are."""
+        """Return the rating (Elo) of the trainee's newest rated weights; NaN if there are none."""
         return self._newest_rating(self.policy)
 
     def _newest_rating(self, policy: PolicyRow) -> float:
-        # Weights evaluated since the last fit have no rating yet, but those they were trained from
-        # do.
+        # The newest weights may have no rating before the next fit, so those that they were trained
+        # from are used.
         rating = self.fits.line_rating(policy)
         return float("nan") if rating is None else rating
 
     def scores(self, candidates: Candidates) -> FloatArray:
-        """Return expected score of each against each: results, filled by what ratings predict.
+        """Return expected scores between candidates: results, filled by ratings. float64 [N, N].
 
-        Over all evaluation matches of a pair in any seats; `populations.league.scores` has the
-        formula. float64 [N, N].
+        Results are of all evaluation matches of a pair, in any seats; `populations.league.scores`
+        has the formula.
         """
         row = self._tables.ratings.get(self.population)
         key = (
@@ -198,29 +203,29 @@ class OpponentStatistics(Struct, dict=True):
         known = self.pool.scores.get(key)
         if known is None:
             known = filled_scores_among(self.ratings(candidates), self._outcomes(candidates))
-            # One entry: with a new evaluation or fit the older scores are outdated.
+            # Only one entry is cached, as a new evaluation or fit makes older scores outdated.
             self.pool.scores.clear()
             self.pool.scores[key] = known
         return known
 
     def _outcomes(self, candidates: Candidates) -> Iterator[Outcome]:
-        """Return evaluation matches among candidates, in any seats."""
+        """Yield evaluation results between candidates, in any seats."""
         rated = [(self.population, Entrant(entrant)) for entrant in candidates.entrants]
-        # Both orders of a pair are looked up, since either may have had the lower seat.
+        # Both orders of a pair are looked up, because results name the lower seat first.
         for (i, first), (j, second) in permutations(enumerate(rated), 2):
             for counts in self._league.results_of(first, second):
                 yield i, j, counts.points, counts.matches
 
 
 def taken(by_code: FloatArray, codes: IntArray) -> FloatArray:
-    """Return entries of a table by code; the table itself if the codes are all of it."""
+    """Return entries of a table by code; the table itself, without a copy, for all its codes."""
     if len(codes) == len(by_code) and is_counting(codes):
         return by_code
     return by_code.take(codes)
 
 
 def is_counting(codes: IntArray) -> bool:
-    """Return whether the codes are 0, 1, 2, ..., so that nothing has to be looked up by them."""
+    """Return whether codes are 0, 1, 2, ..., so that a look-up would change nothing."""
     return len(codes) == 0 or bool(codes[0] == 0 and (np.diff(codes) == 1).all())
 
 
@@ -232,9 +237,9 @@ def make_request(
     *,
     rival: PolicyRow | None = None,
 ) -> OpponentRequest:
-    """Make the request to the matchmaker: opponents of one population for a policy.
+    """Make the request to the matchmaker for a policy's opponents of one population.
 
-    A rival that learns beside it is the only latest one.
+    If a rival learns beside the policy, it is the only candidate with latest weights.
     """
     pool = indexes.opponent_pools.pool(population)
     latest = pool.latest(without=policy.policy)
@@ -260,14 +265,14 @@ def make_request(
 
 
 def num_opponents(settings: Settings, rival: PolicyRow | None) -> int:
-    """Return the opponents of a policy in one assignment, in which a rival may learn beside it."""
+    """Return the number of a policy's opponents in an assignment, with or without a rival."""
     wanted = settings.config.matchmaking.opponents
-    # Each of two has so many, and each seating needs an environment.
+    # With a rival, both have that many opponents, and each seating needs an environment.
     return wanted if rival is None else min(wanted, settings.setup.num_envs // 2)
 
 
 def drop_external_player(settings: Settings, tx: Transaction, key: str, *, reason: str) -> None:
-    """Take a corrupt imported player out: the matchmaker draws others in its place."""
+    """Remove an imported player with corrupt weights, so that it is not drawn any more."""
     for population, external in settings.external_players.items():
         kept = tuple(o for o in external if o.weights is None or o.weights.key != key)
         if len(kept) < len(external):
@@ -276,7 +281,7 @@ def drop_external_player(settings: Settings, tx: Transaction, key: str, *, reaso
 
 
 def quality_of_new(matchmaker: Matchmaker, opponent_pools: OpponentPools, population: str) -> float:
-    """Return the number with which a new ghost enters, where the rule keeps one for each."""
+    """Return the first quality of a new ghost; 0 unless the rule keeps a quality for each ghost."""
     memory = ghost_memory(matchmaker)
     if memory is None:
         return 0.0
@@ -287,7 +292,7 @@ def quality_of_new(matchmaker: Matchmaker, opponent_pools: OpponentPools, popula
 def update_qualities(
     state: ControllerState, tx: Transaction, message: Train, tallies: Sequence[Tally]
 ) -> None:
-    """Tell a rule that keeps a number for each ghost which of them a trainee has beaten."""
+    """Update ghosts' qualities by trainees' wins, if the rule keeps a quality for each ghost."""
     memory = ghost_memory(state.settings.matchmaker)
     if memory is None:
         return
@@ -295,20 +300,20 @@ def update_qualities(
         row = state.tables.ghosts[player]
         pool = state.indexes.opponent_pools.pool(row.population)
         position = pool.ghost_positions.get(player)
-        # The ghost was found corrupt since the assignment was given out.
+        # The ghost may have been found corrupt since the assignment was given out.
         if row.corrupt or position is None:
             continue
-        # Qualities are read anew for each ghost: the row that was put last has changed them.
+        # Qualities are read again for each ghost, because the last put has changed them.
         qualities = pool.ghosts.candidates.qualities
         quality = memory.number_after(qualities, position, num_wins=num_wins)
         tx.put(replace(row, quality=quality))
 
 
 def _beaten_ghosts(tables: Tables, message: Train, tallies: Sequence[Tally]) -> dict[PlayerId, int]:
-    """Return how often a trainee has won against each ghost of the assignment."""
+    """Return the number of trainees' wins against each ghost of an assignment."""
     ghosts: dict[Entrant, PlayerId] = {
         Entrant(player.weights.digest): player.player
-        # Episodes that go on were seated by an earlier assignment.
+        # Episodes that go on were seated by an earlier assignment, so their ghosts count, too.
         for seating in (*message.opponents, *message.carried)
         for player in seating.players
         if player.weights is not None and player.player in tables.ghosts

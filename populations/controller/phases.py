@@ -1,4 +1,4 @@
-"""When a run ends, and in which order: no more training, final matches, ratings, goodbye."""
+"""Phases of a run: what ends its training, then final matches, their ratings and the stop."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _EVALUATED = "; evaluated for "
 
 
 def advance(state: ControllerState, tx: Transaction) -> None:
-    """Move on to the next phase of the run where it is time."""
+    """Enter the next phase of the run if its condition holds."""
     phase, tables = state.phase, state.tables
     if phase.name == "evaluating" and phase.countdown is not None:
-        # Finals begin when the last weights are committed.
+        # The finals need the last weights, so time counts once no training is open.
         trains = phase.evaluation_only is None and any(
             row.kind == "train" for row in tables.assignments.values()
         )
@@ -40,12 +40,12 @@ def advance(state: ControllerState, tx: Transaction) -> None:
         reason = stop_reason(state.settings, state.indexes, phase, tx)
         if reason is not None:
             phase.name, phase.reason = "evaluating", reason
-            # The share is taken now, because the finals take learner seconds beside it.
+            # Record evaluation's share before the finals, whose seconds must not count in it.
             phase.share_reached = share.reached(state.measured)
             tx.put(replace(tables.run, share_reached=phase.share_reached))
             phase.finals = final_countdown(state.settings.config, tables, state.crew)
             tx.add_event("training_stopped", reason=reason, evaluation_share=phase.share_reached)
-    # This is no ``elif``: without anything left to play the run ends in the same event.
+    # This is no ``elif``: if no match is left to play, the run ends in the same event.
     if phase.name == "evaluating" and _is_evaluated(state):
         finals, pending = phase.finals, state.indexes.pending_matches
         if finals is not None and is_time_over(pending, state.measured):
@@ -59,7 +59,7 @@ def advance(state: ControllerState, tx: Transaction) -> None:
 def evaluate_only(phase: Phase, tx: Transaction, only: Countdown) -> None:
     """Begin an epoch that evaluates and does nothing else; the run ends when its time is over.
 
-    The reason of the run's end before stays in front: it says how the run goes on.
+    The reason why the run ended before is kept at the front of the new reason.
     """
     before = tx.tables.run.reason.partition(_EVALUATED)[0]
     duration = f"evaluated for {only.duration_s:g} s"
@@ -69,8 +69,8 @@ def evaluate_only(phase: Phase, tx: Transaction, only: Countdown) -> None:
 
 
 def stop_reason(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -> str | None:
-    """Return which stop condition holds, in words. Fails the run if no policy is left to train."""
-    # A policy that waits for a donor's weights will be active again.
+    """Return the stop condition that holds, in words, or None; fail a run that cannot go on."""
+    # A quarantined policy with a pending copy becomes active again, so the run can go on.
     if all(row.state != "active" and not row.pending for row in tx.tables.policies.values()):
         phase.fail(tx, reason="no active policy is left: all are quarantined")
         return None
@@ -85,16 +85,16 @@ def stop_reason(settings: Settings, indexes: Indexes, phase: Phase, tx: Transact
 
 
 def _empty_population(settings: Settings, tables: Tables) -> str | None:
-    """Return a population of which nobody can be seated; None: there is none.
+    """Return a population without any player for its seats; None if every population has one.
 
     All of its policies failed before their first checkpoints, or its player's weights are damaged.
     """
     policies, ghosts = tables.policies.values(), tables.ghosts.values()
     there = {row.population for row in policies if row.state == "active"}
-    # Rarely is there one without an active policy, and then ghosts are looked at.
+    # There are many ghosts, so they are searched only if a population has no active policy.
     missing = [name for name in settings.setup.populations if name not in there]
     there |= {ghost.population for ghost in ghosts if ghost.is_present} if missing else set()
-    # One that has all agents in training.
+    # An external player with share 1 has all agents of its population in training.
     external = settings.external_players
     there |= {name for name in missing if any(one.share == 1.0 for one in external.get(name, ()))}
     return next((name for name in missing if name not in there), None)
@@ -119,10 +119,10 @@ def limit_reached(config: RunConfig, indexes: Indexes, *, trained_s: float) -> s
 
 
 def agent_steps_left(config: RunConfig, tables: Tables, crew: Crew) -> list[tuple[int, float]]:
-    """Return the agent steps of all policies until the end of the run, and those that are left.
+    """Return total and remaining agent steps of the run, summed over policies.
 
     Returns:
-        One pair for each limit in agent steps that ``stop`` has.
+        A pair (total, remaining) for each limit in agent steps that ``stop`` sets.
     """
     stop, left = config.stop, list[tuple[int, float]]()
     if (limit := stop.agent_steps) is not None:
@@ -132,7 +132,7 @@ def agent_steps_left(config: RunConfig, tables: Tables, crew: Crew) -> list[tupl
         for row in tables.policies.values():
             if row.state == "active" or row.pending:
                 missing[row.population].append(max(limit - row.agent_steps, 0))
-        # It is not known yet who will leave, so each that stays counts with the mean of all.
+        # Which policies halving will retire is unknown, so each place counts the mean of all.
         staying = {
             name: min(num_places(config, crew, name), len(own)) for name, own in missing.items()
         }
@@ -142,13 +142,13 @@ def agent_steps_left(config: RunConfig, tables: Tables, crew: Crew) -> list[tupl
 
 
 def _have_all_done(tables: Tables, agent_steps: int) -> bool:
-    """Return whether every policy in training, or waiting for a donor, has done so many.
+    """Return whether every policy in training, or waiting for a donor, has done ``agent_steps``.
 
-    False where no policy does.
+    False if there is no such policy.
     """
     rows = tables.policies.values()
     in_training = (row for row in rows if row.state == "active" or row.pending)
-    # Ends at the first policy that has not: this is asked at every event.
+    # This runs at every event, so the search ends at the first policy that has done less.
     first = next(in_training, None)
     if first is None or first.agent_steps < agent_steps:
         return False
@@ -164,7 +164,7 @@ def _reached_rating(config: RunConfig, fits: Fits, rating: float) -> bool:
 
 
 def _is_evaluated(state: ControllerState) -> bool:
-    # An epoch that only evaluates leaves the training open that an earlier one has left open. The
+    # An epoch that only evaluates does not wait for training that an earlier epoch left open. The
     # conditions are in order of their cost: `is_decided` looks at all players.
     nothing_open = not any(state.phase.is_for_now(row) for row in state.tables.assignments.values())
     return (
@@ -177,10 +177,10 @@ def _is_evaluated(state: ControllerState) -> bool:
 
 
 def _end(fits: Fits, measured: Measured, tx: Transaction) -> None:
-    """End once learners are gone, or their grace is over."""
+    """End the run once all learners have left, or the time that they have to stop is over."""
     phase = measured.phase
     waited_s = tx.now.monotonic_s - phase.stopping_s
-    # Learners may be publishing, and a fit under way covers the last matches.
+    # Wait for learners, which may be publishing checkpoints, and for the fit of the last matches.
     if (phase.crew.learners or fits.running) and waited_s <= phase.crew.patience.grace_s:
         return
     for index, slot in enumerate(phase.crew.slots):

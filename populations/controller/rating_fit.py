@@ -1,7 +1,7 @@
-"""From the input of a fit to the rows of ratings: what the thread of fits does.
+"""Fit of all ratings on the thread of fits, from its input to the rows of ratings.
 
-Each fit chooses the best-rated checkpoint of each policy. It is that with the highest lower end of
-its 95% interval, among the policy's evaluated checkpoints that are kept. Retention never removes it
+Each fit chooses the best-rated checkpoint of each policy: the one with the highest lower end of its
+95% interval, among the policy's evaluated checkpoints that are retained. Retention never removes it
 (`populations.controller.indexes.rated_pins`).
 """
 
@@ -38,7 +38,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
     """
     known = fit.known
     anchors = [(population, Entrant(RANDOM_BOT)) for population in known.populations]
-    # One fit: populations meet, and their spreads share columns.
+    # All populations are in one fit, because they play each other and their spreads share columns.
     model = BradleyTerry(reduces_bias=True, bends=True)
     fitted = model.fit(
         fit.results,
@@ -62,7 +62,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
         newest = [position[rated] for rated in fit.newest if rated[0] == population]
         is_player = np.array([rated in players for rated in own], dtype=bool)
         is_own = np.array([not is_external(entrant) for _, entrant in own], dtype=bool)
-        # Zeros where no policy has been rated.
+        # The centre is zero if no policy has been rated.
         centres[population] = fitted.spread[newest].sum(axis=0) / max(len(newest), 1)
         ranks = ranks_of(fitted, index, is_player=is_player)
         rows.append(
@@ -89,7 +89,7 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
                 optimism=optimism(fitted, candidates=index[is_player & is_own], centre=newest),
             )
         )
-    # All that decisions will ask is computed here, on a thread for which nothing waits.
+    # Everything that decisions need is computed here, on a thread for which nothing waits.
     return {
         row.population: Ratings(row, spreads[row.population], centres[row.population])
         for row in _with_best(known, fitted, rows)
@@ -99,9 +99,9 @@ def fit_ratings(fit: FitInput) -> dict[str, Ratings]:
 def ranks_of(
     fitted: BradleyTerryFit[Rated], index: IntArray, *, is_player: BoolArray
 ) -> list[tuple[int, int]]:
-    """Return the best and worst rank that each entrant of an index may have among the players.
+    """Return the best and worst rank among the players that each entrant of an index may have.
 
-    Equal weights are one player.
+    Entrants are named by weights, so players with equal weights count as one.
     """
     # The anchor's rank inherits the misfit of results against it.
     off = [
@@ -119,7 +119,7 @@ def _with_best(
     known: Snapshot, fitted: BradleyTerryFit[Rated], rows: Sequence[RatingsRow]
 ) -> tuple[RatingsRow, ...]:
     if known.rated is not None:
-        # A fit that is repeated decides nothing anew.
+        # A repeated fit keeps the decisions of the first one.
         return as_decided(rows, known.rated)
     best = best_rated(fitted, known.contenders, former=known.former_best)
     former = tuple(known.former_best)
@@ -127,29 +127,29 @@ def _with_best(
 
 
 def optimism(fitted: BradleyTerryFit[E], *, candidates: IntArray, centre: Sequence[int]) -> float:
-    """Return Elo by which the best of many is rated too high for being the best.
+    """Return the Elo by which the best of many candidates is overrated, as it was selected.
 
-    What is rated best was lucky, too, also in the matches for the championship, as the same matches
-    select and rate. A prior as wide as the candidates really lie apart takes that back; how far it
-    moves the best one against the population is the answer.
+    The same matches select the best and rate it, so its rating contains luck, even after the finals
+    for the championship. A prior as wide as the candidates' real spread removes this luck. The
+    result is by how much this prior moves the best one relative to the population.
 
     Args:
-        fitted: Has both kinds of ratings.
-        candidates: Positions of those who may be champion.
+        fitted: Fit with ratings and with ratings under this prior (``shrunk``).
+        candidates: Positions of the entrants that may be champion.
         centre: Positions of the population's newest weights.
     """
     if not len(candidates) or not len(centre):
         return 0.0
-    # The best as the champion is chosen: by the lower bound.
+    # The best one is chosen by its lower bound, as the champion is.
     low = fitted.ratings[candidates] - Z95 * fitted.deviations[candidates]
     best = candidates[int(np.argmax(low))]
     moved = fitted.ratings - fitted.shrunk
-    # (r - r')_best - mean of (r - r') over the newest, r' the shrunk ratings
+    # The result is (r - r')_best - mean of (r - r') over the newest, for shrunk ratings r'.
     return max(float(moved[best] - moved[list(centre)].mean()), 0.0)
 
 
 def _results_of(results: ResultColumns[Rated], population: str) -> ResultColumns[Rated]:
-    """Return those in which a player of the population took part."""
+    """Return the results in which a player of the population took part."""
     # Flags are by entrant, since results refer to entrants by position.
     is_own = np.array([name == population for name, _ in results.entrants], dtype=bool)
     return results.where(is_own[results.first] | is_own[results.second])
@@ -159,10 +159,11 @@ DECIDED = (
     *("best", "best_ratings", "best_deviations", "former_best", "num_records"),
     *("rank_lows", "rank_highs"),
 )
-"""Fields in which a repeated fit is like the first one; ranks are among the players of then."""
+"""Fields that a repeated fit copies from the first one; ranks were among the players of that time.
+"""
 
 FORGOTTEN = 1.5
-"""Growth of a deviation from one fit to the next beyond which the last one knew more."""
+"""Growth of a deviation from one fit to the next beyond which the earlier rating is kept."""
 
 
 def best_rated(
@@ -173,16 +174,16 @@ def best_rated(
 ) -> dict[Rated, Known]:
     """Return the weights of each policy with the highest lower end of the 95% interval.
 
-    Their strength never changes, but what ties them to the scale may drop out of later fits: there
-    the last fit that knew them well holds.
+    The strength of weights never changes, but results that connect them to the scale may leave
+    later fits. Then the rating of the last fit that had these results is kept.
 
     Args:
         fitted: Ratings of one fit.
-        contenders: Weights of each policy; those that no fit has are left out.
-        former: Rating and deviation of the best-rated ones of the last fit.
+        contenders: Weights of each policy; unrated ones are left out.
+        former: Rating and deviation of the best-rated weights of the last fit.
 
     Returns:
-        Rating and deviation of each.
+        Rating and deviation of each best-rated weights.
     """
     position = {rated: i for i, rated in enumerate(fitted.entrants)}
 
@@ -197,7 +198,7 @@ def best_rated(
     for line in contenders.values():
         known = {one: found for one in line if (found := bounds(one)) is not None}
         if known:
-            # r - 1.96 sd; of equal ones the first, which is that of the last fit
+            # The bound is r - 1.96 sd. Among equals the first wins, which is the last fit's best.
             first = max(known, key=lambda one: known[one][0] - Z95 * known[one][1])
             best[first] = known[first]
     return best
@@ -215,7 +216,7 @@ def with_best(
     Args:
         rows: Rows of the fit, one per population.
         best: Best-rated weights of all populations.
-        former: Those of the fit before.
+        former: Best-rated weights of the previous fit.
         num_records: Number of entrants with evaluation matches when the fit began.
     """
     found = []

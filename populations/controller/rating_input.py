@@ -1,7 +1,7 @@
 """Input of a fit of ratings: entrants, results and lineage as a league has them at one moment.
 
-The league goes on changing while a fit runs. So the controller's thread takes a `Snapshot` of what
-is known, which copies next to nothing, and everything else follows from that.
+The league goes on changing while a fit runs. So the controller's thread takes a `Snapshot`, which
+copies very little, and the thread of fits computes everything else from it.
 """
 
 from __future__ import annotations
@@ -24,38 +24,37 @@ Known = tuple[float, float]
 """Rating and standard deviation, in Elo."""
 
 MAX_ENTRANTS = 736
-"""Entrants from which on weights that nothing asks for leave the fit: it then takes twice the time
-of one with a full pool of 512 ghosts (a quarter of a second)."""
+"""Number of entrants above which a fit leaves out weights whose ratings nothing needs. Such a fit
+takes twice as long as one with a full pool of 512 ghosts (a quarter of a second)."""
 
 SLACK = 16
-"""Entrants beyond that number, so that merges are seldom."""
+"""Entrants by which ``MAX_ENTRANTS`` may be exceeded, so that merges are rare."""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """The league at one moment; any thread may read it.
+    """Snapshot of the league at one moment, which any thread may read.
 
-    Taking it copies the names of those that were evaluated, not what they played: results, which
-    change later, are snapshots of their own, and checkpoints and generations only grow during a
-    fit.
+    It copies the names of evaluated entrants but not their results: those are snapshots of their
+    own, because they change later. Checkpoints and generations only grow during a fit.
 
     Attributes:
-        standing: Evaluated weights that policies' standings are about.
-        beginnings: The evaluated weights nearest to those that each policy's generation began with:
-            what it has gained since is the difference of two ratings of one fit.
-        recent: The newest evaluated weights of each policy, in order of first evaluation.
+        standing: Evaluated weights that represent policies in standings.
+        beginnings: Evaluated weights nearest to those that each policy's generation began with: its
+            gain since is the difference of two ratings of one fit.
+        recent: Newest evaluated weights of each policy, in order of first evaluation.
         evaluated: Evaluated weights and bots, in order of first evaluation.
         ghosts: Weights of all ghosts.
         results: Results of all evaluation matches.
-        links: Results left by players that are gone (`populations.league.merging`).
-        checkpoints: The origin of each weights digest, of later ones too.
-        generations: All of them, by policy and number.
-        rated: The rows of a fit to be repeated; None: a new one.
-        populations: All of them.
-        num_seats: Number of seats that results are filed under.
+        links: Results that merges of removed players have left (`populations.league.merging`).
+        checkpoints: Origin of each digest of weights, including later ones.
+        generations: All generations, by policy and number.
+        rated: Rows of a fit that is repeated; None: a new fit.
+        populations: Names of all populations.
+        num_seats: Number of seats by which results are distinguished.
         num_tallies: Sequence of the last evaluation tally that is covered.
-        contenders: By policy, evaluated weights whose checkpoints are kept: the newest ones, and
-            the best-rated one of the last fit.
-        former_best: The best-rated ones of the last fit, with rating and deviation there.
+        contenders: By policy, evaluated weights whose checkpoints are retained: the newest ones,
+            and the best-rated one of the last fit.
+        former_best: Best-rated weights of the last fit, with rating and deviation in it.
         num_records: Number of entrants with evaluation matches.
     """
 
@@ -82,13 +81,13 @@ class FitInput(Struct, frozen=True, kw_only=True):
 
     Attributes:
         results: Results of evaluation matches between the entrants of the fit.
-        links: Differences between them, as results of players that are gone tell.
-        parents: The rated entrant whose rating is the prior mean, for those that have one.
-        times: Population of those that were trained, and the agent steps of their line, copies
-            included.
+        links: Results between them that follow from merged results of removed players.
+        parents: By entrant, the rated ancestor whose rating is its prior mean, if there is one.
+        times: By trained entrant, its population and the agent steps along its line, including
+            those of weights that it copied.
         entrants: Entrants of the fit (`entrants_of`).
-        newest: Newest weights of each policy among them.
-        known: Snapshot that the rest is chosen from.
+        newest: Newest weights of each policy among the entrants.
+        known: Snapshot from which all other fields are computed.
     """
 
     results: ResultColumns[Rated]
@@ -101,11 +100,11 @@ class FitInput(Struct, frozen=True, kw_only=True):
 
 
 def snapshot(league: League, *, rated: Mapping[str, RatingsRow] | None = None) -> Snapshot:
-    """Take what a fit may need, on the thread that owns the league.
+    """Take a snapshot for a fit, on the thread that owns the league.
 
     Args:
         league: Evaluated entrants and their results.
-        rated: The rows of a fit to be repeated. None: whose ratings decide something now.
+        rated: Rows of a fit that is repeated with the same entrants. None: the fit is a new one.
     """
     tables = league.tables
     standing = (
@@ -119,8 +118,8 @@ def snapshot(league: League, *, rated: Mapping[str, RatingsRow] | None = None) -
         if (first := league.first_weights(policy)) is not None
         and (digest := league.nearest_evaluated(policy.population, first)) is not None
     )
-    # The order is that of the policies, which a resume has, too; a policy's first record may be
-    # another one then.
+    # The order is that of the policies, because the order of first records may differ after a
+    # resume.
     recent = [tuple(league.recent.get(policy, ())) for policy in tables.policies]
     former_best = best_of_last_fit(tables)
     return Snapshot(
@@ -144,12 +143,11 @@ def snapshot(league: League, *, rated: Mapping[str, RatingsRow] | None = None) -
 
 
 def entrants_of(known: Snapshot) -> list[Rated]:
-    """Return the entrants of a fit, in an order that a resume has, too.
+    """Return the entrants of a fit, in an order that a resume reproduces.
 
-    All that were evaluated: results with weights that no player has any more say how far apart the
-    others are. Where they are too many, the oldest of those are left out for which nothing asks;
-    soon they are merged (`populations.controller.result_merging`). A fit that is repeated has those
-    of the first one.
+    All evaluated entrants are included, because results with removed weights connect the others. If
+    there are too many, the oldest whose ratings nothing needs are left out; they are soon merged
+    (`populations.controller.result_merging`). A repeated fit has the entrants of the first one.
     """
     if known.rated is not None:
         return [(row.population, entrant) for row in known.rated for entrant in row.entrants]
@@ -167,16 +165,17 @@ def entrants_of(known: Snapshot) -> list[Rated]:
 
 
 def players_of(known: Snapshot) -> set[Rated]:
-    """Return the entrants that are players of the standings."""
+    """Return the entrants that standings list: policies, ghosts and external players."""
     evaluated = {*known.evaluated}
     external = (rated for rated in evaluated if is_external(rated[1]))
     return {*known.standing, *evaluated.intersection(known.ghosts), *external}
 
 
 def asked_for(known: Snapshot) -> set[Rated]:
-    """Return the evaluated entrants whose ratings decide something or are shown.
+    """Return the evaluated entrants whose ratings are needed for decisions or displays.
 
-    Players, where generations began, each policy's newest and best-rated ones.
+    They are players, weights that generations began with, and each policy's newest and best-rated
+    weights.
     """
     return {
         *players_of(known),
@@ -187,14 +186,14 @@ def asked_for(known: Snapshot) -> set[Rated]:
 
 
 def fit_input(known: Snapshot) -> FitInput:
-    """Take out of a snapshot what a fit needs."""
+    """Return the input of a fit, computed from a snapshot."""
     chosen = dict.fromkeys(entrants_of(known))
     newest = [
         next((rated for rated in reversed(line) if rated in chosen), None) for line in known.recent
     ]
     results = known.results.select(chosen)
-    # Evaluation plays each pair in both orders. Sides of several populations have a scale each, and
-    # of many seats not all orders are played.
+    # With one population and two seats each pair plays in both orders, so seats can be ignored.
+    # Several populations have a scale each, and with many seats not all orders are played.
     if len(known.populations) == 1 and known.num_seats == 2:
         results = over_seats(results)
     return FitInput(
@@ -209,9 +208,8 @@ def fit_input(known: Snapshot) -> FitInput:
 
 
 def times_of(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
-    """Return how long each chosen entrant was trained: agent steps along its line."""
-    # A policy's own count will not do: a copy of a policy that is ahead has its skill at once, and
-    # a copy of one that is behind has lost nothing by that.
+    """Return, by chosen entrant, its population and the agent steps trained along its line."""
+    # A policy's own agent steps are not used, because a copy has the skill of its donor's steps.
     steps: dict[Digest, float] = {}
     times: dict[Rated, Time] = {}
     for rated in chosen:
@@ -254,11 +252,11 @@ def parents_of(
 def _nearest(
     checkpoints: Mapping[Digest, CheckpointRow], named: Mapping[str, Rated]
 ) -> Iterator[tuple[str, str]]:
-    """Return pairs of a named entrant and its nearest named ancestor.
+    """Yield pairs of a named entrant and its nearest named ancestor.
 
-    Every checkpoint between named ones is passed once, whoever descends from it.
+    Each checkpoint between them is visited only once, even with many descendants.
     """
-    # `passed` has the nearest named ancestor of each checkpoint on the way, None without one.
+    # `passed` has the nearest named ancestor of each visited checkpoint; None: there is none.
     passed: dict[str, str | None] = {}
     for entrant in named:
         path: list[str] = []
@@ -280,7 +278,7 @@ def _nearest(
 
 
 def best_of_last_fit(tables: Tables) -> dict[Rated, Known]:
-    """Return the best-rated weights of the last fit, with what it knew of them."""
+    """Return the best-rated weights of the last fit, with rating and deviation in it."""
     return {
         (row.population, entrant): (rating, deviation)
         for row in tables.ratings.values()
@@ -293,12 +291,12 @@ def best_of_last_fit(tables: Tables) -> dict[Rated, Known]:
 def find_contenders(
     league: League, recent: Iterable[Iterable[Rated]], former_best: Iterable[Rated]
 ) -> dict[PolicyId, tuple[Rated, ...]]:
-    """Return the evaluated weights of each policy whose checkpoints are kept.
+    """Return the evaluated weights of each policy whose checkpoints are retained.
 
     Args:
-        league: Knows the checkpoints.
-        recent: The newest evaluated weights of each policy.
-        former_best: The best-rated ones of the last fit.
+        league: League with the origins of weights.
+        recent: Newest evaluated weights of each policy.
+        former_best: Best-rated weights of the last fit.
     """
     lines: dict[PolicyId, dict[Rated, None]] = {}
     for rated in chain(former_best, *recent):

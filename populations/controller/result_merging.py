@@ -1,28 +1,27 @@
-"""Merges of results of players that are gone, where a fit of all of them would take too long.
+"""Merges of results of removed players, which bound the time of a fit and the number of rows.
 
-Weights are gone once no directory has them: their checkpoint was removed, and they are no ghost or
-one that was thinned. Those that something asks for stay all the same, and the newest others as long
-as the fit has room for them; of the rest stays what they say about these
-(`populations.league.merging`). Training results go once the player cannot be drawn any more, and
-those of a policy before its weights were replaced. Generations that a policy has left long ago
-become one. That happens as results are merged, and where the pool of ghosts is full.
+Weights are removed once no directory has them: their checkpoint was removed, and no present ghost
+has them. Removed weights stay in the fit if a decision or display needs their ratings, and the
+newest others while there is room. Results of the rest are merged into what they imply about
+remaining players (`populations.league.merging`). Training results are removed once their player
+cannot be drawn any more, or its policy's weights were replaced. Old generations of a policy are
+merged into one. All this happens when results are merged, or the pool of ghosts is full.
 
-All of it happens as ratings are about to be fitted, so a fit that is repeated after a crash reads
-the same results. In a run without evaluation, which fits nothing, it happens as ghosts are thinned.
+It happens just before ratings are fitted, so that a fit that is repeated after a crash reads the
+same results. In a run without evaluation, which fits nothing, it happens when ghosts are thinned.
 
-With results go rows of checkpoints that nothing refers to any more, and lines of weights close up.
-A run makes one with each assignment, so they are what grows fastest. A row stays as long as its
-directory is there, a policy or a ghost names it, its weights have results, or a generation that
-goes on began with it. Of the others the children take the parent, and the agent steps between them
-are added up (`CheckpointRow.since_parent`): the nearest rated ancestor of every row that stays, and
-the agent steps from there, are as before, so ratings are, too. The event
-``checkpoint_rows_removed`` names them, with which `arena verify` adds up what was trained.
+Rows of checkpoints are removed with the results, as each assignment makes one. A row stays while
+its directory exists, a policy or ghost names it, its weights have results, or a present generation
+began with it. The children of a removed row take its parent as theirs, and the agent steps between
+are added up (`CheckpointRow.since_parent`). So the nearest rated ancestor of every remaining row,
+and the agent steps since it, stay the same, and with them the ratings. The event
+``checkpoint_rows_removed`` lists removed rows, by which `arena verify` sums up what was trained.
 
-So do rows of generations that are old and that nothing refers to. PBT makes one with each decision,
-hundreds of thousands in a run of weeks. The first one of each policy stays, the present one, those
-of recorded checkpoints, those that have sums or training results of their own, and the newest ones,
-which rules of exploring learn from. What the others said is in the event
-``generation_rows_removed``, from where views, replays and `arena verify` read it.
+Old rows of generations are removed, too, as PBT makes one with each decision, hundreds of thousands
+in a run of weeks. Rows that stay are each policy's first and present one, those of recorded
+checkpoints, those with sums or training results of their own, and the newest ones, from which rules
+of exploring learn. The event ``generation_rows_removed`` has the content of removed rows, from
+which views, replays and `arena verify` read it.
 
 Tests: `tests/populations/controller/test_result_merging.py`,
 `tests/populations/controller/test_checkpoint_rows.py`,
@@ -70,33 +69,34 @@ from populations.records.tables import Tables
 from populations.storage.store import named_by
 
 BATCH = 16
-"""Evaluated weights that are gone before something is done about them: it is done seldom."""
+"""Least number of removed evaluated weights for a merge, so that merges are rare."""
 
 MAX_MERGED = 256
-"""Evaluated weights that are merged at once, a tenth of a second of the controller's thread. An old
-run that is resumed has very many; and where fits take long, and so are seldom, as many must go with
-each as come meanwhile."""
+"""Evaluated weights that are merged at once, in a tenth of a second of the controller's thread. The
+bound matters for an old run that is resumed. It is not smaller because rare, long fits must each
+merge as many weights as were evaluated meanwhile."""
 
 RECENT_GENERATIONS = 8
 """Newest generations of a policy that have sums and training results of their own."""
 
 MANY_FORGOTTEN = 256
-"""Entrants whose training results can go, from which on they do without evaluated weights."""
+"""Entrants with outdated training results from which on these are removed, even if too few
+evaluated weights can be merged."""
 
 MAX_FORGOTTEN = 1024
-"""Entrants whose training results go at once; there are many for each that was evaluated."""
+"""Entrants whose training results are removed at once; most of them were never evaluated."""
 
 
 def merge(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -> None:
-    """Merge results of players that are gone, if there are enough.
+    """Merge results of removed players, if there are enough of them.
 
-    Ratings are to be fitted now, or never are.
+    It is called just before a fit of ratings, or in a run that never fits.
     """
     if phase.name != "training":
         return
     config, tables, league = settings.config, tx.tables, indexes.league
-    # Most often nothing is to be done, and little is looked at.
-    # A resume looks again at what could not go, so a run that is to be the same does each time.
+    # The cheap checks come first, because most often nothing is to be merged. The count of weights
+    # that could not be merged is not durable, so a deterministic run must not decide by it.
     num_kept = 0 if config.deterministic else indexes.fits.num_kept_evaluated
     is_crowded = len(league.evaluated) > max(MAX_ENTRANTS, num_kept) + SLACK
     names = settings.setup.populations
@@ -104,12 +104,12 @@ def merge(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -
     if not populations:
         return
     gone = _gone(league) if is_crowded else []
-    # Training results alone may be many between two evaluations.
+    # With evaluation, training results are removed alone only if there are many.
     enough = MANY_FORGOTTEN if config.evaluation.share else BATCH
     found: list[Merge] = []
     for population in populations:
         into = _into(league, population, gone)
-        # Entrants are sorted, so that a resumed run forgets the same ones.
+        # Entrants are sorted, so that a resumed run removes the same ones.
         forgotten = sorted(_forgotten(config, league, population))[:MAX_FORGOTTEN]
         if sum(map(len, into.values())) < BATCH and len(forgotten) < enough:
             continue
@@ -120,40 +120,40 @@ def merge(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -
             pair_deviation=0.0 if ratings is None else ratings.pair_deviation,
             into=into,
             forgotten=tuple(forgotten),
-            # The strengths that are needed follow from the rest, below.
+            # The points are computed below, from the other fields.
             points=(),
             advantages=() if ratings is None else ratings.advantages,
         )
         found.append(replace(one, points=_points(indexes.fits, one)))
     if found:
-        # Checkpoints go before the merges, whose results name rows of them.
+        # Rows of checkpoints are removed first, because the results to merge still name some.
         remove_checkpoints(league, indexes.goals, tx, populations)
     for one in found:
         _apply(league, indexes.opponent_pools, tx, one)
     if found:
-        # Generations go after the merges, which name rows of them.
+        # Rows of generations are removed after the merges, which refer to them.
         remove_generations(league, tx, populations)
-    # Results that could not go now are looked at again only when there are more.
+    # If fewer could be merged than allowed, try again only when there are more evaluated weights.
     if is_crowded and len(gone) < MAX_MERGED:
         indexes.fits.num_kept_evaluated = len(league.evaluated)
 
 
 def _apply(league: League, opponent_pools: OpponentPools, tx: Transaction, found: Merge) -> None:
     tx.follow(apply_merge(league, found))
-    # The last fit knew them all: what was evaluated since is not gone.
+    # The last fit covered all merged records, as later ones are of weights that still exist.
     num_gone = len(found.gone)
     for ratings in tx.tables.ratings.values():
         tx.put(replace(ratings, num_records=ratings.num_records - num_gone))
     tx.add_event(MERGED, found.population, **found.data())
     if any(found.folds()):
-        # Pools would count the results of a removed generation twice.
+        # Otherwise pools would count the results of a merged generation twice.
         opponent_pools.forget_results()
 
 
 def _gone(league: League) -> list[tuple[str, CheckpointRow]]:
-    """Return population and origin of evaluated weights that are gone, for which a fit has no room.
+    """Return population and origin of removed evaluated weights for which a fit has no room.
 
-    The oldest come first; of all populations, for one fit rates them.
+    The oldest come first, over all populations, because one fit rates all of them.
     """
     asked = asked_for(snapshot(league))
     gone = [
@@ -180,7 +180,7 @@ def _is_full(config: RunConfig, tables: Tables, population: str) -> bool:
 def _into(
     league: League, population: str, gone: Iterable[tuple[str, CheckpointRow]]
 ) -> dict[Entrant, tuple[Entrant, ...]]:
-    """Return what is merged in a population, by policy and generation that takes its sums."""
+    """Return entrants to merge in a population, by the generation that takes their sums."""
     found: defaultdict[Entrant, list[Entrant]] = defaultdict(list)
     policies = league.tables.policies
     recent = {
@@ -189,7 +189,7 @@ def _into(
     for own, made in gone:
         if own != population:
             continue
-        # All generations of a retired policy are former ones, and stay as they are.
+        # A policy without a row has no recent generations, so its weights keep their own one.
         number = max(made.generation, recent.get(made.policy, 0))
         generation = trainee_entrant(made.policy, generation=number)
         found[generation].append(Entrant(made.weights_digest))
@@ -202,7 +202,7 @@ def _into(
 
 
 def _points(fits: Fits, merge: Merge) -> tuple[tuple[str, Entrant, float], ...]:
-    """Return strengths of the weights that are merged, and of those that they met, in Elo."""
+    """Return strengths (Elo) of the merged weights and of their opponents."""
 
     def is_rated(rated: Rated) -> bool:
         return is_external(rated[1]) or fits.ratings(rated[0]).index(rated[1]) is not None
@@ -214,13 +214,14 @@ def _points(fits: Fits, merge: Merge) -> tuple[tuple[str, Entrant, float], ...]:
         is_rated=is_rated,
         advantage=merge.advantage,
     )
-    # Points are rounded, for there are many in the event.
+    # Points are rounded, because the event contains many of them.
     return tuple((*rated, round(point, 1)) for rated, point in points.items())
 
 
 def _former_generations(league: League, policy: PolicyRow, oldest: int) -> list[Entrant]:
-    """Return a policy's generations before a number that have sums or training results of the line
-    which goes on, ascending.
+    """Return a policy's generations before ``oldest`` with sums or training results, ascending.
+
+    Generations with training results from before the weights were last replaced are left out.
     """
     first = first_of_line(league.tables.generations, policy.trainee)
     trained = set(league.payoff.generations(policy.policy))
@@ -229,14 +230,14 @@ def _former_generations(league: League, policy: PolicyRow, oldest: int) -> list[
         for name, number in map(policy_of_trainee, league.sums(policy.population))
         if name == policy.policy
     }
-    # Results from before the weights were replaced are forgotten; until then both stay.
+    # Results from before the weights were replaced are removed by `_forgotten` and never merged.
     others = {number for number in trained if number < first}
     former = sorted(number for number in (trained | summed) - others if number < oldest)
     return [trainee_entrant(policy.policy, generation=number) for number in former]
 
 
 def _forgotten(config: RunConfig, league: League, population: str) -> Iterator[Entrant]:
-    """Yield entrants whose training results choose no opponent any more."""
+    """Yield entrants whose training results no longer influence the choice of opponents."""
     tables = league.tables
     first = {
         name: first_of_line(tables.generations, row.trainee)
@@ -248,7 +249,7 @@ def _forgotten(config: RunConfig, league: League, population: str) -> Iterator[E
         if is_trainee(entrant):
             name, generation = policy_of_trainee(entrant)
             row = tables.policies.get(name)
-            # Statistics of replaced weights are about others.
+            # Results from before the policy's weights were replaced say nothing about its present.
             if row is not None and row.population == population and generation < first[name]:
                 yield entrant
             continue
@@ -256,7 +257,8 @@ def _forgotten(config: RunConfig, league: League, population: str) -> Iterator[E
         if made is None or made.state != "deleted" or made.weights_digest in ghosts:
             continue
         row = tables.policies.get(made.policy)
-        # A latest checkpoint is drawn, and then its results count until it is as old as a ghost.
+        # Results against recent checkpoints count for their policy's latest one, until they are as
+        # old as a ghost.
         if (
             row is not None
             and row.population == population
@@ -266,13 +268,13 @@ def _forgotten(config: RunConfig, league: League, population: str) -> Iterator[E
 
 
 MAX_CHECKPOINTS = 4096
-"""Rows that go at once: an old run that is resumed has very many."""
+"""Rows that are removed at once, a bound that matters for an old run that is resumed."""
 
 
 def remove_checkpoints(
     league: League, goals: StopGoals, tx: Transaction, populations: Collection[str]
 ) -> None:
-    """Remove the oldest rows of some populations that nothing refers to."""
+    """Remove the oldest rows of checkpoints to which nothing refers, in some populations."""
     going = _checkpoints_to_go(league, goals, populations)
     if not going:
         return
@@ -290,14 +292,14 @@ def remove_checkpoints(
 def _closed_up(
     league: League, row: CheckpointRow, going: Mapping[Digest, CheckpointRow]
 ) -> CheckpointRow:
-    """Return a row with its nearest ancestor that stays as the parent."""
+    """Return a row whose parent is replaced by its nearest ancestor that is not removed."""
     origins, generations = league.checkpoints, league.tables.generations
     steps, parent = steps_since_parent(row, origins=origins, generations=generations), row.parent
-    # Copied weights may repeat a digest within a line, so the walk could be a cycle.
+    # Copied weights may repeat a digest within a line, so the walk could be endless.
     seen = set[Digest]()
     while parent is not None and parent not in seen and (before := going.get(parent)) is not None:
         seen.add(parent)
-        # The result is None only where a generation was not recorded; such rows stay.
+        # The steps are known, because rows without a recorded generation are never removed.
         steps += steps_since_parent(before, origins=origins, generations=generations)
         parent = before.parent
     return replace(row, parent=parent, since_parent=steps)
@@ -306,7 +308,7 @@ def _closed_up(
 def _checkpoints_to_go(
     league: League, goals: StopGoals, populations: Collection[str]
 ) -> dict[Digest, CheckpointRow]:
-    """Return the rows to remove, by weights."""
+    """Return the rows to remove, the oldest, by digest of their weights."""
     stays = _weights_referred_to(league, goals)
     generations = league.tables.generations
     found: list[CheckpointRow] = []
@@ -321,7 +323,7 @@ def _checkpoints_to_go(
             and generation is not None
         ):
             found.append(row)
-    # Equal weights of several checkpoints have one origin; they are too few to matter.
+    # Weights of several checkpoints have only one as origin, so they stay; they are rare.
     found = [row for row in found if num_of[row.weights_digest] == 1]
     # The rows are sorted, so that a resumed run removes the same ones.
     found.sort(key=attrgetter("assignment_id", "key"))
@@ -329,9 +331,9 @@ def _checkpoints_to_go(
 
 
 def _weights_referred_to(league: League, goals: StopGoals) -> set[Digest]:
-    """Return the weights whose rows are needed, whether their directories are there or not."""
+    """Return the weights whose rows are needed, whether or not their directories exist."""
     tables = league.tables
-    # Results, of evaluation and of training.
+    # Results of evaluation and of training name weights.
     found = {Digest(entrant) for _, entrant in league.tables.records}
     found.update(Digest(entrant) for entrant in league.payoff.entrants())
     for ratings in tables.ratings.values():
@@ -339,7 +341,7 @@ def _weights_referred_to(league: League, goals: StopGoals) -> set[Digest]:
     keys = {ghost.checkpoint for ghost in tables.ghosts.values()}
     for policy in tables.policies.values():
         keys.update(named_by(policy))
-        # Gains are measured from the weights that a generation began with.
+        # Gains of a generation are measured from the weights that it began with.
         first = league.first_checkpoint(policy)
         if first is not None:
             found.add(first.weights_digest)
@@ -347,7 +349,7 @@ def _weights_referred_to(league: League, goals: StopGoals) -> set[Digest]:
     rows = (tables.checkpoints[key] for key in keys if key in tables.checkpoints)
     found.update(row.weights_digest for row in rows)
     if goals.player is not None:
-        # A resume counts the matches of present generations by these rows.
+        # A resume needs these rows to count matches of present generations for the goal.
         present = {policy.policy: policy.generation for policy in tables.policies.values()}
         found.update(
             row.weights_digest
@@ -358,18 +360,18 @@ def _weights_referred_to(league: League, goals: StopGoals) -> set[Digest]:
 
 
 KEPT_GENERATIONS = 2048
-"""Newest rows of a population that stay: rules of exploring learn from 1000 at most, of one role,
-and not from all of those (`populations.pbt.model_based.MAX_GENERATIONS`)."""
+"""Newest rows of a population that stay: more than rules of exploring learn from, which are at most
+1000 of one role (`populations.pbt.model_based.MAX_GENERATIONS`)."""
 
 GENERATIONS_BATCH = 64
-"""Rows that are to go before something is done about them: it is done seldom."""
+"""Least number of rows to remove at once, so that removals are rare."""
 
 MAX_GENERATIONS = 2048
-"""Rows that go at once: an old run that is resumed has very many."""
+"""Rows that are removed at once, a bound that matters for an old run that is resumed."""
 
 
 def remove_generations(league: League, tx: Transaction, populations: Collection[str]) -> None:
-    """Remove the oldest rows of some populations that nothing refers to."""
+    """Remove the oldest rows of generations to which nothing refers, in some populations."""
     gone = _generations_to_go(league, populations)[:MAX_GENERATIONS]
     if len(gone) < GENERATIONS_BATCH:
         return
@@ -379,14 +381,14 @@ def remove_generations(league: League, tx: Transaction, populations: Collection[
 
 
 def _generations_to_go(league: League, populations: Collection[str]) -> list[GenerationRow]:
-    """Return the rows to remove, the oldest first."""
+    """Return the rows of generations to remove, the oldest first."""
     found: list[GenerationRow] = []
     stays: set[Entrant] | None = None
     for population in populations:
         rows = [row for row in league.tables.generations.values() if row.population == population]
         if len(rows) < KEPT_GENERATIONS + GENERATIONS_BATCH:
             continue
-        # Most often nothing is to be done, and little is looked at.
+        # The search for references is slow, so it runs only if there are enough old rows.
         stays = stays or _generations_referred_to(league)
         old = rows[: len(rows) - KEPT_GENERATIONS]
         found += [row for row in old if row.generation and row.entrant not in stays]

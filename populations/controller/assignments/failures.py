@@ -1,7 +1,7 @@
-"""Assignments that failed or were lost: given out again, or held against somebody.
+"""Consequences of failed or lost assignments: given out again, or held against a policy.
 
-Whose fault a failure is, the ledger says (`populations.controller.state.ledger`); here is what
-follows from it.
+The ledger finds whose fault a failure is (`populations.controller.state.ledger`); these functions
+act on it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from populations.records.rows import AssignmentRow, PolicyRow
 from populations.storage.store import newest_last
 
 TRIED_AGAIN = frozenset({LOST, "error"})
-"""Kinds of failure after which the only learner gets the same assignment once more."""
+"""Kinds of failure after which the same assignment is tried once more with the only learner."""
 
 
 def fail_row(
@@ -54,7 +54,7 @@ def fail_row(
     *,
     damage: str | None = None,
 ) -> bool:
-    """Give the assignment out again, or end it where that cannot help.
+    """Record a failure; leave the assignment open for another try, or close it.
 
     Args:
         state: State of the controller.
@@ -67,7 +67,7 @@ def fail_row(
     Returns:
         Whether only another process of the learner can tell if a policy is to blame.
     """
-    # A learner that was told to stop has failed nothing.
+    # An assignment that a requested stop interrupted has not failed.
     if failed.kind != "stopped":
         tx.add_event(
             "assignment_failed",
@@ -77,18 +77,19 @@ def fail_row(
             reason=failed.reason,
             policy=failed.policy,
         )
-    # Known already, and nobody's fault: the disk is full, or the directory of a ghost waits for
-    # room. The assignment stays open.
+    # If the disk is known to refuse, or a ghost's directory waits for room on it, neither learner
+    # nor policy is to blame, and the assignment stays open.
     pause = state.blame.pause
     is_known = failed.kind == STORAGE and pause is not None and pause.is_storage
     if is_known or (failed.key and pauses.is_unlinked(state.tables, pause, failed.key)):
         pauses.refuse(state.blame, tx, reason=failed.reason)
         return False
-    # The controller has seen the damage itself: the same message would fail on every learner.
+    # The server has found the damage itself, so the assignment would fail on every learner.
     if damage is not None and failed.key is not None:
         close(tx, row, damage)
         set_aside(state, tx, failed.key, reason=damage)
-        # Weights of another run have nothing to fall back on, but for an exploiter that was reset.
+        # A policy that was to start from damaged imported weights has no older checkpoint. Only an
+        # exploiter after a reset has other weights to start from (`set_aside` gave it those).
         for trainee in row.message.trainees if isinstance(row.message, Train) else ():
             policy = state.tables.policies[trainee.policy]
             start = initial_weights(state.settings, state.tables, policy)
@@ -108,15 +109,15 @@ def lose_row(
     reason: str,
     unreachable: bool = False,
 ) -> Outcome:
-    """Take in that a learner was lost while it worked on an assignment, and return the outcome.
+    """Record that a learner was lost while it worked on an assignment, and return the outcome.
 
     Args:
         state: State of the controller.
         tx: Transaction that takes the rows.
         learner: Learner that was lost.
         row: Assignment that it worked on.
-        reason: Why.
-        unreachable: Whether it may be that only its line was cut.
+        reason: Reason for which it counts as lost.
+        unreachable: Whether only its network connection may be cut.
     """
     outcome = _outcome(state, tx, learner, row, LOST, reason)
     outcome = structs.replace(outcome, is_outside=unreachable and learner.slot is None)
@@ -127,7 +128,7 @@ def lose_row(
 def _is_charged(state: ControllerState, learner: Learner, row: AssignmentRow, *, kind: str) -> bool:
     """Return whether a failure is held against its learner.
 
-    It is unless another one has failed alike, or no other one can try.
+    It is, unless another place has failed alike, or no other place can try the assignment.
 
     Args:
         state: State of the controller.
@@ -139,21 +140,20 @@ def _is_charged(state: ControllerState, learner: Learner, row: AssignmentRow, *,
         return True
     if state.blame.ledger.places_of(row.assignment_id) - {learner.place}:
         return False
-    # One disk is everybody's, so what was given does not matter.
+    # All learners share the run's disk, so failures of it need not be of the same assignment.
     if kind == STORAGE and any(
         one.is_charge and one.kind == STORAGE and one.place != learner.place
         for one in state.blame.ledger.outcomes
     ):
         return False
-    # Without another learner that could try, the assignment would wait for ever.
+    # A charge leaves the assignment to another place, and without one it would wait for ever.
     return next(able_places(state.crew, row, without=learner.place), None) is not None
 
 
 def finish_row(
     state: ControllerState, tx: Transaction, learner: Learner, row: AssignmentRow
 ) -> None:
-    """Note that an assignment ended as it should, before anything is decided by it."""
-    # Its failures and crashes are no longer in a row, and its place is no longer passed over.
+    """Record that an assignment finished, before decisions are made by its result."""
     state.crew.clear_faults(learner)
     blame = state.blame
     if blame.pause is not None:
@@ -161,7 +161,7 @@ def finish_row(
     outcome = _outcome(state, tx, learner, row, FINISHED)
     charges = blame.ledger.charges_of(outcome.learner)
     last = charges[-1].reason if charges else ""
-    # Initial weights are made without the environment, and show nothing of it.
+    # Making initial weights needs no environment, so it does not show that assignments can finish.
     if not (isinstance(row.message, Train) and row.message.agent_steps == 0):
         blame.ledger.add(outcome)
         pauses.follow(state.phase, blame, tx)
@@ -196,10 +196,10 @@ def _outcome(
 def _suspects(
     state: ControllerState, row: AssignmentRow, *, kind: str, failed: Failed | None
 ) -> tuple[Entrant, ...]:
-    """Return whose fault a failure may be, with their generations."""
-    # A failure that names a policy is not held against one that learned or played against it.
+    """Return the policies that may be to blame for a failure, with their generations."""
+    # A failure that names frozen weights is held only against the policy that made them.
     if failed is not None and failed.key is not None and kind not in NO_POLICYS:
-        # A learner may name anything; only what it was given to play counts.
+        # The learner's message may name any key; only weights of its assignment count.
         given = (ref for ref in named_references(row.message) if isinstance(ref, WeightsRef))
         makers = (maker_of(state.league, ref.digest) for ref in given if ref.key == failed.key)
         return tuple(maker for maker in islice(makers, 1) if maker is not None)
@@ -208,8 +208,8 @@ def _suspects(
         trainees = [trainee for trainee in row.message.trainees if trainee.policy == named]
         leaders = leaders_of(state.league, trainees or row.message.trainees)
     else:
-        # A newcomer that fails against itself is alone in it; else anybody may be to blame. What
-        # was seated before a copy says nothing about what replaced it.
+        # A failed evaluation blames a policy only if it plays alone, against itself; with several
+        # pairings any player may be to blame. Weights that a copy has replaced do not count.
         pairings = row.message.pairings
         is_known = len(pairings) == 1 or kind == FINISHED
         found = (validated_generation_of(state.league, pairing) for pairing in pairings if is_known)
@@ -220,17 +220,17 @@ def _suspects(
 def _take(
     state: ControllerState, tx: Transaction, learner: Learner, row: AssignmentRow, outcome: Outcome
 ) -> bool:
-    """Take a failure into the ledger, and do what follows from it; see `fail_row`."""
+    """Record a failure in the ledger, and act on it; see `fail_row` for what is returned."""
     ledger = state.blame.ledger
     ledger.add(outcome)
     needs_process = False
     if not outcome.is_charge:
-        # A disk that refuses two learners, or the only one, is to blame itself.
+        # Two learners, or the only one, were refused by the disk, so the disk is the cause.
         if outcome.kind == STORAGE:
             pauses.refuse(state.blame, tx, reason=outcome.reason)
             return False
-        # The same seeds would fail the same way, and the next assignment has others. What may have
-        # been chance, or a learner that is wrong, is tried once more.
+        # The assignment is closed, because its seed may make it fail again and the next one has
+        # another seed. It is tried once more if chance or a faulty learner may be the cause.
         is_first = sum(one.assignment_id == row.assignment_id for one in ledger.outcomes) == 1
         if not (is_first and outcome.kind in TRIED_AGAIN):
             close(tx, row, outcome.reason)
@@ -249,12 +249,13 @@ def _blame(state: ControllerState, tx: Transaction, learner: Learner, outcome: O
         row = ledger.held_against(name, is_evaluation=is_evaluation)
         follows = ledger.follows(name, is_evaluation=is_evaluation)
         policy_id, generation = policy_of_trainee(name)
-        # Weights that have replaced others are not blamed for what those did.
+        # A policy whose weights were replaced is not blamed for failures of the old ones.
         if state.tables.policies[policy_id].generation != generation:
             continue
         if outcome.kind == NON_FINITE:
             quarantine.quarantine(state, tx, policy_id, reason=outcome.reason)
-        # Another process of the only learner is to show the same; from elsewhere none can be had.
+        # With a single process so far, a second one must fail, too; the run can start one only in
+        # a slot of its launcher.
         elif learner.slot is not None and len({one.learner for one in row}) == 1:
             needs_process |= follows or (
                 len(row) >= 2 and ledger.is_alone(name, is_evaluation=is_evaluation)
@@ -269,7 +270,10 @@ def _blame(state: ControllerState, tx: Transaction, learner: Learner, outcome: O
 
 
 def _failing(ledger: Ledger, reason: str) -> Iterator[Finding]:
-    """Yield whether assignments fail now and then; nothing between the two limits."""
+    """Yield the begin or end of the alert that assignments fail now and then.
+
+    Yields nothing between the two limits, so that the alert does not flicker.
+    """
     failed = sum(ledger.recent)
     if (failed >= MAX_ALERTED and reason) or not failed:
         what = f"{failed} of the last {len(ledger.recent)} assignments failed; the last: {reason}"
@@ -277,12 +281,12 @@ def _failing(ledger: Ledger, reason: str) -> Iterator[Finding]:
 
 
 def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
-    """End an assignment as failed: it will not be given out again."""
+    """Close an assignment as failed, so that it is not given out again."""
     tx.put(structs.replace(row, status="failed", reason=reason))
 
 
 def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
-    """Take a corrupt checkpoint or ghost out of use; its policy falls back."""
+    """Mark a checkpoint or ghost as corrupt; policies at the checkpoint fall back to older ones."""
     # The key may name an imported player, a ghost, weights to start from, or a checkpoint.
     drop_external_player(state.settings, tx, key, reason=reason)
     for ghost in list(state.tables.ghosts.values()):
@@ -291,7 +295,7 @@ def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str)
             tx.add_event("ghost_corrupt", ghost.player, key=key, reason=reason)
     without_weights(state, tx, key, reason=reason)
     row = state.tables.checkpoints.get(key)
-    # A second learner may have called it corrupt, too.
+    # A second learner may have reported the same checkpoint.
     if row is None or row.state == "corrupt":
         return
     tx.put(structs.replace(row, state="corrupt"))
@@ -302,15 +306,15 @@ def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str)
 
 
 def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
-    """Put a policy on its newest older checkpoint that is still there, or quarantine its team."""
-    # Checkpoints are not read back here: a damaged one fails its next assignment and is set aside
-    # in turn.
+    """Put a policy on its newest older checkpoint that is present, or quarantine its team."""
+    # The older checkpoint is not verified here: if it is damaged, its next assignment fails, and it
+    # is set aside in turn.
     candidates = state.tables.checkpoints.by("present").get(policy.policy)
     if not candidates:
         reason = f"no checkpoint of {policy.policy} is left that verifies"
         quarantine.quarantine(state, tx, policy.policy, reason=reason)
         return
-    # Agent steps alone do not decide: an immigrant's checkpoint has as many as the one that it
+    # Agent steps alone do not order checkpoints: an immigrant's has as many as the one that it
     # replaced.
     newest = max(candidates.values(), key=newest_last)
     tx.put(structs.replace(policy, checkpoint=newest.key))

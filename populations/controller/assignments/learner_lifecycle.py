@@ -1,4 +1,4 @@
-"""Learners come, go, fall silent and are replaced."""
+"""Life of learners: they join, leave, are lost or dismissed, and their processes are replaced."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from populations.hooks.findings import Finding
 from populations.records.tables import Tables
 
 MAX_CHARGES = 2
-"""Charges in a row after which a learner is at fault, if others do their work."""
+"""Charges in a row after which a learner is at fault, if other places finish assignments."""
 
 MAX_GONE = 4096
 REFUSED_EVERY_S = 1.0
-"""Seconds between two events about refused learners: a thousand Hellos a second must not make as
-many commits."""
+"""Seconds between two events about refused learners, which bounds the commits that a flood of
+Hellos makes."""
 
 
 def place_of(learner_id: LearnerId, hello: Hello, *, slot: int | None) -> str:
-    """Return where a learner runs: its slot, else the name of its key, else its host."""
+    """Return the place of a learner: its slot, else the name of its key, else its host."""
     if slot is not None:
         return slot_place(slot)
     holder, has_key, _ = learner_id.partition(".")
@@ -58,7 +58,7 @@ def place_of(learner_id: LearnerId, hello: Hello, *, slot: int | None) -> str:
 
 
 def staff(phase: Phase, tx: Transaction) -> None:
-    """Start the processes that are due."""
+    """Start a process in each empty slot whose start time has come."""
     if phase.name not in ("training", "evaluating"):
         return
     for index, slot in enumerate(phase.crew.slots):
@@ -68,12 +68,12 @@ def staff(phase: Phase, tx: Transaction) -> None:
 
 
 def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
-    """Take a learner in, or say why not."""
+    """Accept a learner that has sent a Hello, or send it the reason why it is refused."""
     crew, hello, now_s = state.crew, event.hello, tx.now.monotonic_s
     if event.learner in crew.gone:
         fence(state.phase, state.blame, tx, event.learner)
         return
-    # A learner says Hello again if its Welcome was lost; its leases stay.
+    # A learner sends its Hello again if the Welcome was lost, so its leases stay.
     known = crew.learners.get(event.learner)
     if known is None:
         waits = _time_out(crew, event, now_s=now_s)
@@ -88,7 +88,7 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
         crew.learners[event.learner] = Learner(
             hello=hello, slot=event.slot, place=place, last_heard_s=now_s
         )
-        # A Hello shows that processes can start; failed starts count in a row.
+        # A Hello shows that processes can start, so the count of failed starts in a row ends.
         crew.failed_starts = 0
         if event.slot is not None:
             crew.slots[event.slot].learner = event.learner
@@ -114,17 +114,17 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
 
 
 DEVICES = frozenset({"cpu", "cuda", "mps"})
-"""Kinds of devices that are told apart; all others are ``other``."""
+"""Kinds of devices that the run records; all others are recorded as ``other``."""
 
 
 def other_versions(versions: Mapping[str, str], hello: Hello) -> Differences:
     """Return the packages that a learner has in other versions than the run records."""
-    # Learners of a run that no other machine can join do not say.
+    # Learners report versions only in runs that other machines can join.
     return {} if hello.versions is None else differences(versions, hello.versions)
 
 
 def advice(settings: Settings, hello: Hello) -> str:
-    """Return the end of a refusal: which versions differ, and the command that mends it."""
+    """Return the end of a refusal: which versions differ, and the command that installs them."""
     different = other_versions(settings.versions, hello)
     if different:
         versions = told(different, place="the learner has")
@@ -133,9 +133,9 @@ def advice(settings: Settings, hello: Hello) -> str:
 
 
 def group_refusal(settings: Settings, tables: Tables, hello: Hello) -> str | None:
-    """Return why a learner's results cannot be the run's; None: they can."""
+    """Return why a learner's results would differ from the run's, in words; None: they agree."""
     group = tables.run.proof
-    # Other runs have none (`record_group`).
+    # Only deterministic runs have a proof (`record_group`).
     if not group or hello.proof == group:
         return None
     theirs = "this one has none" if hello.proof is None else f"this one's has {hello.proof[:8]}"
@@ -147,31 +147,31 @@ def group_refusal(settings: Settings, tables: Tables, hello: Hello) -> str | Non
 
 
 def record_group(config: RunConfig, tx: Transaction, proof: Digest | None) -> None:
-    """Keep the group of a deterministic run: that of the first learner with a proof."""
+    """Record the first learner's proof in a deterministic run, with which all others must agree."""
     if config.deterministic and proof is not None and not tx.tables.run.proof:
         tx.put(replace(tx.tables.run, proof=proof))
 
 
 def record_device(tables: Tables, tx: Transaction, learner: LearnerId, hello: Hello) -> None:
-    """Keep the kind of a learner's device; a kind that is new at a resume is an event."""
-    # The kind leaves out which of several GPUs it is, which decides nothing.
+    """Record the kind of a learner's device, with an event if it is new after a resume."""
+    # The number of a GPU is left out, because it does not influence results.
     kind, run = hello.device.partition(":")[0], tables.run
-    # A learner's words: others than these would let it write as many kinds as it likes.
+    # Unknown names become ``other``, as a faulty learner could fill the journal with new ones.
     kind = kind if kind in DEVICES else "other"
     if kind in run.devices:
         return
     tx.put(replace(run, devices=(*run.devices, kind)))
-    # The controller may have been killed before any learner joined.
+    # Without a recorded kind there is nothing to compare with: no learner has joined before.
     if run.epoch > 1 and run.devices:
         tx.add_event("device_differs", learner, device=kind, before=list(run.devices))
 
 
 def fence(phase: Phase, blame: Blame, tx: Transaction, learner_id: LearnerId) -> None:
-    """Tell a learner of the past to go: what it holds has been given to somebody else."""
+    """Refuse a learner that was given up: its assignments have been given to other learners."""
     blamed = phase.crew.gone.get(learner_id)
     if blamed is not None:
         phase.crew.gone[learner_id] = None
-        # It has spoken again, so its line was cut: nobody is to blame that it was lost.
+        # Its message shows that only its connection was cut, so its loss is held against nobody.
         blame.ledger.withdraw(blamed)
         pauses.follow(phase, blame, tx)
     reason = "fenced: this learner was given up, or is of another epoch"
@@ -179,20 +179,20 @@ def fence(phase: Phase, blame: Blame, tx: Transaction, learner_id: LearnerId) ->
 
 
 def hear(phase: Phase, tx: Transaction, event: HeartbeatReceived) -> None:
-    """Note that a learner is alive, and what it does."""
+    """Record a learner's heartbeat: it is alive, and how far it is."""
     learner = phase.crew.learners.get(event.learner)
     if learner is None:
         return
     learner.hear(event.heartbeat, now_s=tx.now.monotonic_s)
     if phase.name == "stopping":
-        # It may not have heard the first one, and nobody is waited for longer than need be.
+        # The learner may have missed the first Stop, and the run's end waits for it.
         tx.send(event.learner, Stop(grace_s=phase.crew.patience.grace_s))
 
 
 def _time_out(crew: Crew, event: LearnerJoined, *, now_s: float) -> str | None:
-    """Return the reason why a learner from elsewhere has to wait; None if it does not."""
+    """Return why a learner that the run did not start has to wait; None if it need not."""
     fault = crew.faults.get(place_of(event.learner, event.hello, slot=event.slot))
-    # A process of the launcher waits by the backoff of its slot instead.
+    # Processes of the launcher wait by the backoff of their slot instead.
     if fault is not None and event.slot is None and now_s < fault.until_s:
         return fault.reason
     return None
@@ -209,7 +209,7 @@ def _refusal(settings: Settings, tables: Tables, hello: Hello) -> str | None:
                 f"{what} differs: the run's has digest {ours[:8]}, the learner's {theirs[:8]}"
                 f"{advice(settings, hello)}"
             )
-    # One that has no store of its own asks for checkpoints where they are served.
+    # A learner without a store downloads checkpoints, if the run serves them.
     is_remote = hello.store is None and settings.config.serves_store
     if settings.store is not None and hello.store != settings.store and not is_remote:
         return (
@@ -219,8 +219,8 @@ def _refusal(settings: Settings, tables: Tables, hello: Hello) -> str | None:
         )
     if unknown := set(hello.populations) - set(setup.populations):
         return f"unknown populations {sorted(unknown)}: the run has {sorted(setup.populations)}"
-    # Results are compared last: other packages or another environment change them, too, and say
-    # more.
+    # Results are compared last: other packages or another environment change them, too, and are
+    # the more useful reason.
     return group_refusal(settings, tables, hello)
 
 
@@ -235,18 +235,18 @@ def lose(
     with_node: bool = False,
     dump_stacks: bool = False,
 ) -> None:
-    """Give a learner up: what it holds is given out again with the next attempt number.
+    """Remove a learner; its assignments are given out again with the next attempt number.
 
     Args:
         state: State of the controller.
-        tx: Takes what changes.
+        tx: Transaction that takes the changes.
         learner_id: Learner that is lost.
-        reason: Why.
-        crash: Whether it did not leave by itself: then it is killed, and what it was at counts as
-            a failure.
-        unreachable: Whether it may be that only its line was cut.
-        with_node: Whether it was lost with its machine, which no work is to blame for.
-        dump_stacks: Whether it is to write where it is stuck, before.
+        reason: Reason, in words.
+        crash: Whether it did not leave by itself: then it is killed, and its running assignment
+            counts as failed.
+        unreachable: Whether only its network connection may be cut.
+        with_node: Whether it was lost with its machine, for which no assignment is to blame.
+        dump_stacks: Whether it is to write its stacks to the log before the kill.
     """
     crew = state.crew
     if learner_id not in crew.learners:
@@ -257,7 +257,7 @@ def lose(
     for held in learner.held:
         del crew.holders[held.assignment_id]
     crew.gone[learner_id] = None
-    # A dictionary is in order of insertion: the one that is gone for longest is forgotten.
+    # Dictionaries are in order of insertion, so the learner that left first is forgotten.
     if len(crew.gone) > MAX_GONE:
         del crew.gone[next(iter(crew.gone))]
     tx.add_event(
@@ -266,8 +266,7 @@ def lose(
         reason=reason,
         assignments=[held.assignment_id for held in learner.held],
     )
-    # The crash is held against the first assignment, which was running; the queued one had no part
-    # in it.
+    # The crash is held against the first assignment only, as the queued one was not running.
     if crash and learner.held:
         assignment = state.tables.assignments.get(learner.held[0].assignment_id)
         if assignment is not None:
@@ -275,12 +274,12 @@ def lose(
             blamed = failures.lose_row(
                 state, tx, learner, assignment, reason=lost, unreachable=unreachable
             )
-            # A process of the launcher is killed, and never speaks again.
+            # A process of the launcher is killed, so only one from elsewhere may be heard again.
             if unreachable and learner.slot is None:
                 crew.gone[learner_id] = blamed
     if learner.slot is None or with_node:
         return
-    # A newer process may have said Hello from that slot meanwhile.
+    # If a newer process has joined from the slot meanwhile, it must not be killed.
     if crew.slots[learner.slot].learner == learner_id:
         if crash:
             tx.commands.append(KillLearner(slot=learner.slot, dump_stacks=dump_stacks))
@@ -288,16 +287,16 @@ def lose(
 
 
 def give_up_unreachable(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
-    """Give a learner up to which an assignment could not be sent, unless it is the launcher's."""
+    """Remove a learner to which an assignment could not be sent, unless the launcher started it."""
     learner = state.crew.learners.get(learner_id)
-    # The launcher knows best how its processes end; one that does not end is judged by its silence.
+    # The launcher reports when its processes end; those that hang are found by their silence.
     if learner is not None and learner.slot is None:
         reason = "an assignment could not be sent to it"
         lose(state, tx, learner_id, reason=reason, crash=True, unreachable=True)
 
 
 def renew(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
-    """Start a learner's process anew, to see whether a failure is the process's or a policy's."""
+    """Replace a learner's process, to find whether a failure is of the process or of a policy."""
     slot = state.crew.learners[learner_id].slot
     assert slot is not None, "only the launcher's processes can be started"
     tx.commands.append(KillLearner(slot=slot))
@@ -307,25 +306,24 @@ def renew(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> Non
 def _is_at_fault(ledger: Ledger, learner: Learner) -> bool:
     """Return whether a learner is to blame for its failures in a row.
 
-    It is where others do their work meanwhile, or where different policies failed on it.
+    It is if other places have finished assignments meanwhile, or if several policies failed on it.
     """
     charges = ledger.charges_of(learner.hello.learner)
     if len(charges) < MAX_CHARGES:
         return False
-    # Its own disk or line: whoever else works, a pause may help, and trying at once does not.
+    # These failures are of its own disk or network, for which a pause before the next try may help.
     if sum(charge.kind == OWN_PLACE for charge in charges) >= MAX_CHARGES:
         return True
-    # A full disk hits all policies alike, so a storage failure tells nothing about them.
+    # A full disk affects all policies alike, so failures of storage are left out.
     about = {charge.suspects for charge in charges if charge.kind != STORAGE}
-    # Work that others have ended since the first charge shows that it can be done.
     return len(about) > 1 or ledger.has_finished_elsewhere(charges[0])
 
 
 def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
-    """Send a learner away that is at fault.
+    """Dismiss a learner if it is at fault.
 
-    A process of the launcher is started again after growing pauses; one from elsewhere is told why,
-    and refused for a while.
+    A process of the launcher is started again after growing pauses; a learner from elsewhere is
+    sent the reason, and refused for a while.
     """
     crew, ledger = state.crew, state.blame.ledger
     learner = crew.learners[learner_id]
@@ -356,25 +354,25 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
         tx.send(learner_id, Refuse(reason=reason, again=True))
     else:
         tx.commands.append(KillLearner(slot=learner.slot))
-    # This is no crash: the running assignment is held against nobody.
+    # This is not a crash, so the running assignment is not counted as failed.
     lose(state, tx, learner_id, reason="sent away, for it was at fault")
 
 
 def exit_slot(
     state: ControllerState, tx: Transaction, *, slot_index: int, code: int | None
 ) -> None:
-    """Note that the process in a slot has ended (code None: with its machine)."""
+    """Record that the process in a slot has ended; ``code`` None: it was lost with its machine."""
     slot = state.crew.slots[slot_index]
     if code is None:
         if slot.learner is not None:
             lose(state, tx, slot.learner, reason="its node was lost", with_node=True)
-        # This is neither a crash nor a failed start; the next one waits for a place.
+        # The loss of a machine is neither a crash nor a failed start, so there is no backoff.
         slot.vacate(start_at_s=tx.now.monotonic_s)
     elif slot.learner is not None:
         how = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
         learner = state.crew.learners.get(slot.learner)
         growth = learner.memory_growth() if learner is not None else None
-        # The system's killer for want of memory sends SIGKILL and leaves no message.
+        # The out-of-memory killer sends SIGKILL and leaves no message, so growth must hint at it.
         if code == -signal.SIGKILL and growth is not None:
             how += f", probably out of memory: {growth}"
         lose(state, tx, slot.learner, reason=how, crash=True)
@@ -384,21 +382,21 @@ def exit_slot(
 
 
 def forgive_gap(phase: Phase, pause: Pause | None, tx: Transaction) -> None:
-    """Extend everybody's time by a long gap in the controller's own loop, before any judgement."""
+    """Extend all timeouts by a long gap in the controller's own loop, before any is checked."""
     gap_s = tx.now.monotonic_s - phase.last_event_s
     phase.last_event_s = tx.now.monotonic_s
-    # Nothing came for so long, not even a tick: the controller itself stood still.
+    # Ticks are frequent, so a long time without any event means that the controller stood still.
     if gap_s > phase.crew.patience.liveness_s / 2:
         forgive(phase.crew.learners.values(), phase.crew.slots, pause, gap_s=gap_s)
-        # The grace of a stop counts only time in which learners could be heard.
+        # The time that learners have to stop counts only while the controller can hear them.
         phase.stopping_s += gap_s
 
 
 def check(state: ControllerState, tx: Transaction, event: Ticked) -> None:
-    """Judge by the clock which learners are lost, stuck, never came or did not get their work."""
-    # Judge as of the last moment when no message waited: one that is not read yet is no silence.
+    """Find by the clock learners that are lost, stuck or did not start, and lost assignments."""
+    # Silence counts up to the last moment when no message waited: unread ones may be a learner's.
     now_s, patience = tx.now.monotonic_s - event.deaf_s, state.crew.patience
-    # A copy: `lose` takes learners out.
+    # Iterate over a copy, because `lose` removes learners.
     for learner_id, learner in list(state.crew.learners.items()):
         reason = overdue(learner, now_s=now_s, patience=patience)
         if reason is not None:
@@ -422,7 +420,7 @@ def check(state: ControllerState, tx: Transaction, event: Ticked) -> None:
         is_starting = slot.learner is None and slot.started_s is not None
         slot.is_waiting = is_starting and index in event.waiting
         if slot.is_waiting:
-            # Its time to say Hello begins when it has a place.
+            # The time until its Hello counts from when its process has a machine.
             slot.started_s = tx.now.monotonic_s
         elif is_starting and now_s - (slot.started_s or 0.0) > patience.start_s:
             tx.commands.append(KillLearner(slot=index))
@@ -431,8 +429,8 @@ def check(state: ControllerState, tx: Transaction, event: Ticked) -> None:
 
 
 def _count_failed_start(phase: Phase, tx: Transaction, slot_index: int, *, reason: str) -> None:
-    # Failed starts count over all slots: where no process can start, each slot would try again for
-    # ever.
+    # Failed starts are counted over all slots: if no process can start, the run must end after a
+    # few of them instead of trying for ever.
     crew = phase.crew
     crew.failed_starts += 1
     tx.add_event("learner_start_failed", f"slot-{slot_index}", reason=reason)
@@ -446,7 +444,7 @@ def _count_failed_start(phase: Phase, tx: Transaction, slot_index: int, *, reaso
 
 
 def _plan_restart(crew: Crew, tx: Transaction, slot_index: int) -> None:
-    # The jitter only spreads restarts in time; it decides nothing, so it takes no decision number.
+    # The jitter only spreads restarts in time, so it takes no number of a decision.
     seed = np.random.SeedSequence([tx.seed, 2, tx.tables.num_events, slot_index])
     jitter = float(np.random.default_rng(seed).random())
     slot = crew.slots[slot_index]

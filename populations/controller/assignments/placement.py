@@ -1,8 +1,8 @@
 """Placement: which learner gets which job.
 
-`fill` asks for the free learners one after the other, the one with the most credit first. Each gets
-an assignment that was lost, failed or left; else an evaluation, if that is short of its share; else
-the team that has trained least. A job that another learner does better is left to that one.
+`fill` goes through the free learners, the one with the most credit first. Each gets an assignment
+that was lost, failed or left open; else an evaluation, if evaluation is short of its share; else
+training of the team that has trained least. A learner leaves a job that another one does better.
 
 Tests: `tests/populations/controller/assignments/test_placement.py`, and `test_next_team.py`,
 `test_prices.py` and `test_carried_episodes.py` beside it.
@@ -45,18 +45,18 @@ from populations.records.rows import AssignmentRow, Json, PolicyRow
 from populations.records.tables import Tables
 
 CLEARLY = 0.8
-"""Ratio of two measurements below which one is taken for less: those of equal learners differ by
-about a tenth from one assignment to the next."""
+"""Ratio of two measurements below which the first counts as clearly less. Measurements of equal
+learners differ by about a tenth from one assignment to the next."""
 
 MAX_LEAD_ASSIGNMENTS = 4
-"""Assignments by which a policy that is left to another learner may fall behind."""
+"""Assignments by which a policy may fall behind while it is left to another learner."""
 
 
 def fill(state: ControllerState, tx: Transaction) -> None:
-    """Give every learner with credit something to do, as long as there is something."""
+    """Give assignments to the learners with credit, as long as there are any to give."""
     if state.phase.name not in ("training", "evaluating"):
         return
-    # In deterministic mode each decision knows all results before it, so it waits for ratings.
+    # In deterministic mode each decision waits for all earlier results, ratings included.
     waits = (
         state.fits.running
         or state.fits.are_stale()
@@ -71,14 +71,14 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     }
     if not free:
         return
-    # Lost, failed, or left by the epoch before: they go out again, the oldest first.
+    # Assignments that were lost, failed, or left open by the previous epoch go out first.
     unheld = sorted(
         assignment_id
         for assignment_id in state.tables.assignments.keys() - state.crew.holders.keys()
         if state.phase.is_for_now(state.tables.assignments[assignment_id])
     )
-    # What there is to do depends on the populations that a learner serves, but for those learners
-    # that leave a policy to the one that holds its episodes.
+    # ``idle`` are sets of populations without a job, so learners that serve these are skipped.
+    # ``content`` are single learners that leave the present jobs to others.
     idle: set[tuple[str, ...]] = set()
     content: set[LearnerId] = set()
     while (
@@ -94,7 +94,7 @@ def fill(state: ControllerState, tx: Transaction) -> None:
         if len(learner.held) >= learner.credit or (job is None and learner_id in content):
             del free[learner_id]
         if job is not None and state.settings.config.deterministic:
-            # One assignment is open at a time, so that each decision knows all earlier results.
+            # Only one assignment is open at a time, so that each decision knows earlier results.
             return
 
 
@@ -104,16 +104,14 @@ def _next_learner(
     free: Mapping[LearnerId, Learner],
     idle: Set[tuple[str, ...]],
 ) -> LearnerId | None:
-    """Return the learner with the most credit, of those that have any.
+    """Return the free learner with the most credit that serves a population with jobs; or None.
 
-    Not one of those that serve populations for which there is nothing to do. In a pause those come
-    first that have not failed, then those that have not for longest: with the same one each time a
-    run would end in which others can work.
+    In a pause, learners come first whose place has not failed, then those whose failure is oldest.
+    If the same one were tried each time, a run could end although others can work.
     """
     failed_s = {} if pause is None else pause.failed_s
-    # A learner that only evaluates comes first: with no more policies than learners, a policy that
-    # is queued where another one trains would be missing where nobody trains. The id is last, so
-    # that equal learners come in one order.
+    # A learner without training comes first. If a policy were queued behind another one, a learner
+    # could be left without any. The id comes last, so that the order of equal learners is fixed.
     ranked = (
         (
             failed_s.get(learner.place, -math.inf),
@@ -139,16 +137,16 @@ def _again(
     unheld: list[AssignmentId],
     content: set[LearnerId],
 ) -> jobs.Job | None:
-    """Take out the oldest open assignment that nobody has and a learner may do.
+    """Remove from ``unheld`` and return the oldest assignment that a learner may do; or None.
 
-    One that failed on the learner is left to others.
+    An assignment that failed in the learner's place is left to other places, if any can do it.
     """
     learner = state.crew.learners[learner_id]
     for assignment_id in unheld:
         row = state.tables.assignments[assignment_id]
         if not serves(learner.hello.populations, row):
             continue
-        # It failed here; another place will tell whose fault that was.
+        # It failed in this place, and a try in another one shows whether this place is at fault.
         failed_at = state.blame.ledger.places_of(assignment_id)
         if learner.place in failed_at and any(
             place not in failed_at for place in able_places(state.crew, row, without=learner.place)
@@ -161,9 +159,9 @@ def _again(
 
 
 def serves(populations: Collection[str], row: AssignmentRow) -> bool:
-    """Return whether a learner of some populations (empty: all) may do an assignment.
+    """Return whether a learner that serves ``populations`` (empty: all) may do an assignment.
 
-    Any learner may evaluate, and make initial weights.
+    Any learner may evaluate or make initial weights.
     """
     message = row.message
     if not populations or not isinstance(message, Train) or message.agent_steps == 0:
@@ -172,7 +170,7 @@ def serves(populations: Collection[str], row: AssignmentRow) -> bool:
 
 
 def able_places(crew: Crew, row: AssignmentRow, *, without: str) -> Iterator[str]:
-    """Yield places of other learners, there or coming, that may do an assignment."""
+    """Yield places, except one, whose present or expected learner may do an assignment."""
     for other in crew.learners.values():
         if other.place != without and serves(other.hello.populations, row):
             yield other.place
@@ -191,7 +189,7 @@ def _give(
     learner, now_s = state.crew.learners[learner_id], tx.now.monotonic_s
     row = state.tables.assignments.get(message.assignment_id)
     if row is None:
-        # Nothing is journaled that cannot be sent: each resume would try to send it again.
+        # An assignment too large to send is not journaled, as each resume would send it again.
         message = fitted(message, setup=state.settings.setup)
         row = AssignmentRow(
             assignment_id=message.assignment_id,
@@ -200,7 +198,7 @@ def _give(
             metrics={},
         )
         tx.count(next_assignment=1)
-    # A lease of its own: a result of an earlier attempt no longer fits.
+    # A new attempt number begins a new lease, so results of earlier attempts are not accepted.
     attempt = row.attempt + 1
     message = replace(message, attempt=attempt)
     tx.put(replace(row, attempt=attempt, message=message))
@@ -226,7 +224,7 @@ def _explain(
 ) -> None:
     if isinstance(message, Train):
         tx.add_event(
-            # Any learner may make initial weights.
+            # An assignment without agent steps only makes initial weights.
             "train_assigned" if message.agent_steps else "start_assigned",
             str(message.assignment_id),
             **who,
@@ -261,12 +259,12 @@ def _decide(
         state: State of the controller.
         tx: Transaction that takes the rows.
         learner_id: The learner.
-        content: Takes the learner in if what there is to do is left to others.
+        content: Set to which the learner is added if it leaves the present jobs to others.
     """
     learner, config = state.crew.learners[learner_id], state.settings.config
     if state.phase.name == "evaluating":
         return jobs.evaluation(config, state.tables, more_pairings(state, tx, learner))
-    # A second evaluation of one learner comes after a policy: that would wait behind another one.
+    # A learner that has an evaluation trains next, as one queued behind it would wait too long.
     num_evaluations = len(learner.held) - len(_trainings(state.tables, learner))
     trains_first = num_evaluations > 0 or is_left_to_cheaper(
         config,
@@ -288,17 +286,17 @@ def _decide(
 def _evaluation_if_due(
     state: ControllerState, tx: Transaction, learner: Learner
 ) -> jobs.Job | None:
-    """Make an evaluation if there is less than its share; None: it has that, or nothing to play.
+    """Make an evaluation if evaluation is short of its share; None: it is not, or nothing to play.
 
-    What its share has not earned yet, not even with the time of a training assignment ahead, waits.
+    Evaluation may exceed its share by the time of one training assignment, but not by more.
     """
     config, ledger = state.settings.config, state.blame.ledger
     pending = state.indexes.pending_matches
     if config.evaluation.share <= 0.0:
         return None
     short = share.short_of(state.measured, pending, state.crew)
-    # One evaluation is open at a time while they fail, so that it is known whose fault it is, and
-    # ever fewer are tried.
+    # While evaluations fail, only one is open at a time, so that it shows whose fault it is, and
+    # they become ever rarer.
     is_open = ledger.failed_evaluations and pending.num_open
     if short <= 0.0 or is_open or ledger.evaluation_waits:
         return None
@@ -306,7 +304,7 @@ def _evaluation_if_due(
     num_matches = share.earned_matches(state.settings, one_s, short)
     if not is_worth_it(state, learner, num_matches=num_matches):
         return None
-    # Draw after all reasons to wait, because a draw takes a decision number.
+    # The draw comes after all reasons to wait, because it takes a decision number.
     pairings = draw_pairings(state, tx, num_matches=num_matches)
     return jobs.evaluation(config, state.tables, pairings)
 
@@ -314,12 +312,12 @@ def _evaluation_if_due(
 def is_left_to_cheaper(
     config: RunConfig, learners: Mapping[LearnerId, Learner], learner: Learner, short_s: float
 ) -> bool:
-    """Return whether a learner leaves evaluation that is due to one where it costs less."""
+    """Return whether a learner leaves a due evaluation to one that loses less training by it."""
     # Measured times must decide nothing in deterministic mode.
     if config.deterministic:
         return False
-    # A learner's running and queued work come before an evaluation that it takes next: if more time
-    # than that is lacking, those that are cheaper do not keep up, or are stuck.
+    # The cheaper learner first ends its running and queued assignments. If evaluation lacks more
+    # time than these take, the cheaper learners cannot keep up, or are stuck.
     patience_s = (1 + QUEUED_PER_LEARNER) * config.assignment.target_s
     return 0.0 < short_s < patience_s and any(
         is_cheaper(other, learner) for other in learners.values()
@@ -329,28 +327,28 @@ def is_left_to_cheaper(
 def is_cheaper(other: Learner, learner: Learner) -> bool:
     """Return whether training loses clearly less by evaluation on another learner.
 
-    Less for each match, and no more for each second: evaluation's share is of seconds, so that many
-    quick matches in the time of the fastest learner would cost more training than before. Learners
-    that have not trained the same population, or not evaluated yet, are not compared.
+    It must lose less for each match and also for each second: evaluation's share is of seconds, so
+    many quick matches on the fastest trainer would cost more training. False for learners that have
+    not trained a common population, or have not evaluated yet.
     """
     match_s, other_match_s = learner.match_times.match_s, other.match_times.match_s
     common = learner.speeds.keys() & other.speeds.keys()
     if match_s is None or other_match_s is None or not common:
         return False
-    # Agent steps lost by a second: v; by a match of t seconds: t v
+    # At a speed of v agent steps per second, a second costs v steps and a match of t seconds t v.
     speed = sum(learner.speeds[name] for name in common)
     other_speed = sum(other.speeds[name] for name in common)
     return CLEARLY * other_speed < speed and other_match_s * other_speed < CLEARLY * match_s * speed
 
 
 def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> Team | None:
-    """Choose the policy that has trained least, of those free to train, and all that learn with it.
+    """Choose the free policy that has trained least, with all policies that learn beside it.
 
-    One whose episodes another learner holds is left to that one, unless it falls behind. A policy
-    with a pending decision of PBT is not free, nor is one whose mate is not.
+    A policy whose episodes another learner holds is left to that learner, unless it falls behind. A
+    policy with a pending decision of PBT is not free, nor is one with a teammate that is not.
 
     Returns:
-        Empty: there is nothing to train. None: what there is is left to other learners.
+        The team; empty: there is nothing to train; None: the free ones are left to other learners.
     """
     learner, config = state.crew.learners[learner_id], state.settings.config
     queue = state.indexes.training_queue
@@ -362,7 +360,7 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
     blocked = held_up(state.league)
     waiting = blocked | _waiting(state.league, state.blame.ledger)
     # Initial checkpoints come first, so that each population always has a frozen player. A policy
-    # that fails lets others train first; they show if it is to blame.
+    # that failed waits for others to train, which shows whether it is to blame.
     first = queue.next(held_up=waiting, may_train=may_train)
     if first is not None or _others_train(state.tables, state.crew.learners, waiting):
         blocked = waiting
@@ -370,7 +368,7 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
         first = queue.next(held_up=blocked, may_train=may_train)
     if first is None:
         return ()
-    # Whole episodes have no bound in steps; a rival is then no further ahead than a ghost is old.
+    # Budgets of whole episodes have no bound in steps, so the interval of ghosts bounds the lead.
     usual = usual_budget(config, state.tables, first, learner=learner)
     max_lead = min(usual, config.ghosts.every_agent_steps)
     with_mates = partial(team_with, state, held_up=blocked, may_train=may_train, max_lead=max_lead)
@@ -388,8 +386,7 @@ def next_team(state: ControllerState, tx: Transaction, learner_id: LearnerId) ->
             return False
         if config.matchmaking.rivals == "frozen" or not others:
             return with_mates(policy) == known
-        # Any free rival will do here, not only the one that comes next: episodes go on with this
-        # one alone.
+        # The rival need not be the next in the queue, because these episodes go on only with it.
         (rival,) = others
         lead = abs(policy.agent_steps - rival.agent_steps)
         return queue.is_free(rival, held_up=blocked) and lead <= max_lead
@@ -406,18 +403,18 @@ def _instead_of(
     behind: int,
     may_go_on: Callable[[Team], bool],
 ) -> Team | None:
-    """Choose what a learner trains in place of the first team, whose episodes another one holds.
+    """Choose what a learner trains if another learner holds the episodes of the first team.
 
     Args:
         state: State of the controller.
         learner_id: The learner.
-        first: Team of the policy that has trained least, of those that are free.
-        behind: Agent steps by which that may be behind.
-        may_go_on: Whether a team that has learned together is free, and may do so again.
+        first: Team of the free policy that has trained least.
+        behind: Agent steps by which the first team may be behind.
+        may_go_on: Function that says whether a team that has learned together may do so again.
 
     Returns:
-        A team whose episodes the learner holds; the first one if it is far behind. None: the first
-        one is left to its holder.
+        A team whose episodes this learner holds, or the first team if it is too far behind. None:
+        the first team is left to the other learner.
     """
     policies = state.tables.policies
     here = dict.fromkeys(
@@ -431,20 +428,21 @@ def _instead_of(
     ]
     ahead = min(map(_least_trained, own or at_work), default=None)
     if ahead is None or _least_trained(first)[0] + behind < ahead[0]:
-        # Nothing else to do here, or too long not trained: it begins its episodes anew.
+        # The learner has nothing to compare with, or the first team is too far behind: it trains
+        # here and begins its episodes anew.
         return first
     return min(own, key=_least_trained, default=None)
 
 
 def _least_trained(team: Team) -> tuple[int, int]:
-    """Return agent steps and index of the policy of a team that has trained least."""
+    """Return (agent steps, index) of the policy in a team that has trained least."""
     return min((row.agent_steps, row.index) for row in team)
 
 
 def _waiting(league: League, ledger: Ledger) -> Set[PolicyId]:
-    """Return policies that let others train first, because they failed."""
+    """Return the policies that wait for others to train first, because they failed."""
     waiting = set()
-    # Few have failed, also where there are thousands of policies.
+    # The loop is over suspects, which are few, instead of all policies, which may be thousands.
     for name in ledger.suspects():
         policy, generation = policy_of_trainee(name)
         row = league.tables.policies[policy]
@@ -456,7 +454,7 @@ def _waiting(league: League, ledger: Ledger) -> Set[PolicyId]:
 def _others_train(
     tables: Tables, learners: Mapping[LearnerId, Learner], waiting: Set[PolicyId]
 ) -> bool:
-    """Return whether policies that do not wait are in training."""
+    """Return whether any policy that is not in ``waiting`` trains now."""
     return bool(waiting) and any(
         trainee.policy not in waiting
         for learner in learners.values()
@@ -466,8 +464,8 @@ def _others_train(
 
 
 def _may_train(league: League, learner: Learner, population: str) -> bool:
-    """Return whether a learner serves a population, and those of its mates."""
-    # A team has a policy of every population.
+    """Return whether a learner may train a population and those of its teammates."""
+    # A team has a policy of every population, so the learner must serve all of them.
     populations = {seat.population for seat in league.seats} if league.teams else {population}
     return all(map(learner.may_train, populations))
 
@@ -476,9 +474,10 @@ def population_in_turn(settings: Settings, tables: Tables) -> str | None:
     """Return the one population that may learn now; None: all may.
 
     With ``matchmaking.learning_side_turns`` each policy does ``every_agent_steps`` in a turn of its
-    population. That with the fewest whole turns comes next, of equals the first in the
-    configuration. It follows from agent steps alone, so nothing is saved. Source: ``team_change``
-    of Unity ML-Agents' self-play.
+    population. The population with the fewest whole turns comes next; among equals, the first in
+    the configuration. Turns follow from agent steps, so they are not stored.
+
+    Source: ``team_change`` of Unity ML-Agents' self-play.
     """
     turns = settings.config.matchmaking.learning_side_turns
     if turns is None:
@@ -486,7 +485,7 @@ def population_in_turn(settings: Settings, tables: Tables) -> str | None:
     limit = settings.config.stop.agent_steps_per_policy
     least: dict[str, int] = {}
     for row in tables.policies.values():
-        # One that has reached its limit, or never trains again, must not hold the turn.
+        # A policy that trains no more, or has reached its limit, must not keep the turn.
         if row.state == "active" and (limit is None or row.agent_steps < limit):
             least[row.population] = min(row.agent_steps, least.get(row.population, row.agent_steps))
     order = {name: index for index, name in enumerate(settings.setup.populations)}
@@ -498,10 +497,10 @@ def population_in_turn(settings: Settings, tables: Tables) -> str | None:
 def _is_left_to_faster(
     state: ControllerState, tx: Transaction, learner: Learner, team: Team
 ) -> bool:
-    """Return whether a learner leaves a policy that is far behind to a clearly faster one.
+    """Return whether a learner leaves a policy that is far behind to a clearly faster learner.
 
-    It is free only until its learner asks again. With as many learners as policies it would stay
-    with the slowest one, and all others would wait for it at the end of the run.
+    Otherwise, with as many learners as policies, the slowest learner would train the same policy
+    again and again, and all others would wait for this policy at the end of the run.
     """
     policy = team[0]
     population = policy.population
@@ -511,7 +510,7 @@ def _is_left_to_faster(
 
     others = state.crew.learners.values()
     able = (other for other in others if _may_train(state.league, other, population))
-    # Any learner makes initial weights, also where none that trains them has joined yet.
+    # No able learner may have joined yet, as any learner may make initial weights.
     fastest = max(able, key=speed_of, default=learner)
     # Measured times must decide nothing in deterministic mode.
     is_close = speed_of(learner) >= CLEARLY * speed_of(fastest)
@@ -534,21 +533,21 @@ def team_with(
     may_train: Callable[[str], bool],
     max_lead: int,
 ) -> Team:
-    """Return all that learn in the next assignment of a free policy.
+    """Return all policies that learn in the next assignment of a free policy.
 
-    With ``matchmaking.rivals: learning`` that is one of each population, if neither is far ahead:
-    the side with fewer agents trains alone in between, or it would have trained less at the end.
-    The rival is the free policy of the other population that has trained least.
+    With ``matchmaking.rivals: learning`` that is one of each population, if neither is far ahead.
+    The rival is the free policy of the other population that has trained least. The side with fewer
+    agents gets fewer steps, so now and then it trains alone to catch up.
 
     Args:
         state: State of the controller.
         policy: The policy.
-        held_up: Policies that cannot be trained because of a mate.
+        held_up: Policies that cannot train because of a teammate.
         may_train: Function that says whether a population may be trained.
         max_lead: Agent steps by which one of two rivals may be ahead.
 
     Returns:
-        The policy and its mates or its rival. Empty: it waits for a rival that trains alone.
+        The policy with its teammates or its rival. Empty: it waits for a rival that trains alone.
     """
     if state.settings.config.matchmaking.rivals == "frozen" or policy.checkpoint is None:
         return team_of(state.league, policy)
@@ -560,7 +559,7 @@ def team_with(
     if rival is not None and abs(policy.agent_steps - rival.agent_steps) <= max_lead:
         rows = {row.population: row for row in (policy, rival)}
         return tuple(rows[name] for name in names)
-    # Two that were parted once would otherwise train alone by turns from then on.
+    # Without this wait, two rivals that trained alone once would do so by turns from then on.
     alone = (
         state.tables.policies[row.message.trainees[0].policy]
         for row in state.tables.assignments.values()

@@ -1,4 +1,4 @@
-"""The end of an assignment, and all that follows from it, in one transaction."""
+"""End of an assignment: its result and all decisions that follow from it, in one transaction."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from populations.records.rows import AssignmentRow, CheckpointRow, PolicyRow, Ta
 
 SMOOTHING = 0.5
 MAX_REASON = 1000
-"""Characters that are kept of what is wrong with a result."""
+"""Limit, in characters, of the description of what is wrong with a result."""
 
 
 def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -> None:
-    """Commit what a learner did, and the decisions that follow from it."""
+    """Record a learner's result, and make the decisions that follow from it."""
     finished = event.finished
     opened = _open_row(state.crew, tx, event.learner, finished)
     if opened is None:
@@ -69,13 +69,13 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         )
         _fail(state, tx, event.learner, row, refused)
         return
-    # It did its work, so failures that are held against it are no longer in a row.
+    # The learner has finished an assignment, which ends its row of failures.
     finish_row(state, tx, learner, row)
     alerts.record(state.measured, tx, Finding("learner_failing", "", learner.place, ""))
     _commit(state, tx, event, row)
     quarantine.rescue_waiting(state, tx)
     halving.fill_places(state, tx)
-    # Mark last, as the decisions above have released or named checkpoints.
+    # Removal comes last, because the decisions above have released or named checkpoints.
     mark_unneeded(state.indexes, tx)
 
 
@@ -89,8 +89,8 @@ def _commit(
     if isinstance(row.message, Train):
         sides = [state.league.whole_sides(tally) for tally in finished.tallies]
         update_qualities(state, tx, row.message, sides)
-    # The assignment is put after its tallies: `PendingMatches` takes the last sequence for that of
-    # this assignment.
+    # The assignment is put after its tallies, because `PendingMatches` takes the last sequence in
+    # the tables for that of this assignment.
     tx.put(
         replace(
             row,
@@ -105,7 +105,8 @@ def _commit(
     tx.count(agent_steps=trained, matches=matches, assignments_finished=1)
     forget_dropped(state, tx, event.learner, finished=finished)
     if isinstance(row.message, Train):
-        # An initial checkpoint comes without episodes, and its time belongs to no share.
+        # An assignment that only makes initial weights has no episodes, and its time does not count
+        # as training.
         if trained:
             record_episodes(state, event.learner, message=row.message, finished=finished)
             tx.count(training_s=finished.duration_s, training_assignments=1)
@@ -114,7 +115,7 @@ def _commit(
             metrics = metrics_of_trainee(finished.metrics, row.message.trainees, of=trainee.policy)
             _advance_policy(state, tx, row, metrics, trainee, published.checkpoint.key, manifest)
             _note_speed(learner, trainee, metrics)
-        # A checkpoint is on disk, so the disk has room.
+        # A checkpoint was written, so the disk has room again.
         pauses.accept(state.blame, tx)
         # Decide after all trainees have advanced, because a team decides as one.
         _follow_up(state, tx, row.message.trainees)
@@ -123,11 +124,11 @@ def _commit(
             times.add(matches=matches, duration_s=finished.duration_s)
         games.take(state, tx, row, finished.games)
         for pairing in row.message.pairings:
-            # Generations whose weights have played themselves are marked.
+            # Weights that have played against themselves without a failure are safe to be seated.
             if (policy := validated_generation_of(state.league, pairing)) is not None:
                 tx.put(replace(policy, validated_generation=policy.generation))
         _learn_lengths(state.league, tx, finished.tallies)
-        # Seconds of an epoch that only evaluates are not taken from the finals of a later one.
+        # Seconds of an epoch that only evaluates must not shorten the finals of a later epoch.
         is_extra = state.phase.evaluation_only is not None
         tx.count(
             **{"extra_evaluation_s" if is_extra else "evaluation_s": finished.duration_s},
@@ -136,13 +137,13 @@ def _commit(
 
 
 def _learn_lengths(league: League, tx: Transaction, tallies: Sequence[Tally]) -> None:
-    """Take the length of matches for policies that have not ended an episode in training yet."""
+    """Take episode lengths from matches, for policies without an ended episode in training."""
     for tally in tallies:
         for entrant in dict.fromkeys(tally.entrants):
             made = league.checkpoints.get(Digest(entrant))
             policy = None if made is None else tx.tables.policies[made.policy]
             if policy is not None and policy.episode_length == 0.0:
-                # mean length = calls / episodes; a match of cooperation is two episodes
+                # The mean length is calls / episodes; a match of cooperation has two episodes.
                 length = tally.length_sum / num_episodes(tally, seats=league.seats)
                 tx.put(replace(policy, episode_length=length))
 
@@ -150,7 +151,7 @@ def _learn_lengths(league: League, tx: Transaction, tallies: Sequence[Tally]) ->
 def _take_tallies(
     league: League, tx: Transaction, row: AssignmentRow, tallies: Sequence[Tally]
 ) -> None:
-    """Commit tallies and the rows that they are folded into."""
+    """Record tallies and the rows of results that they are added to."""
     for tally in tallies:
         sequence = league.tables.num_tallies + 1
         tally_row = TallyRow(
@@ -165,7 +166,7 @@ def _open_row(
 ) -> tuple[AssignmentRow, HeldAssignment] | None:
     """Return the open assignment that a learner ends; None for a duplicate or an older attempt."""
     assignment_id, attempt = ended.assignment_id, ended.attempt
-    # A result is acknowledged in any case, after the commit: a learner repeats it until then.
+    # Every result is acknowledged after the commit, because a learner repeats it until then.
     tx.send(learner, Acknowledge(assignment_id=assignment_id, attempt=attempt))
     known = crew.learners.get(learner)
     if known is None:
@@ -174,8 +175,8 @@ def _open_row(
     if held is not None:
         del crew.holders[assignment_id]
     row = tx.tables.assignments.get(assignment_id)
-    # The assignment was closed meanwhile, or given out again: the learner is free, but nothing
-    # counts.
+    # If the assignment was closed or given out again meanwhile, the learner is free, but its result
+    # does not count.
     if row is None or held is None or row.attempt != attempt:
         return None
     return row, held
@@ -190,8 +191,8 @@ def _advance_policy(
     key: str,
     manifest: Manifest,
 ) -> None:
-    """Record a trainee's checkpoint."""
-    # The weights that it was trained from; after an exploit they are the donor's.
+    """Record a trainee's new checkpoint, and update its policy."""
+    # The parent are the weights that it was trained from; after an exploit these are the donor's.
     origin = None if trainee.checkpoint is None else trainee.checkpoint.key
     tx.put(
         CheckpointRow(
@@ -209,15 +210,15 @@ def _advance_policy(
     policy = state.tables.policies[trainee.policy]
     steps_before = policy.agent_steps
     is_trained = manifest.agent_steps > trainee.agent_steps
-    # The budget stays without that metric, as nothing is known of episodes.
+    # Without the metric nothing is known about episodes, so the budget is not doubled.
     if metrics.get("episode/count", 1.0) == 0.0:
         state.blame.doublings[policy.policy] += is_trained
     elif isinstance(row.message, Train) and row.message.carried:
-        # Doublings end only where episodes go on: those that begin anew each time, as where
-        # learners cannot hold all of them, need as many agent steps once more.
+        # The doublings end only if this assignment went on with episodes. If they began anew, as
+        # when learners cannot hold all of them, the next ones need as large a budget to end.
         state.blame.doublings.pop(policy.policy, None)
-    # Values are computed here alone, as agent steps change: an assignment has one value from end to
-    # end.
+    # Schedules are evaluated only here, when agent steps change, so that a hyperparameter is
+    # constant within an assignment.
     hyperparameters = state.settings.scheduled[policy.population].values(
         policy.hyperparameters, factors=policy.factors, agent_steps=manifest.agent_steps
     )
@@ -242,7 +243,7 @@ def _note_speed(learner: Learner, trainee: Trainee, metrics: Mapping[str, float]
 
 
 def _follow_up(state: ControllerState, tx: Transaction, trainees: Sequence[Trainee]) -> None:
-    """Take the decisions that new checkpoints make due, team by team."""
+    """Make the decisions that new checkpoints make due (ghosts, PBT), team by team."""
     learned = {trainee.policy for trainee in trainees}
     for leader in leaders_of(state.league, trainees):
         team = [row for row in team_of(state.league, leader) if row.policy in learned]
@@ -252,12 +253,12 @@ def _follow_up(state: ControllerState, tx: Transaction, trainees: Sequence[Train
 
 
 def _smooth(old: float, new: float) -> float:
-    # x <- x + a (new - x), a = SMOOTHING; 0 is unknown, on either side
+    # x <- x + a (new - x) with a = SMOOTHING; 0 means unknown, for the old and the new value.
     return new if old == 0.0 else old + SMOOTHING * (new - old) if new > 0.0 else old
 
 
 def mark_unneeded(indexes: Indexes, tx: Transaction) -> None:
-    """Mark checkpoints that nothing needs for removal; their directories go after the commit."""
+    """Mark checkpoints that nothing needs for removal, which follows after the commit."""
     tables, league = tx.tables, indexes.league
 
     def standing(policy: PolicyRow) -> str | None:
@@ -268,14 +269,14 @@ def mark_unneeded(indexes: Indexes, tx: Transaction) -> None:
     indexes.rated_pins.refresh(indexes.retention, league=league, contenders=contenders)
     keys = indexes.retention.unneeded(tables, standing=standing)
     for key in keys:
-        # The state is committed before the directories go: a resume removes what a crash has left.
+        # The mark is committed first, so that a resume removes directories that a crash has left.
         tx.put(replace(tables.checkpoints[key], state="doomed"))
     if keys:
         tx.commands.append(RemoveCheckpoints(keys=tuple(keys)))
 
 
 def fail(state: ControllerState, tx: Transaction, event: AssignmentFailed) -> None:
-    """Take in that an assignment failed."""
+    """Record that an assignment failed, and what follows from it."""
     failed = event.failed
     opened = _open_row(state.crew, tx, event.learner, failed)
     if opened is not None:

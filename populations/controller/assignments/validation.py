@@ -1,8 +1,8 @@
-"""Bounds of what a learner may say that it has done: those of what it was asked to do.
+"""Validation of results: everything that a learner reports must fit its assignment.
 
-A learner is trusted to play honestly, not to be free of faults: nothing that it sends may bring the
-controller down, or count for somebody who did not play. Each number is bounded by what was asked,
-or by the time that has passed since.
+A learner is trusted to play honestly, but not to be free of faults: nothing that it sends may crash
+the controller, or count for a player that did not play. Each number is bounded by the assignment,
+or by the time that has passed since it was sent.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ SLACK_S = 60.0
 """Seconds by which a learner's stopwatch may be ahead of the controller's clock."""
 
 MAX_PER_S = 1e9
-"""Calls of ``step``, or decisions, in a second of one learner: more than any learner does."""
+"""Bound on calls of ``step``, or on decisions, per second of a learner, above any real speed."""
 
 MAX_MATCHES_PER_DECISION = 1000
-"""Learners fail an assignment in which trainees decide more rarely: see
-`arena.learners.work.faults`."""
+"""Bound on matches per decision of trainees. Learners fail an assignment in which trainees decide
+more rarely (`arena.learners.work.faults`)."""
 
 MAX_UPDATES = 2**40
-"""Optimizer steps in an assignment."""
+"""Bound on optimizer steps in an assignment."""
 
 MAX_ROLLOUT_LENGTH = 65536
-"""Longest ``rollout_length``, for algorithms that may have one of their own."""
+"""Bound on ``rollout_length`` for users' own algorithms, which may set it themselves."""
 
 SPEED, LENGTH = "throughput/agent_steps_per_s", "episode/length_mean"
 
 
 class GivenAssignment(Struct, frozen=True, kw_only=True, dict=True):
-    """An assignment as a learner had it, and the time that it had for it.
+    """Assignment as it was sent to a learner, and the time that the learner had for it.
 
     Attributes:
         message: The assignment.
@@ -74,16 +74,17 @@ class GivenAssignment(Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def entrants(self) -> Mapping[tuple[Entrant, ...], Seating]:
-        """Return what `entrants_of` does."""
+        """Return the entrants that tallies may name, with their seatings (`entrants_of`)."""
         return entrants_of(self.message)
 
     @property
     def max_agent_steps(self) -> int:
-        """Return the most agent steps of all trainees: the budget and one rollout."""
+        """Return the bound on agent steps of all trainees: the budget and one rollout."""
         message, setup = self.message, self.setup
         if not isinstance(message, Train) or message.agent_steps == 0:
             return 0
-        # budget + one rollout of all environments and agents, which the learner does not cut short
+        # The learner does not cut rollouts short, so it may exceed the budget by one rollout of all
+        # environments and agents.
         num_agents = len(setup.spec.agents)
         lengths = [
             int(trainee.hyperparameters.get("rollout_length", MAX_ROLLOUT_LENGTH))
@@ -96,21 +97,21 @@ class GivenAssignment(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def max_calls(self) -> float:
-        """Return calls of ``step`` of the environments, those of episodes in flight too."""
+        """Return the bound on calls of ``step``, including those of earlier parts of episodes."""
         return MAX_PER_S * (max(self.up_s, self.waited_s) + SLACK_S)
 
 
 def find_inconsistency(
     asked: GivenAssignment, finished: Finished, *, manifests: Mapping[str, Manifest]
 ) -> str | None:
-    """Say why a result does not fit its assignment; None if it does.
+    """Return why a result does not fit its assignment, in words; None if it does.
 
     Args:
         asked: The assignment.
         finished: Message of the learner.
         manifests: Verified manifests of the checkpoints that it names, by key.
     """
-    # The first problem ends it, so each check may rely on those before it.
+    # The checks stop at the first problem, so each may rely on those before it.
     return next(_problems(asked, finished, manifests), None)
 
 
@@ -165,13 +166,13 @@ def _problems_of_tallies(asked: GivenAssignment, finished: Finished) -> Iterator
     entrants = asked.entrants
     counts = Counter(tally.entrants for tally in finished.tallies)
     is_cooperation = asked.setup.is_cooperation
-    # In cooperation only evaluation plays home and away; training compares nobody.
+    # In cooperation only evaluation compares players, so tallies of training may lack pairs.
     may_be_alone = is_cooperation and isinstance(message, Train)
     for tally in finished.tallies:
         if tally.entrants not in entrants:
             yield f"a tally names {tally.entrants}, who did not play"
         elif counts[tally.entrants] > 1:
-            # A learner adds up the matches of equal seatings.
+            # A learner must add up the matches of equal seatings into one tally.
             yield f"it has {counts[tally.entrants]} tallies of {tally.entrants}"
         compared: tuple[Comparison, ...] = ()
         if len(tally.entrants) == len(seats) and not (may_be_alone and tally.pairs == ()):
@@ -183,7 +184,7 @@ def _problems_of_tallies(asked: GivenAssignment, finished: Finished) -> Iterator
         elif (problem := openings_problem(tally)) is not None:
             yield f"the tally of {tally.entrants} has {problem}"
         elif tally.length_sum < num_episodes(tally, seats=seats):
-            # An episode has one call of ``step`` at least.
+            # An episode has at least one call of ``step``.
             yield f"the matches of {tally.entrants} have {tally.length_sum} steps"
     if isinstance(message, Evaluate):
         yield from _problems_of_matches(message, finished)
@@ -198,10 +199,10 @@ def _problems_of_tallies(asked: GivenAssignment, finished: Finished) -> Iterator
 
 
 def _problems_of_matches(message: Evaluate, finished: Finished) -> Iterator[str]:
-    """Check that an evaluation played exactly the matches that it was asked for."""
+    """Yield the seatings of an evaluation whose number of matches is not the requested one."""
     asked_for: Counter[tuple[Entrant, ...]] = Counter()
     for pairing in message.pairings:
-        # Two pairings may seat the same players.
+        # Two pairings may seat the same players, and their matches are in one tally.
         asked_for[pairing.seating.entrants({})] += pairing.num_matches
     played = {tally.entrants: tally.matches for tally in finished.tallies}
     for names, number in asked_for.items():
@@ -213,7 +214,7 @@ def _problems_of_figures(asked: GivenAssignment, finished: Finished) -> Iterator
     if finished.duration_s > asked.waited_s + SLACK_S:
         yield f"it took {finished.duration_s:g} s, but it was sent {asked.waited_s:.0f} s ago"
     for name, value in finished.metrics.items():
-        # A whole number may be larger than any float.
+        # The bound also rejects integers that are larger than any float.
         if not math.isfinite(value) or abs(value) > MAX_RETURN:
             yield f"the metric {name!r} is out of bounds"
             return
@@ -264,7 +265,7 @@ def _checkpoint_problem(
     trainee: Trainee, published: Published, manifest: Manifest, *, setup: LearnerSetup
 ) -> str | None:
     key = published.checkpoint.key
-    # The manifest was read from disk and verified; the learner's words alone would not do.
+    # The manifest was read from disk and verified, unlike what the learner's message claims.
     facts = (manifest.policy, manifest.generation)
     if facts != (trainee.policy, trainee.generation):
         return f"the checkpoint {key} says it is {facts}"
@@ -284,14 +285,14 @@ def _checkpoint_problem(
         return f"the counters of {key} fell"
     if updates - trainee.learner_updates > MAX_UPDATES:
         return f"{key} has {updates} optimizer steps"
-    # The key follows from the manifest, so no checkpoint can be in the place of another.
+    # The key must follow from the manifest, so that no checkpoint replaces another one.
     if key != checkpoint_key(manifest.policy, agent_steps=steps, digest=manifest.digest):
         return f"the checkpoint {key} is not where it belongs"
     return None
 
 
 def entrants_of(message: Train | Evaluate) -> dict[tuple[Entrant, ...], Seating]:
-    """Return the entrants that the tallies of an assignment may name, each with its seating."""
+    """Return the entrants, seat by seat, that tallies of an assignment may name, with seatings."""
     if isinstance(message, Evaluate):
         seatings = [pairing.seating for pairing in message.pairings]
         trainees: dict[str, Entrant] = {}
@@ -323,14 +324,14 @@ Leases = tuple[tuple[LearnerId, AssignmentId, int], ...]
 
 
 def open_leases(learners: Mapping[LearnerId, Learner]) -> Leases:
-    """Return learner, assignment and attempt of all that learners hold."""
+    """Return learner, assignment and attempt of every lease of the learners."""
     return tuple((name, *held.lease) for name, learner in learners.items() for held in learner.held)
 
 
 def open_grants(
     setup: LearnerSetup, tables: Tables, learners: Mapping[LearnerId, Learner]
 ) -> dict[str, tuple[Grant, ...]]:
-    """Return what each learner may publish, by the name of its key."""
+    """Return the checkpoints that each learner may publish, by the name of the learner's key."""
     grants: dict[str, tuple[Grant, ...]] = {}
     for name, assignment_id, _ in open_leases(learners):
         row = tables.assignments.get(assignment_id)

@@ -1,1 +1,1 @@
-"""Matches that rate players, and how many of them: during training, and after it."""
+"""Choice of evaluation matches, which rate players, and of their number: in training and after."""

@@ -1,10 +1,10 @@
 """Final matches after training: until every rating is sure enough, then for the championship.
 
-Each policy's last checkpoint plays until its rating is as sure as ``FINAL_DEVIATION``, or it has
-played enough. Then those who may be the best play each other: the champion is confirmed by matches
-against its rivals, not by what others lost to it, and its distance from the anchor by matches
-against that. Where matches take long, all this ends when it has taken its share of the training's
-time.
+Each policy's last checkpoint plays until its rating's deviation is at most ``FINAL_DEVIATION``, or
+it has played ``FINAL_MATCHES``. Then the players that may be the best play each other, so that
+direct matches against its rivals confirm the champion, and the champion plays the anchor (random
+play), which confirms its rating's distance from 0. The time for all this is a part of the
+training's time.
 """
 
 from __future__ import annotations
@@ -49,30 +49,30 @@ FINAL_DEVIATION = 32.0
 """Deviation from the mean of the population, in Elo, at which a rating is sure enough."""
 
 FINAL_MATCHES = 384
-"""Matches after which a policy plays no more, however unsure its rating is."""
+"""Matches after which a policy's rating counts as settled, however large its deviation is."""
 
 MAX_CONTENDERS = 4
 CONTENDER_PROBABILITY = 0.05
-"""Least probability of being better than the best, for a contender."""
+"""Least probability of a contender to be better than the player with the best lower bound."""
 
 TOURNAMENT_MATCHES = 128
 """Matches of each pair of contenders."""
 
 ANCHOR_MATCHES = 384
-"""Matches of the champion with the anchor. Its distance from 0 was added up along ghosts of
-ghosts; so many matches show whether the sum holds, also where ratings promise one loss in 400."""
+"""Matches of the champion with the anchor. The champion's rating is a sum of differences along a
+chain of ghosts; these matches check the sum, even if it predicts one loss in 400."""
 
 FINAL_SHARE = 0.5
 FINAL_S = 60.0
 """Learner seconds for finals, beside evaluation's own share: this part of those that training took,
-or so many if that is more. They pass on the clock, also while a learner waits for a fit."""
+or ``FINAL_S`` if that is more. The time passes also while a learner waits for a fit."""
 
 Pair = tuple[PlayerStrength, PlayerStrength]
 BoolArray = npt.NDArray[np.bool_]
 
 
 def is_decided(state: ControllerState) -> bool:
-    """Return whether there is nothing left to be played after training, or no time.
+    """Return whether no final match is left to play, or no time for one.
 
     An epoch that only evaluates goes on until its time is over.
     """
@@ -80,7 +80,7 @@ def is_decided(state: ControllerState) -> bool:
         return True
     if state.phase.evaluation_only is not None:
         return False
-    # Nothing is drawn: this is asked often, and a draw would take a decision number each time.
+    # No ghosts are drawn here, because each draw takes a decision number and this runs often.
     known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
     return not _unsettled(state.league, known).any() and not _missing(
         state.settings, state.fits, known
@@ -88,14 +88,14 @@ def is_decided(state: ControllerState) -> bool:
 
 
 def is_time_over(pending_matches: PendingMatches, measured: Measured) -> bool:
-    """Return whether no learner can end one more match in the time that was named.
+    """Return whether no learner can end one more match before the time limit.
 
-    Never in deterministic mode, where seconds decide nothing.
+    In deterministic mode it is always False, because seconds decide nothing there.
     """
     countdown, learners = measured.phase.countdown, measured.phase.crew.learners.values()
     if countdown is None:
         return False
-    # The next learner is waited for, because nobody knows how long a match takes without one.
+    # Without a learner wait for the next one, because the duration of its matches is not known.
     return countdown.left_s <= 0.0 or (
         bool(learners)
         and not any(matches_in_time(measured, pending_matches, learner) for learner in learners)
@@ -103,25 +103,25 @@ def is_time_over(pending_matches: PendingMatches, measured: Measured) -> bool:
 
 
 def longest_s(*, training_s: float, num_learners: int) -> float:
-    """Return seconds for which finals last at most, after so many learner seconds of training."""
+    """Return the bound on the finals' seconds after ``training_s`` learner seconds of training."""
     return max(FINAL_SHARE * training_s, FINAL_S) / num_learners
 
 
 def final_countdown(config: RunConfig, tables: Tables, crew: Crew) -> Countdown | None:
-    """Return the time for finals, as training ends; None in deterministic mode."""
+    """Return the time limit of finals when training ends; None in deterministic mode."""
     if config.deterministic:
         return None
     run, share = tables.run, config.evaluation.share
     num_learners = max(len(crew.learners), len(crew.slots), 1)
     most_s = longest_s(training_s=run.training_s, num_learners=num_learners)
-    # left = s / (1 - s) T - E, for training T and evaluation E; below 0 after earlier finals. What
-    # evaluation has left of its share makes finals no longer than was said.
+    # left = s / (1 - s) T - E is the rest of evaluation's share s, for seconds T of training and E
+    # of evaluation. Below 0, after earlier finals, it shortens the time; above 0 it is ignored.
     left_s = run.training_s * share / (1.0 - share) - run.evaluation_s
     return Countdown(duration_s=most_s + min(left_s / num_learners, 0.0))
 
 
 def more_pairings(state: ControllerState, tx: Transaction, learner: Learner) -> tuple[Pairing, ...]:
-    """Draw a learner's next evaluation after training; empty: there is none, or no time for it."""
+    """Draw a learner's next evaluation after training; empty: no match is left, or no time."""
     one_s = match_s(state.measured, learner)
     most = matches_in_time(state.measured, state.indexes.pending_matches, learner)
     num_matches = int(min(at_most(full_size(state.settings.setup), one_s), most))
@@ -129,15 +129,15 @@ def more_pairings(state: ControllerState, tx: Transaction, learner: Learner) -> 
         return ()
     found = final_pairings(state, tx, num_matches=num_matches)
     if not found and state.phase.evaluation_only is not None:
-        # Nothing is open that finals ask for: as in training, what tells most.
+        # The finals need no more matches, so play the most informative ones, as in training.
         found = draw_pairings(state, tx, num_matches=num_matches)
     return _cut(found, int(min(sum(pairing.num_matches for pairing in found), most)))
 
 
 def _cut(pairings: tuple[Pairing, ...], num_matches: int) -> tuple[Pairing, ...]:
-    """Return so many matches of an evaluation, each pairing's as many of them as of all."""
+    """Reduce an evaluation to ``num_matches`` matches, in the same proportions of pairings."""
     ends = [0, *accumulate(pairing.num_matches for pairing in pairings)]
-    # The n matches from a to b of N become those from floor(a n / N) to floor(b n / N).
+    # Cumulative ends are scaled: matches a to b of N become floor(a n / N) to floor(b n / N) of n.
     ends = [end * num_matches // max(ends[-1], 1) for end in ends]
     return tuple(
         replace(pairing, num_matches=end - begin)
@@ -149,19 +149,19 @@ def _cut(pairings: tuple[Pairing, ...], num_matches: int) -> tuple[Pairing, ...]
 def final_pairings(
     state: ControllerState, tx: Transaction, *, num_matches: int
 ) -> tuple[Pairing, ...]:
-    """Draw the next evaluation of the finals; empty if all is played, or being played.
+    """Draw the next evaluation of the finals; empty if all matches are played, or being played.
 
     Args:
         state: The controller.
-        tx: Takes the event of a tournament.
-        num_matches: About as many as are played.
+        tx: Transaction that takes the event of a tournament.
+        num_matches: Approximate number of matches.
     """
-    # Newcomers come first: weights that break a match would break it for all others in the
-    # evaluation.
+    # Newcomers come first, because weights that make a match fail would fail the evaluation of all
+    # players in it.
     validations = validation_pairings(state, num_matches=num_matches)
     if validations:
         return validations
-    # The last matches may have settled what seems open.
+    # Wait for a fit of the last matches, which may have settled ratings that seem open.
     if state.fits.running or state.fits.are_stale():
         return ()
     known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, None)
@@ -172,10 +172,10 @@ def final_pairings(
             state, known, weights=weights, num_matches=num_matches, rng=tx.draw()
         ) or validation_pairings(state, num_matches=num_matches, waiting=True)
     missing = _missing(state.settings, state.fits, known)
-    # Open ones may be about these very pairs, and are not in the results yet.
+    # Open evaluations may be of these same pairs, and their results are still missing.
     if not missing or any(open_evaluations(state.tables)):
         return ()
-    # The anchor is no contender; its matches are no tournament.
+    # The anchor is no contender, so its matches are left out of the tournament's event.
     rivals = [
         (pair, num_matches) for pair, num_matches in missing if pair[1].player.player != RANDOM_BOT
     ]
@@ -188,13 +188,13 @@ def final_pairings(
             matches_per_pair=TOURNAMENT_MATCHES,
         )
     pairings: list[Pairing] = []
-    # Pairs for which this evaluation has no time are still missing at the next one.
+    # Pairs for which this evaluation has no time are still missing, so the next one plays them.
     one_s = match_s(state.measured)
     left = at_most(sum(num_matches for _, num_matches in missing), one_s)
     for (first, second), to_play in missing:
         if left > 0:
             seatings = seatings_of(state.settings.setup, state.tables, first, second)
-            # Every seat equally often.
+            # All seatings have equally many matches, so each player has every seat equally often.
             each = max(min(to_play, left) // len(seatings), MIN_MATCHES_PER_SEATING)
             pairings += [Pairing(seating=seating, num_matches=each) for seating in seatings]
             left -= to_play
@@ -202,7 +202,7 @@ def final_pairings(
 
 
 def _unsettled(league: League, known: EvaluationPool) -> BoolArray:
-    """Return which policies' ratings are not sure enough. bool [N]."""
+    """Return which policies' ratings are neither precise enough nor of enough matches. bool [N]."""
     deviations = known.deviations()
     return np.array(
         [
@@ -216,12 +216,12 @@ def _unsettled(league: League, known: EvaluationPool) -> BoolArray:
 
 
 def _missing(settings: Settings, fits: Fits, known: EvaluationPool) -> list[tuple[Pair, int]]:
-    """Return pairs of contenders, and of champion and anchor, that have not met often enough.
+    """Return pairs of contenders, and of champion and anchor, that have played too few matches.
 
     Returns:
-        Each with the matches that are missing; those among contenders come first.
+        Each pair with the number of missing matches; pairs of contenders come first.
     """
-    # A player that has all agents of a population is met by the others' contenders.
+    # An external player that plays for a whole population is a contender of that population.
     only = {
         name: one.player and external_player_id(one.player)
         for name, one in settings.config.populations.items()
@@ -235,10 +235,9 @@ def _missing(settings: Settings, fits: Fits, known: EvaluationPool) -> list[tupl
     everybody = [player for found in contenders.values() for player in found]
     anchors = [player for player in known.players if player.player.player == RANDOM_BOT]
     seats = settings.setup.seats
-    # Players of populations on one side never meet, so they would be waited for without an end.
+    # Players of populations on one side never play each other, so no matches of them are required.
     rivals = rival_populations(seats)
-    # The leader of each population meets the bots: among equals that need not be the one with the
-    # best bound.
+    # The title's holder plays the bots; among equals it need not have the best bound.
     titled = {(name, leading_entrant(fits, name)) for name in contenders}
     best = [player for player in known.players if (player.population, player.entrant) in titled]
     wanted: Iterator[tuple[Pair, int]] = chain(
@@ -249,7 +248,7 @@ def _missing(settings: Settings, fits: Fits, known: EvaluationPool) -> list[tupl
     for (first, second), num_matches in wanted:
         if frozenset((first.population, second.population)) not in rivals:
             continue
-        # Whoever draws nothing has one game in each seating.
+        # Without randomness every match of a seating is the same game, so one is enough.
         plays_random = RANDOM_BOT in (first.player.player, second.player.player)
         if settings.setup.repeats_games and not plays_random:
             num_matches = 1
@@ -260,27 +259,27 @@ def _missing(settings: Settings, fits: Fits, known: EvaluationPool) -> list[tupl
 
 
 def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[PlayerStrength]:
-    """Return the rated players that may be the best, the best lower bound first."""
+    """Return the rated players that may be the best, in order of their lower bounds."""
     rated = [
         (low, index)
         for index, player in enumerate(players)
         if (low := ratings.low(player.entrant)) is not None
     ]
-    # Equal bounds in the order of the players, which a resumed run has, too.
+    # Equal bounds keep the order of the players, so that a resumed run has the same order.
     ranked = [players[index] for _, index in sorted(rated, key=lambda entry: (-entry[0], entry[1]))]
     found = []
     for player in ranked:
         difference = ratings.difference(player.entrant, ranked[0].entrant)
         assert difference is not None, "both are rated"
-        # P(player is better than the one with the best lower bound)
+        # The probability is that of being better than the player with the best lower bound.
         if player is ranked[0] or probability_positive(*difference) >= CONTENDER_PROBABILITY:
             found.append(player)
     return found[:MAX_CONTENDERS]
 
 
 def _num_met(league: League, first: PlayerStrength, second: PlayerStrength) -> int:
-    """Count evaluation matches between two players, in all seats, parts of matches too."""
+    """Count evaluation matches between two players, in all seats, rounded to an integer."""
     one, two = (first.population, first.entrant), (second.population, second.entrant)
-    # The sum may be no whole number: with more than two sides each pair of seats counts 1/(n - 1)
-    # of a match.
+    # With more than two sides each pair of seats counts 1/(n - 1) of a match, so the sum may be a
+    # fraction.
     return round(league.num_met(one, two) + league.num_met(two, one))

@@ -1,4 +1,4 @@
-"""Games of evaluations that are kept, at most so many of a population.
+"""Games of evaluations that are kept, up to ``replays.keep`` of each population.
 
 Tests: `tests/populations/controller/evaluation/test_games.py`.
 """
@@ -20,15 +20,15 @@ from populations.records.rows import AssignmentRow, GameRow
 from populations.records.tables import Tables
 
 SLACK = 16
-"""Part of a full table that goes at once, one game in so many: it is looked through seldom."""
+"""A full table loses one game in ``SLACK`` at once, so that it is searched only now and then."""
 
 
 def take(
     state: ControllerState, tx: Transaction, row: AssignmentRow, games: Sequence[Game]
 ) -> None:
-    """Keep the games of an evaluation; where there are too many, let some go."""
+    """Keep the games of an evaluation, and remove some if there are too many."""
     message, keep = row.message, state.settings.config.replays.keep
-    # A resume may have said meanwhile that none are kept.
+    # A resume may have set ``replays.keep`` to 0 after the evaluation was sent.
     if not games or not keep or not isinstance(message, Evaluate):
         return
     for number, game in enumerate(games):
@@ -62,17 +62,17 @@ def _thin(setup: LearnerSetup, tx: Transaction, *, keep: int) -> None:
 
 
 def hold(settings: Settings, tx: Transaction) -> None:
-    """Let the newest defeats of each champion keep the weights of their players, no others."""
+    """Mark only the newest defeats of each champion, whose players' weights are retained."""
     games = tx.tables.games
     held: set[str] = set()
     most, pool = MAX_HELD, settings.config.ghosts.keep
     if pool is not None:
-        # A ghost that is held stays in its pool, where most places must be free for new ones.
+        # A retained ghost keeps its place in the pool, most of which must be free for new ghosts.
         most = min(most, pool // (4 * len(settings.setup.populations)))
     for rated in tx.tables.ratings.values():
         if rated.champion is not None:
             lost = defeats(games.values(), rated.champion, seats=settings.setup.seats)
-            # Weights that are gone already cannot be kept.
+            # Only games whose weights still exist can be marked.
             kept = [game.game for game in lost if game.holds or _is_there(tx.tables, game)]
             held.update(kept[max(0, len(kept) - most) :])
     for game in list(games.values()):
@@ -81,7 +81,7 @@ def hold(settings: Settings, tx: Transaction) -> None:
 
 
 def _is_there(tables: Tables, game: GameRow) -> bool:
-    """Return whether the weights of all players of a game are there."""
+    """Return whether the weights of all players of a game still exist."""
     for player, key in zip(game.players, game.keys, strict=True):
         ghost, checkpoint = tables.ghosts.get(PlayerId(player)), tables.checkpoints.get(key)
         is_ghost = ghost is not None and ghost.key == key and ghost.is_present

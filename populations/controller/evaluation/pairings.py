@@ -1,7 +1,7 @@
-"""Pairings of an evaluation: newcomers against themselves first, then the pairs that tell most.
+"""Pairings of an evaluation: newcomers against themselves first, then the most informative pairs.
 
-Frozen weights only. `populations.league.scheduling` says which pairs; here they are seated, each
-player in every seat equally often.
+All players have frozen weights. `populations.league.scheduling` chooses the pairs; these functions
+seat them, each player in every seat equally often.
 
 Decisions are made on arrays of the players that evaluation matches are about (`EvaluationPool`).
 """
@@ -51,15 +51,15 @@ MIN_MATCHES_PER_SEATING = 4
 MAX_PAIRS = 32
 
 AWAITED_IMPORTANCE = 2.0
-"""Importance of a policy that PBT cannot decide about without more matches, added to its other
-importance: as much as that of a policy about which all is open."""
+"""Importance that is added for a policy about which PBT cannot decide without more matches. It
+equals what a completely open decision adds (`importance`)."""
 
 VALIDATION_MATCHES = 4
 MAX_NEWCOMERS = 32
-"""Most newcomers of one assignment."""
+"""Limit of newcomers in one assignment."""
 
 ANCHOR_MATCHES = 384
-"""Matches between the zeros of all scales, after which the advantage of each side is known."""
+"""Matches of random play in all seats after which the advantage of each side is known."""
 
 
 def draw_pairings(
@@ -67,20 +67,20 @@ def draw_pairings(
 ) -> tuple[Pairing, ...]:
     """Draw the pairings of an evaluation during training; empty if there is nothing to play.
 
-    Matches go first to policies that PBT cannot decide about without them.
+    Matches go first to policies about which PBT cannot decide without them.
 
     Args:
         state: The controller.
-        tx: Counts the draw.
-        num_matches: About as many as are played, or fewer.
+        tx: Transaction that counts the draw.
+        num_matches: Approximate number of matches; fewer may be played.
     """
-    # Validate before anything is drawn, because validation takes no decision number.
+    # Validation comes before the draw, because it needs no decision number.
     validations = validation_pairings(state, num_matches=num_matches)
     if validations:
         return validations
     rng = tx.draw()
     known = evaluation_pool(state.settings, state.indexes, state.blame.ledger, rng)
-    # Each population has a fraction of its own, which is about its own players.
+    # Importance of a player follows from the ``pbt.fraction`` of its own population.
     config, ranked = state.settings.config, state.settings.setup.ranked_populations
     each = [importance(known.field, fraction=config.pbt_of(name).fraction) for name in ranked]
     weights = np.stack(each)[known.field.population, np.arange(len(known.players))]
@@ -94,9 +94,12 @@ def draw_pairings(
 def missing_matches(
     config: RunConfig, league: League, pending_matches: PendingMatches, known: EvaluationPool
 ) -> dict[int, int]:
-    """Count the matches that policies lack for their next decision of PBT, by place.
+    """Count the matches that policies lack for their next decision of PBT.
 
-    Matches that are being played count. The policy whose decision is due first comes first.
+    Matches that are being played count as played.
+
+    Returns:
+        Missing matches by index into ``known.players``; the policy that is due first comes first.
     """
     asked: Counter[tuple[str, int]] = Counter()
     origins = league.checkpoints
@@ -118,17 +121,17 @@ def missing_matches(
 
 
 def is_worth_it(state: ControllerState, learner: Learner, *, num_matches: int) -> bool:
-    """Return whether so many matches of a learner are enough for a pair and a bot, or a newcomer.
+    """Return whether a learner's matches are enough for a pair and a bot's pair, or for a newcomer.
 
-    A goal of ``stop.evaluation`` has a pair of its own. What takes longer than any evaluation may
-    is worth the longest time that one may take.
+    A goal of ``stop.evaluation`` needs one more pair. If these take longer than an evaluation may,
+    the number of matches in the longest evaluation is enough.
     """
     one_s = match_s(state.measured, learner)
 
     def is_enough_for(smallest: int) -> bool:
         return num_matches >= at_most(smallest, one_s)
 
-    # Each pair in all seatings.
+    # Each pair plays in all seatings.
     pairs = 2 if state.settings.config.stop.evaluation is None else 3
     setup = state.settings.setup
     smallest = pairs * _num_seatings(setup) * MIN_MATCHES_PER_SEATING
@@ -147,21 +150,22 @@ def pairings_about(
     rng: np.random.Generator,
     missing: Mapping[int, int] | None = None,
 ) -> tuple[Pairing, ...]:
-    """Seat the pairs that shrink the weighted variances most, some at any distance, and a bot with
-    a player near to it.
+    """Choose and seat the pairs that reduce the weighted variances of ratings most.
+
+    Pairs with bots, with the player of ``stop.evaluation`` and of random play are added.
 
     Args:
         state: The controller.
         known: The players.
-        weights: How much each rating matters. float64 [N].
-        num_matches: About as many as are played.
-        rng: Draws the distances.
-        missing: Matches that players are to have before all others, the first of them first.
+        weights: Importance of each player's rating. float64 [N].
+        num_matches: Approximate number of matches.
+        rng: Generator for opponents at any distance of ratings.
+        missing: Missing matches by index of the player; these come first, in this order.
     """
     setup, may_play = state.settings.setup, _are_validated(state.league, known.players)
     if not (may_play & known.field.is_eligible).any():
         return ()
-    # Bots are mere opponents: nothing is decided by how well they are known.
+    # Bots are only opponents: no decision depends on how sure their ratings are.
     weights = np.where(known.field.is_eligible, weights, 0.0)
     seats_per_pair = _num_seatings(setup)
     num_pairs = min(max(num_matches // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
@@ -176,12 +180,12 @@ def pairings_about(
             index
             for index, lacking in (missing or {}).items()
             if may_play[index]
-            # ceil(lacking / (num_matches / num_pairs)): pairs that make up for what is missing
+            # ceil(lacking / (num_matches / num_pairs)) is the number of pairs with enough matches.
             for _ in range(-(-lacking * num_pairs // num_matches))
         ],
     )
     chosen += _anchoring(state, known, chosen, may_play=may_play, rng=rng)
-    # A pair that was chosen more than once plays more.
+    # A pair that was chosen several times gets as many shares of the matches.
     pairs = Counter((*chosen, *goal_pairs(state, known, may_play=may_play, num_pairs=len(chosen))))
     shares: Counter[Seating] = Counter()
     for (first, second), share in pairs.items():
@@ -199,10 +203,7 @@ def pairings_about(
 
 
 def _are_validated(league: League, players: Sequence[PlayerStrength]) -> npt.NDArray[np.bool_]:
-    """Return whether weights of players' generations have played themselves; bots need not.
-
-    bool [N].
-    """
+    """Return which players' generations have played against themselves; bots need not. bool [N]."""
     tables, validated = league.tables, dict[PolicyId, int]()
 
     def is_validated(player: PlayerStrength) -> bool:
@@ -210,8 +211,8 @@ def _are_validated(league: League, players: Sequence[PlayerStrength]) -> npt.NDA
             return True
         name = player.player.player
         row = tables.ghosts.get(name) or tables.policies[PolicyId(name)]
-        # An evaluation in which a newcomer breaks would be lost for all others. A team plays itself
-        # as one, and its leader's row has the generation.
+        # If a newcomer breaks its match, the whole evaluation is lost for all of its players. A
+        # team is validated as one, and its leader's row has the generation.
         if row.policy not in validated:
             validated[row.policy] = leader_of(league, row.policy).validated_generation
         return validated[row.policy] >= row.generation
@@ -220,10 +221,10 @@ def _are_validated(league: League, players: Sequence[PlayerStrength]) -> npt.NDA
 
 
 def _num_seatings(setup: LearnerSetup) -> int:
-    """Return seatings in which two players of a pair have every seat equally often."""
+    """Return the number of seatings that give two players of a pair every seat equally often."""
     if len(setup.populations) > 1:
         return 1
-    # Any two players: the number follows from the seats.
+    # The number depends only on the seats, so the two players can be any.
     (name,) = setup.populations
     home, away = ({name: Player(player=PlayerId(bot))} for bot in ("bot:home", "bot:away"))
     return len(pair_seatings(home, away, seats=setup.seats))
@@ -235,7 +236,7 @@ def seatings_of(
     """Seat two players in every seat equally often; random play has other populations' seats."""
     seats = setup.seats
     if len(setup.ranked_populations) == 1:
-        # Other sides have their turn in each evaluation.
+        # With many sides only some are played, and the evaluation's number cycles through them.
         turn = tables.run.next_assignment
         return pair_seatings(first.team, second.team, seats=seats, turn=turn)
     players = {first.population: first.player, second.population: second.player}
@@ -244,7 +245,7 @@ def seatings_of(
 
 
 def open_evaluations(tables: Tables) -> Iterator[Evaluate]:
-    """Return evaluations that were decided and are not finished."""
+    """Yield the evaluations that are assigned, or wait to be, and are not finished."""
     for row in tables.assignments.values():
         if isinstance(row.message, Evaluate):
             yield row.message
@@ -258,7 +259,7 @@ def _anchoring(
     may_play: npt.NDArray[np.bool_],
     rng: np.random.Generator,
 ) -> Iterator[tuple[int, int]]:
-    """Return one pair for each bot, so that the scale keeps its zero."""
+    """Yield one pair for each bot, so that the rating scale stays fixed to random play at 0."""
     population = known.field.population
     is_alone = len(state.settings.setup.ranked_populations) == 1
     for index, player in enumerate(known.players):
@@ -270,8 +271,8 @@ def _anchoring(
         rivals = np.flatnonzero(is_rival)
         if not rivals.size:
             continue
-        # The bot meets by turns the player that this evaluation is about most, so that everybody
-        # meets it at times, and one of any strength: its distance is that from all of them.
+        # By turns the bot plays the player of the first chosen pair, so that every player plays it
+        # now and then, and a player of any strength, so that its distance from all is measured.
         first = chosen[0][0] if chosen else int(rivals[0])
         if state.tables.run.next_assignment % 2 == 0 or not is_rival[first]:
             first = anywhere(known.field.ratings, rivals, rng)
@@ -279,37 +280,37 @@ def _anchoring(
 
 
 def _anchors(setup: LearnerSetup, league: League) -> list[Seating]:
-    """Return pairings of the scales' zeros, until the advantage of each side is known."""
+    """Return a seating of random play only; empty once the advantage of each side is known."""
     if len(setup.ranked_populations) == 1:
         return []
-    # Results have the lower seat first.
+    # Results name the entrant of the lower seat first.
     bots = [(seat.population, Entrant(RANDOM_BOT)) for seat in setup.seats]
     played = sum(league.num_met(*pair) for pair in set(pairwise(bots)))
     if played >= ANCHOR_MATCHES:
         return []
-    # Random play meets itself, or the advantage of a side could not be told from the strength of
-    # its players.
+    # Without matches of random play against itself, the advantage of a side could not be separated
+    # from the strength of its players.
     return [Seating(players=tuple(Player(player=RANDOM_BOT) for _ in setup.seats))]
 
 
 def newcomers(
     setup: LearnerSetup, league: League, ledger: Ledger, *, waiting: bool = False
 ) -> list[PolicyRow]:
-    """Return leaders whose generation has no checkpoint that has played itself.
+    """Return newcomers: leaders of teams whose generation has not played against itself yet.
 
     Args:
         setup: Setup of learners.
         league: Players and results.
         ledger: Failures, and whose fault they are.
-        waiting: Whether those count that have failed and let other evaluations go first, which
-            show if they are to blame.
+        waiting: Whether to include newcomers that failed and now wait for other evaluations, which
+            show whether they are to blame.
     """
     validating = set(validated_by(league, open_evaluations(league.tables)))
     found = [
         row
         for row in league.tables.policies.values()
         if row.validated_generation != row.generation
-        # The policy of the first population stands for its team in cooperation.
+        # In cooperation only the first population is ranked; its policy leads the team.
         and row.population in setup.ranked_populations
         and is_whole(league, row)
     ]
@@ -324,14 +325,14 @@ def newcomers(
 def validation_pairings(
     state: ControllerState, *, num_matches: int, waiting: bool = False
 ) -> tuple[Pairing, ...]:
-    """Return newcomers against themselves: what breaks here is their own fault.
+    """Return pairings of newcomers against themselves, whose failure only they can cause.
 
     Args:
         state: The controller.
-        num_matches: About as many as are played; one newcomer plays in any case.
-        waiting: As of `newcomers`; for where there is nothing else to play.
+        num_matches: Approximate number of matches; at least one newcomer plays.
+        waiting: See `newcomers`; used if there is nothing else to play.
     """
-    # One newcomer plays at a time after a failed evaluation, so that it is known whose fault it is.
+    # After a failed evaluation newcomers play one at a time, so that it shows whose fault it is.
     limit = 1 if state.blame.ledger.failed_evaluations else MAX_NEWCOMERS
     limit = min(limit, -(-num_matches // VALIDATION_MATCHES))
     found = newcomers(state.settings.setup, state.league, state.blame.ledger, waiting=waiting)
@@ -342,27 +343,27 @@ def validation_pairings(
 
 
 def _alone(league: League, row: PolicyRow) -> Seating:
-    """Seat a policy and its mates in their populations' seats, random play in the others."""
+    """Seat a policy and its teammates in their populations' seats, random play in all others."""
     team, rest = frozen_team(league, row), Player(player=RANDOM_BOT)
     return Seating(players=tuple(team.get(seat.population, rest) for seat in league.seats))
 
 
 def validated_by(league: League, messages: Iterator[Evaluate]) -> Iterator[PolicyId]:
-    """Return policies that play against themselves in some evaluations."""
+    """Yield the policies that play against themselves in some evaluations."""
     for message in messages:
         for pairing in message.pairings:
             policy = validated_policy(league, pairing)
             if policy is None:
-                # An evaluation is all newcomers against themselves, or has none of them: with many
-                # evaluations open a look at each pairing would take longer than all the rest.
+                # An evaluation has only pairings of newcomers against themselves, or none, so its
+                # first pairing decides; to check all would be slow with many open evaluations.
                 break
             yield policy
 
 
 def validated_policy(league: League, pairing: Pairing) -> PolicyId | None:
-    """Return the policy that a pairing validates, of a team the leader.
+    """Return the policy (of a team the leader) that a pairing validates; None: it validates none.
 
-    It and its mates are alone, but for random play in other populations.
+    A pairing validates a policy that plays with its teammates only, and random play elsewhere.
     """
     players = pairing.seating.players
     named = next((player.player for player in players if player.weights is not None), None)
@@ -380,14 +381,17 @@ def validated_policy(league: League, pairing: Pairing) -> PolicyId | None:
 
 
 def validated_generation_of(league: League, pairing: Pairing) -> PolicyRow | None:
-    """Return the policy whose present generation a pairing validates, of a team the leader."""
+    """Return the policy (of a team the leader) whose present generation a pairing validates.
+
+    None if the pairing validates no policy, or weights of an earlier generation.
+    """
     policy_id = validated_policy(league, pairing)
     if policy_id is None:
         return None
     played = {player.weights.digest for player in pairing.seating.players if player.weights}
     team = team_of(league, league.tables.policies[policy_id])
-    # Any weights of the present generation count: with as many learners as policies, each has
-    # trained on since they were seated.
+    # Any weights of the present generation count, because the policy may have trained on since
+    # these were seated.
     is_present = len(played) == len(team) and all(
         any(_is_of_generation(league, mate, digest) for digest in played) for mate in team
     )
@@ -396,7 +400,7 @@ def validated_generation_of(league: League, pairing: Pairing) -> PolicyRow | Non
 
 def _is_of_generation(league: League, policy: PolicyRow, digest: Digest) -> bool:
     """Return whether weights are a policy's current ones, or of its present generation."""
-    # Weights that were copied in an exploit are known to the league by the donor's generation.
+    # Copied weights belong to the donor's generation in the league, so compare them first.
     if league.weights(policy) == digest:
         return True
     made = league.checkpoints.get(digest)
@@ -404,7 +408,7 @@ def _is_of_generation(league: League, policy: PolicyRow, digest: Digest) -> bool
 
 
 GOAL_PART = 1.0 / 3.0
-"""Part of an evaluation's pairs that the goal has, beside its own, while it is open."""
+"""Part of an evaluation's pairs that are for the goal of ``stop.evaluation`` while it is open."""
 
 
 def goal_pairs(
@@ -414,19 +418,19 @@ def goal_pairs(
     may_play: npt.NDArray[np.bool_],
     num_pairs: int,
 ) -> Iterator[tuple[int, int]]:
-    """Yield pairs with the player of ``stop.evaluation``, one as often as it is to have matches.
+    """Yield pairs with the player of ``stop.evaluation``, each once per share of matches.
 
-    By turns they have the policy with the best bound so far and the one that is rated best: where
-    the first gets no better, another may.
+    By turns the rival is the policy with the best bound so far and the one that is rated best: if
+    the first stops improving, the other may reach the goal.
 
     Args:
         state: The controller.
         known: The players.
-        may_play: Whether a player's weights exist. bool [N].
-        num_pairs: Pairs that the evaluation has besides.
+        may_play: Whether a player may be seated, as its generation is validated. bool [N].
+        num_pairs: Number of other pairs in the evaluation.
     """
     config, goals = state.settings.config, state.indexes.goals
-    # Nothing waits for the goal in finals.
+    # After training the goal can no longer end it.
     if config.stop.evaluation is None or state.phase.name != "training":
         return
     seekers = seekers_of_evaluation(config, state.tables, goals)
@@ -435,7 +439,7 @@ def goal_pairs(
         for index, player in enumerate(known.players)
         if may_play[index] and (policy := PolicyId(player.player.player)) in seekers
     }
-    # x / (x + n) = GOAL_PART, for n others.
+    # The number x of goal pairs solves x / (x + n) = GOAL_PART, for n other pairs.
     number = max(round(num_pairs * GOAL_PART / (1.0 - GOAL_PART)), 1)
     is_alone = len(state.settings.setup.ranked_populations) == 1
 
@@ -444,7 +448,7 @@ def goal_pairs(
         # No finite default is safe: the bound of a mean return can be arbitrarily negative.
         return -math.inf if found is None else found
 
-    # A single place is the other one's in the next evaluation.
+    # The turn follows the number of the evaluation, so that a single place alternates, too.
     turn = state.tables.run.next_assignment
     for index, player in enumerate(known.players):
         if player.player.player != config.stop.player:
@@ -460,14 +464,15 @@ def goal_pairs(
 
 
 class EvaluationPool(Struct, frozen=True, kw_only=True):
-    """Players with the arrays that decisions are made on, in one order."""
+    """Players of evaluation matches, with arrays in their order on which decisions are made."""
 
     players: tuple[PlayerStrength, ...]
     field: Field
 
     def deviations(self) -> FloatArray:
         """Return each rating's deviation from the mean of its population, Elo. float64 [N]."""
-        # sqrt(|s_i - mean s|^2 + own_i): how far all are from the anchor makes no order among them.
+        # sqrt(|s_i - mean s|^2 + own_i) leaves out the common uncertainty of all ratings about the
+        # anchor, which does not change their order.
         spread = self.field.centred_spread()
         return np.sqrt(squared_lengths(spread) + self.field.own_variance)
 
@@ -475,13 +480,13 @@ class EvaluationPool(Struct, frozen=True, kw_only=True):
 def evaluation_pool(
     settings: Settings, indexes: Indexes, ledger: Ledger, rng: np.random.Generator | None
 ) -> EvaluationPool:
-    """Return policies at their last checkpoints, ghosts worth a look, and the bots.
+    """Return policies at their last checkpoints, the most relevant ghosts, and the bots.
 
     Args:
         settings: Settings of the run.
         indexes: Indexes over the rows.
         ledger: Failures, and whose fault they are.
-        rng: Draws some of many ghosts; None: only the best of them are looked at.
+        rng: Generator that draws some of many ghosts; None: only the best ghosts are included.
     """
     league = indexes.league
     found: list[PlayerStrength] = []
@@ -490,8 +495,8 @@ def evaluation_pool(
         found += indexes.strengths.policies(population, ratings)
         found += indexes.strengths.ghosts(population, ratings, rng=rng)
         found += _bots(settings.external_players, ratings, population)
-    # Equal weights are one player, whoever holds them: a donor's are also those of who copied it.
-    # Reversed, so that the first of equals stays: a policy comes before its ghost.
+    # Equal weights are one player: a donor and its copy share them until the copy trains. The list
+    # is reversed so that the first of equals stays: a policy comes before its ghost.
     first = {(known.population, known.entrant): known for known in reversed(found)}
     players = [known for known in found if first[known.population, known.entrant] is known]
     if shunned := ledger.shunned():
@@ -519,7 +524,7 @@ def evaluation_pool(
 
 
 def _meetings(league: League, players: Sequence[PlayerStrength]) -> Callable[[int], FloatArray]:
-    """Return a function from a player's place to its matches with each player."""
+    """Return a function from a player's index to its matches with each player, float64 [N]."""
     places = {(known.population, known.entrant): place for place, known in enumerate(players)}
 
     def met(player: int) -> FloatArray:
@@ -535,10 +540,13 @@ def _meetings(league: League, players: Sequence[PlayerStrength]) -> Callable[[in
 
 
 def _spread(setup: LearnerSetup, fits: Fits, players: list[PlayerStrength]) -> FloatArray:
-    """Return rows of the populations' factors, which share their columns: one fit made them all."""
+    """Return the players' rows of the spread factors. float64 [N, columns].
+
+    One fit makes the factors of all populations, so they have the same columns.
+    """
     spreads = {name: fits.ratings(name).spread for name in setup.ranked_populations}
     width = max((spread.shape[1] for spread in spreads.values() if spread is not None), default=1)
-    # Zeros without a spread: `player_strength` has the variance in ``own_variance`` then.
+    # Rows without a spread stay 0; `player_strength` puts their variance into ``own_variance``.
     rows = np.zeros((len(players), width))
     for place, known in enumerate(players):
         spread = spreads[known.population]

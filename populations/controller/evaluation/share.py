@@ -1,8 +1,8 @@
-"""How much evaluation is due: its share of learner seconds, what is open counted as spent.
+"""Amount of evaluation that is due by its share of learner seconds; open evaluations count as done.
 
-Several evaluations may be open at once, as many as make up what evaluation is short of. Each takes
-about as long as a training assignment, or as long as evaluation is short of if that is more, so
-that training never stands still for matches that no share has been earned for.
+Several evaluations may be open at once, as many as make up for the seconds that evaluation lacks.
+Each takes about as long as a training assignment, or as the lacking seconds if these are more, so
+that training never waits for matches beyond evaluation's share.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from populations.controller.state.leases import Crew, Learner
 from populations.records.rows import Json
 
 MIN_MATCHES = 128
-"""Least matches of an evaluation; more where a learner has more environments, one match each."""
+"""Least matches of a full evaluation; a learner with more environments plays one in each."""
 
 MAX_EVALUATION_S = 60.0
-"""Learner seconds of an assignment: fewer matches where they take long."""
+"""Bound on the learner seconds of an evaluation, which reduces the number of long matches."""
 
 
 def match_s(measured: Measured, learner: Learner | None = None) -> float | None:
-    """Return learner seconds that an evaluation match takes; None: not known, or not to be minded.
+    """Return learner seconds of an evaluation match; None: not known, or deterministic mode.
 
-    Of the learner's last evaluations, else of all last ones; before the first, what training shows.
+    They come from the learner's last evaluations, else from those of all learners, else from the
+    length of episodes and the speed in training.
     """
     if measured.settings.config.deterministic:
         return None
@@ -35,20 +36,20 @@ def match_s(measured: Measured, learner: Learner | None = None) -> float | None:
     recent_s = own_s or measured.match_times.match_s
     if recent_s is not None:
         return recent_s
-    # The time is rather too long, as training takes time beside its decisions. It is 0 while no
-    # speed is known.
+    # This estimate is rather too long, as training speed includes time for updates. It is 0 while
+    # no speed is known.
     longest_s = max(_episode_s(measured), default=0.0)
     return len(plays_of(measured.settings.setup.seats)) * longest_s or None
 
 
 def _episode_s(measured: Measured) -> Iterator[float]:
-    """Return seconds of an episode by each population's trainees."""
+    """Yield the seconds of an episode by the training speed of each population that has one."""
     setup, rows = measured.settings.setup, measured.tables.policies.values()
     in_turns = setup.spec.api == "aec"
     for name, population in setup.populations.items():
         trained = [row for row in rows if row.population == name and row.speed > 0.0]
         if trained:
-            # A call of ``step`` is one decision in turns, else one of each agent.
+            # A call of ``step`` has one decision if agents take turns, else one of each agent.
             agents = 1 if in_turns else len(population.agents)
             decisions = measured.expected_length(trained[0]) * agents
             yield decisions * len(trained) / sum(row.speed for row in trained)
@@ -57,8 +58,8 @@ def _episode_s(measured: Measured) -> Iterator[float]:
 def reached(measured: Measured) -> float | None:
     """Return evaluation's share of learner seconds in this epoch's training; None: no seconds.
 
-    In deterministic mode of the run's assignments. Once training is over, that at its end: finals
-    would raise it.
+    In deterministic mode it is the share of the run's assignments. After training it is the share
+    at its end, because finals would raise it.
     """
     if measured.phase.share_reached is not None:
         return measured.phase.share_reached
@@ -67,23 +68,26 @@ def reached(measured: Measured) -> float | None:
 
 
 def document(measured: Measured) -> dict[str, Json]:
-    """Return what ``status --json`` has about evaluation: shares of learner seconds in training."""
+    """Return the part of ``status --json`` about evaluation's configured and reached share."""
     asked = measured.settings.config.evaluation.share
     return {"share_asked": asked, "share_reached": reached(measured)}
 
 
 def _spent(measured: Measured) -> tuple[float, float]:
-    """Return what training and evaluation have had in this epoch (deterministic: in the run)."""
+    """Return learner seconds of training and of evaluation in this epoch.
+
+    In deterministic mode these are the numbers of assignments in the run.
+    """
     run = measured.tables.run
     if measured.settings.config.deterministic:
         return float(run.training_assignments), float(run.evaluation_assignments)
-    # Seconds count from the start of the epoch: a run that goes on after its finals has no debt.
+    # Seconds count from the start of the epoch, so that finals of an earlier one do not count.
     before_training_s, before_evaluation_s = measured.spent_before_s
     return run.training_s - before_training_s, run.evaluation_s - before_evaluation_s
 
 
 def short_of(measured: Measured, pending_matches: PendingMatches, crew: Crew) -> float:
-    """Return learner seconds (deterministic: assignments) that evaluation lacks to its share."""
+    """Return learner seconds (deterministic: assignments) that evaluation is short of its share."""
     share = measured.settings.config.evaluation.share
     training, evaluation = _spent(measured)
     if training <= 0.0:
@@ -91,19 +95,19 @@ def short_of(measured: Measured, pending_matches: PendingMatches, crew: Crew) ->
     for assignment_id, num_matches in pending_matches.open.items():
         holder = crew.holders.get(assignment_id)
         one_s = match_s(measured, None if holder is None else crew.learners.get(holder))
-        # An open evaluation makes up for everything while its length is unknown.
+        # While the length of an open evaluation is unknown, no further one is due.
         if one_s is None:
             return 0.0
         evaluation += num_matches * one_s
-    # s (T + E) - E, with E as it will be after the open ones
+    # s (T + E) - E, where E includes the open evaluations.
     return share * (training + evaluation) - evaluation
 
 
 def earned_matches(settings: Settings, one_s: float | None, short_s: float) -> int:
-    """Count the matches of a learner's next evaluation; 1 at least.
+    """Return the number of matches of a learner's next evaluation, at least 1.
 
-    As many as there are environments, or as evaluation is short of if that is more, but no more
-    than it is short of and a training assignment takes.
+    It is `full_size`, or the matches in the seconds that evaluation is short of if these are more,
+    but at most those in these seconds and the time of a training assignment together.
 
     Args:
         settings: Settings of the run.
@@ -118,21 +122,19 @@ def earned_matches(settings: Settings, one_s: float | None, short_s: float) -> i
 
 
 def full_size(setup: LearnerSetup) -> int:
-    """Return matches of an evaluation where they take no time."""
+    """Return the matches of a full evaluation, without regard to their time."""
     return max(MIN_MATCHES, setup.num_envs)
 
 
 def at_most(num_matches: int, one_s: float | None) -> int:
-    """Return as many matches of so many seconds as the longest evaluation has time for, 1 at
-    least.
-    """
+    """Limit matches of ``one_s`` seconds (None: no limit) to the longest evaluation; at least 1."""
     return num_matches if one_s is None else max(min(num_matches, int(MAX_EVALUATION_S / one_s)), 1)
 
 
 def matches_in_time(measured: Measured, pending_matches: PendingMatches, learner: Learner) -> float:
-    """Return how many matches a learner can end in the time that is named; 0: not one.
+    """Return how many matches a learner can end before the time limit of evaluation.
 
-    What the learner holds comes first. Infinity where no time is named, or a match's is not known.
+    Its open assignments come first. Infinity if there is no limit, or a match's time is not known.
     """
     phase, one_s = measured.phase, match_s(measured, learner)
     countdown = phase.countdown

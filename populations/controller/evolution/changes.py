@@ -1,8 +1,8 @@
 """Changes that PBT has decided: a policy copies a donor, or explores its own hyperparameters.
 
-A change that needs new hyperparameters waits for them in ``PolicyRow.pending`` until the worker
-thread has answered (`populations.controller.evolution.exploring`); it is committed, with its event,
-when they are there.
+A change that needs new hyperparameters is stored in ``PolicyRow.pending`` until the worker thread
+has explored them (`populations.controller.evolution.exploring`), and is then carried out with its
+event.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ def exploit(
     explore: bool,
     data: Mapping[str, Json],
 ) -> None:
-    """Put each of a team on the checkpoint of the one in its donor's team that plays its part.
+    """Let each policy of a team copy the policy of its own population in the donor's team.
 
-    At once, or when its hyperparameters are explored.
+    It copies checkpoint and hyperparameters at once, or after an exploration with ``explore``.
     """
     scheduled = state.settings.scheduled
     donors = team_of(state.league, state.tables.policies[donor_id])
-    # Both are in the order of their populations (`team_of`).
+    # Both teams are in the order of their populations (`team_of`), so they correspond.
     for policy, donor in zip(team, donors, strict=True):
-        # The donor's factors, but the values of the policy's own clock.
+        # Schedules give values by the donor's factors at the policy's own agent steps.
         copied = scheduled[policy.population].values(
             donor.hyperparameters, factors=donor.factors, agent_steps=policy.agent_steps
         )
         pending: dict[str, Json] = {
-            # The donor as it is now; it may train on before the answer comes.
+            # These describe the donor now, as it may train on before the exploration ends.
             "kind": "exploit",
             "donor": donor.policy,
             "donor_generation": donor.generation,
@@ -63,7 +63,7 @@ def exploit(
 
 
 def explore_own(tx: Transaction, policy: PolicyRow, *, data: Mapping[str, Json]) -> None:
-    """Change a policy's own hyperparameters when they are explored; its weights stay."""
+    """Request an exploration of a policy's own hyperparameters; its weights stay."""
     pending: dict[str, Json] = {
         "kind": "explore",
         "hyperparameters": dict(policy.hyperparameters),
@@ -74,7 +74,7 @@ def explore_own(tx: Transaction, policy: PolicyRow, *, data: Mapping[str, Json])
 
 
 def _wait(tx: Transaction, policy: PolicyRow, pending: dict[str, Json]) -> None:
-    # Drawn and journaled now: the question after a crash has the same seed.
+    # The seed is drawn and journaled now, so that the exploration is repeatable after a crash.
     seed: list[Json] = list(tx.draw_words())
     tx.put(replace(policy, pending={**pending, "seed": seed}))
 
@@ -86,9 +86,9 @@ def commit(
     policy: PolicyRow,
     exploration: Exploration,
 ) -> None:
-    """Change a policy as its pending decision says, with the hyperparameters that it waited for.
+    """Carry out a policy's pending decision with the explored hyperparameters.
 
-    Identity and counters stay the policy's own; its generation rises, so its statistics start anew.
+    The policy's identity and counters stay; its generation rises, so its statistics start anew.
     """
     pending, is_copy = policy.pending, policy.pending["kind"] == "exploit"
     base = values_of(pending["hyperparameters"])
@@ -109,8 +109,7 @@ def commit(
         "exploited" if is_copy else "explored",
         policy.policy,
         **{
-            # The decision comes first: where names are equal, the values of the copy replace its
-            # own.
+            # The decision comes first, so that values of the copy replace its values of equal name.
             **decision_of(pending),
             **about,
             "generation": after.generation,
@@ -125,13 +124,13 @@ def commit(
 
 
 def _copied(fits: Fits, tx: Transaction, policy: PolicyRow) -> tuple[PolicyRow, dict[str, Json]]:
-    """Put a policy on its donor's checkpoint, as it was when its pending decision was made.
+    """Put a policy on the checkpoint that its donor had when the pending decision was made.
 
     Returns:
-        The policy as it was put, and what its event says of the donor.
+        The policy as it was put, and the donor's data for the event.
     """
     pending = policy.pending
-    # The donor may have trained on, or be quarantined by now: retention kept its checkpoint.
+    # The donor may have trained on since, or be quarantined, but retention has kept the checkpoint.
     checkpoint = tx.tables.checkpoints[str(pending["checkpoint"])]
     donor = PolicyId(str(pending["donor"]))
     generation, agent_steps = pending["donor_generation"], pending["donor_agent_steps"]
@@ -140,7 +139,7 @@ def _copied(fits: Fits, tx: Transaction, policy: PolicyRow) -> tuple[PolicyRow, 
     after = begin_generation(
         fits,
         tx,
-        # A quarantined policy comes back by its donor's weights.
+        # The state is set because a quarantined or retired policy is active again by the copy.
         replace(
             policy,
             state="active",
@@ -162,23 +161,23 @@ def _copied(fits: Fits, tx: Transaction, policy: PolicyRow) -> tuple[PolicyRow, 
 
 
 def _told(factors: Mapping[str, float]) -> dict[str, Json]:
-    """Return factors for an event or a decision: nothing where no hyperparameter has a schedule."""
+    """Return factors for an event or a decision; empty if no hyperparameter has a schedule."""
     return {"factors": dict(factors)} if factors else {}
 
 
 def decision_of(pending: Mapping[str, Json]) -> dict[str, Json]:
-    """Return the numbers of the decision that waits."""
+    """Return the numbers of a pending decision."""
     decision = pending["decision"]
     assert isinstance(decision, Mapping), f"a decision's numbers are a mapping, got {decision!r}"
     return dict(decision)
 
 
 def values_of(value: Json) -> dict[str, Value]:
-    """Return hyperparameters, from plain data."""
+    """Return hyperparameters from plain data of the journal."""
     assert isinstance(value, Mapping), f"hyperparameters are a mapping, got {value!r}"
     return {name: one for name, one in value.items() if isinstance(one, int | float | str)}
 
 
 def numbers(value: Json) -> dict[str, float]:
-    """Return factors of hyperparameters, from plain data."""
+    """Return factors of hyperparameters from plain data of the journal."""
     return {name: number_of(one) for name, one in values_of(value).items()}

@@ -1,4 +1,4 @@
-"""Lessons of ``environment.curriculum``, one after the other for the whole run.
+"""Lessons of ``environment.curriculum``, through which all policies of a run go together.
 
 Tests: `tests/populations/controller/evolution/test_curriculum.py`.
 """
@@ -20,24 +20,24 @@ LESSON_BEGAN = "lesson_began"
 
 
 def advance(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -> None:
-    """Begin the next lesson where every policy in training has reached the present one's end."""
+    """Begin the next lesson if every policy in training has reached the end of the present one."""
     curriculum, run = settings.config.environment.curriculum, tx.tables.run
     if phase.name != "training" or run.lesson >= len(curriculum) - 1:
         return
     until = curriculum[run.lesson].until
     assert until is not None, "each lesson but the last has an end"
-    # A policy that waits for a donor's weights counts, as it will be active again (see `phases`).
+    # A quarantined policy with a pending copy counts, because it becomes active again.
     rows = [row for row in tx.tables.policies.values() if row.state == "active" or row.pending]
-    # `all` ends at the first policy that is not there yet: this is asked at every event.
+    # This runs at every event, so `all` ends at the first policy that has not reached the end.
     if not rows or not all(_has_reached(indexes, row, until) for row in rows):
         return
-    # Values are taken before the lesson changes, because they are about the one that ends.
+    # Values are measured before the lesson changes, because they are about the one that ends.
     values: Json = {row.policy: measure(indexes, row, until) for row in rows}
     lesson = run.lesson + 1
     tx.put(replace(run, lesson=lesson))
     tx.add_event(
         LESSON_BEGAN,
-        # The event counts lessons from 1, as people do.
+        # Events are for users, so they count lessons from 1.
         str(lesson + 1),
         lessons=len(curriculum),
         agent_steps=run.agent_steps,
@@ -48,7 +48,7 @@ def advance(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction)
 
 
 def measure(indexes: Indexes, policy: PolicyRow, until: LessonEnd) -> float | None:
-    """Return a policy's value of what ends the present lesson; None: too little is known yet."""
+    """Return a policy's value of the quantity that ends the present lesson; None: not known yet."""
     if until.agent_steps is not None:
         return policy.agent_steps
     if until.rating is not None:
@@ -62,7 +62,7 @@ def _has_reached(indexes: Indexes, policy: PolicyRow, until: LessonEnd) -> bool:
 
 
 def _said(until: LessonEnd) -> str:
-    """Say what every active policy has reached."""
+    """Return a sentence about what every active policy has reached."""
     if until.agent_steps is not None:
         return f"every active policy has done {until.agent_steps} agent steps"
     if until.rating is not None:

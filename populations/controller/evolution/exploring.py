@@ -1,7 +1,7 @@
-"""Exploring of hyperparameters for decisions that wait for it, on the worker thread.
+"""Exploring of hyperparameters for pending decisions, on the worker thread.
 
-Rules of exploring may be slow (they fit models) and may be users' own. After a crash the question
-is asked again, and has the same answer, because all that it depends on is in the journal.
+Rules of exploring may be slow (they fit models) and may be users' own. After a crash the request is
+repeated and has the same answer, because all of its inputs are in the journal.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from populations.records.tables import Tables
 from populations.search_space import parse_search_space
 
 TOLERANCE = 1e-9
-"""Relative: bounds are compared after arithmetic in floating point."""
+"""Relative tolerance for bounds, which are compared after arithmetic in floating point."""
 
 
 def ask(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -> None:
-    """Send the questions that wait; in deterministic mode one after the other's answer."""
+    """Request explorations for pending decisions; in deterministic mode only one at a time."""
     config, exploring = settings.config, indexes.members.exploring
-    # Decisions stay pending in the journal; an epoch that trains asks about them. Questions wait
-    # for the first fit after a resume, because the certainty of gains is not durable.
+    # An epoch that only evaluates leaves decisions pending for a later one that trains. After a
+    # resume requests wait for the first fit, because the deviations of gains are not durable.
     if phase.evaluation_only is not None or (indexes.fits.running and not indexes.fits.last):
         return
     for policy in waiting(tx.tables, exploring):
-        # An answer is in the history of the next question, which must not depend on speed.
+        # The history of the next request includes the last answer, so its order must be fixed.
         if config.deterministic and exploring:
             return
         exploring.add(policy.policy)
@@ -58,10 +58,10 @@ def ask(settings: Settings, indexes: Indexes, phase: Phase, tx: Transaction) -> 
 
 
 def waiting(tables: Tables, exploring: Set[PolicyId]) -> list[PolicyRow]:
-    """Return the policies with a decision for which nobody explores yet, first come first."""
+    """Return the policies with a pending decision that is not being explored, oldest first."""
     pending = chain.from_iterable(rows.values() for rows in tables.policies.by("pending").values())
-    # The last word of a seed is its decision number (`Transaction.draw_words`): a resumed run asks
-    # in the order in which the run before would have asked.
+    # The last word of a seed is its decision number (`Transaction.draw_words`), so a resumed run
+    # makes the requests in the same order as an uninterrupted one.
     return sorted(
         (row for row in pending if row.policy not in exploring),
         key=lambda row: _words(row.pending["seed"])[-1],
@@ -69,7 +69,7 @@ def waiting(tables: Tables, exploring: Set[PolicyId]) -> list[PolicyRow]:
 
 
 def are_open(tables: Tables, members: MemberIndex, phase: Phase) -> bool:
-    """Return whether decisions wait for new hyperparameters, for which this epoch asks."""
+    """Return whether decisions wait for new hyperparameters that this epoch requests."""
     is_open = members.exploring or tables.policies.by("pending")
     return bool(is_open) and phase.evaluation_only is None
 
@@ -80,9 +80,9 @@ def _words(value: Json) -> list[int]:
 
 
 def answer(command: ExploreHyperparameters) -> HyperparametersExplored:
-    """Explore, as a function of the command alone; never raises.
+    """Explore as a command requests; a pure function of the command that never raises.
 
-    Where the rule fails, or gives what must not be used, values are perturbed instead.
+    If the rule fails, or returns invalid values, values are perturbed instead.
     """
 
     def explore() -> HyperparametersExplored:
@@ -103,7 +103,7 @@ def answer(command: ExploreHyperparameters) -> HyperparametersExplored:
         return HyperparametersExplored(policy=command.policy, exploration=exploration)
 
     def perturb(problem: str) -> HyperparametersExplored:
-        # The same seed, so a repeated question has this answer, too.
+        # The seed is that of the command, so that a repeated request has the same answer.
         exploration = Perturb().explore(
             command.hyperparameters, command.search_space, rng=_rng(command.seed)
         )
@@ -121,11 +121,11 @@ def _rng(seed: tuple[int, ...]) -> np.random.Generator:
 def problem_of(
     new: Hyperparameters, *, hyperparameters: Hyperparameters, space: SearchSpace
 ) -> str | None:
-    """Say why explored values must not be used, in words; None if they may.
+    """Return why explored values must not be used, in words; None if they may.
 
     Args:
-        new: Every hyperparameter.
-        hyperparameters: Before.
+        new: All hyperparameters after the exploration.
+        hyperparameters: All hyperparameters before it.
         space: Hyperparameters that may change, and their bounds.
     """
     known = set(hyperparameters) | set(space)
@@ -134,7 +134,7 @@ def problem_of(
     dimensions = parse_search_space(space, start=hyperparameters)
     for name, value in new.items():
         dimension, old = dimensions.get(name), hyperparameters.get(name)
-        # A value that stays is not compared with the bounds: it was in use before.
+        # An unchanged value need not be in the bounds, because it was in use before.
         if value == old and isinstance(value, bool) == isinstance(old, bool):
             continue
         number = math.nan if isinstance(value, bool) else value

@@ -1,4 +1,4 @@
-"""Generations of policies: rows that say what began each one, from whom, and how it went."""
+"""Generations of policies: rows with the cause, the parent and the gain in rating of each one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT = ("explore", "quarantine", "replay", "reconfigure")
 
 
 def first_generations(policies: Iterable[PolicyRow]) -> list[GenerationRow]:
-    """Return the rows with which a run begins."""
+    """Return the rows of the generations with which a run begins."""
     return [_row(policy, cause="start", parent=None) for policy in policies]
 
 
@@ -42,17 +42,17 @@ def begin_generation(
     Its generation rises and its statistics start anew; its counters stay. The last generation ends.
 
     Args:
-        fits: Ratings, and the league, which holds the policy as it was.
-        tx: Takes the rows.
-        policy: As it goes on: with the new checkpoint and hyperparameters.
-        cause: Cause of the generation's beginning.
-        parent: Entrant that the weights came from.
-        parent_agent_steps: The parent's count when they were copied, if it is of this run.
+        fits: Ratings, and the league, whose tables have the policy before the change.
+        tx: Transaction that takes the rows.
+        policy: Policy with the new checkpoint and hyperparameters.
+        cause: Cause of the new generation.
+        parent: Entrant that the weights came from; None: they are fresh.
+        parent_agent_steps: Agent steps of the parent when they were copied, if it is of this run.
 
     Returns:
         The policy as it was put.
     """
-    # The generation that ends is found by its old number, so look before the policy is put.
+    # The generation that ends is found by its number, so it is read before the policy is put.
     ended = ended_generation(fits, policy.policy)
     if ended is not None:
         tx.put(ended)
@@ -87,36 +87,35 @@ def explored_on(
     *,
     cause: Literal["explore", "quarantine", "replay", "reconfigure"],
 ) -> PolicyRow:
-    """Put a policy that goes on from its own weights with other hyperparameters."""
+    """Put a policy that continues its own weights with other hyperparameters."""
     return begin_generation(
         fits, tx, policy, cause=cause, parent=policy.trainee, parent_agent_steps=policy.agent_steps
     )
 
 
 def ended_generation(fits: Fits, policy_id: PolicyId) -> GenerationRow | None:
-    """Say what a policy's present generation is if it ends now; None in runs that recorded none.
+    """Return the row of a policy's present generation as if it ended now; None if it has no row.
 
-    Its ratings are those of the nearest rated weights in the policy's line before its beginning and
-    before its end.
+    Its ratings are of the nearest rated weights in the policy's line before its begin and end.
     """
     policy = fits.league.tables.policies[policy_id]
     row = fits.league.tables.generations.get(policy.trainee)
     if row is None:
         return None
     ratings, league = fits.ratings(policy.population), fits.league
-    # lead: steps from the first rated weights to the beginning; lag: from the last ones to the end
+    # ``lead`` are the steps from the first rated weights to the begin of the generation, ``lag``
+    # those from the last rated weights to its end.
     first, lead = _rated(league, ratings, league.first_weights(policy))
     last, lag = _rated(league, ratings, league.weights(policy))
-    # steps of the generation itself between the two ratings
+    # ``num_own`` are the steps of this generation between the two ratings. If earlier generations
+    # trained as much between them, the gain cannot be attributed to this one.
     num_own = policy.agent_steps - row.agent_steps_begin - lag
-    # If earlier generations trained more between the two, or this one nothing, its gain is not
-    # known.
     difference = ratings.difference(last, first) if first and last and lead < num_own else None
     return replace(
         row,
         agent_steps_end=policy.agent_steps,
-        # Both ratings are of the last fit: the scale of another one may have moved by more than a
-        # gain.
+        # Both ratings are of the last fit, because the scale may move between two fits by more
+        # than a gain.
         rating_begin=ratings.rating(first),
         rating_end=ratings.rating(last),
         gain_deviation=None if difference is None else difference[1],
@@ -125,9 +124,9 @@ def ended_generation(fits: Fits, policy_id: PolicyId) -> GenerationRow | None:
 
 
 def history(config: RunConfig, fits: Fits, policy: PolicyRow) -> tuple[GenerationRow, ...]:
-    """Return all generations of policies of a policy's population and role, in order of beginning.
+    """Return all generations in a policy's population and role, in order of beginning.
 
-    Its own last one is ended in it.
+    The policy's own present generation is given as if it ended now.
     """
     ended = ended_generation(fits, policy.policy)
     tables = fits.league.tables
@@ -135,7 +134,7 @@ def history(config: RunConfig, fits: Fits, policy: PolicyRow) -> tuple[Generatio
     if ended is not None:
         rows[ended.entrant] = ended
     alike = tables.policies.by("role")[policy.population, policy.role]
-    # Most populations have one role, and a long run has many generations.
+    # Most populations have a single role, so the filter over all generations can be skipped.
     if len(alike) == config.populations[policy.population].num_policies:
         return tuple(rows.values())
     is_alike = map(alike.__contains__, map(attrgetter("policy"), rows.values()))
@@ -143,10 +142,10 @@ def history(config: RunConfig, fits: Fits, policy: PolicyRow) -> tuple[Generatio
 
 
 def history_now(settings: Settings, fits: Fits, policy: PolicyRow) -> tuple[GenerationRow, ...]:
-    """Return `history` with the values that its factors would give now.
+    """Return `history` with the values that each generation's factors would give now.
 
-    A rule compares generations of different times, and moves the value in use of this one: what it
-    learns about a scheduled hyperparameter is about the factor.
+    A rule compares generations of different times. For a scheduled hyperparameter only the factor
+    can be compared, so all values are computed at the policy's present agent steps.
     """
     scheduled, rows = settings.scheduled[policy.population], history(settings.config, fits, policy)
     if not scheduled.schedules:
@@ -163,13 +162,12 @@ def history_now(settings: Settings, fits: Fits, policy: PolicyRow) -> tuple[Gene
 
 
 def _rated(league: League, ratings: Ratings, digest: Digest | None) -> tuple[Digest | None, int]:
-    """Find the nearest rated weights in a line, and the agent steps trained since them."""
+    """Return the nearest rated weights up a line (None: none), and the agent steps since them."""
     agent_steps = 0
     for weights in () if digest is None else chain((digest,), league.ancestors(digest)):
         if ratings.index(weights) is not None:
             return weights, agent_steps
-        # The weights are unrated: the steps that made them were trained since the rated ones
-        # further up.
+        # These weights are unrated, so the steps that made them count as trained since rated ones.
         made = league.checkpoints.get(weights)
         if made is not None:
             agent_steps += steps_since_parent(

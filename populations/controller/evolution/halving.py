@@ -1,8 +1,9 @@
-"""Successive halving: fewer policies train, and each of them more (``pbt.share``).
+"""Successive halving: fewer and fewer policies train, and each of them more (``pbt.share``).
 
-At its first decisions a population is larger than what its learners train at once. So the worse
-half leaves instead of copying, and nobody copies or explores, until as many are left as there are
-places. From then on PBT goes on among them. Each is asked at its own mark, so no policy waits.
+At first a population has more policies than its learners can train at once (places). Until only as
+many are left as there are places, a decision retires a policy of the worse half instead of letting
+it copy, and none copies or explores. Then PBT goes on among the rest. Decisions are made at each
+policy's own mark, so no policy waits for others.
 
 Sources: Jamieson and Talwalkar, "Non-stochastic best arm identification and hyperparameter
 optimization" (2016); Li et al., "A system for massively parallel hyperparameter tuning" (2020), for
@@ -32,11 +33,11 @@ from populations.records.rows import Json, PolicyRow
 from populations.records.tables import Tables
 
 LEAST = 2
-"""Policies that train on at least: with one alone nothing could be compared or copied."""
+"""Least number of policies that train on, because a single one has nothing to copy."""
 
 
 def num_places(config: RunConfig, crew: Crew, population: str) -> int:
-    """Return how many policies of a population train on: all, or as many as learners at once."""
+    """Return how many policies of a population train on: all, or as many as learners can train."""
     if config.pbt_of(population).share == "even":
         return config.populations[population].num_policies
     if config.deterministic:
@@ -44,7 +45,7 @@ def num_places(config: RunConfig, crew: Crew, population: str) -> int:
         return LEAST
     learners = config.learners
     wanted = learners.get(population, 0) if isinstance(learners, Mapping) else learners or 1
-    # Learners from elsewhere come and go.
+    # Learners from elsewhere join and leave, so those that are present count, too.
     present = sum(
         learner.hello.slots for learner in crew.learners.values() if learner.may_train(population)
     )
@@ -52,7 +53,7 @@ def num_places(config: RunConfig, crew: Crew, population: str) -> int:
 
 
 def num_active(config: RunConfig, tables: Tables, population: str) -> int:
-    """Return how many policies of a population train, those that wait for weights included."""
+    """Return how many policies of a population train, including those with a pending copy."""
     inactive = tables.policies.by("inactive").values()
     out = chain.from_iterable(rows.values() for rows in inactive)
     num_out = sum(row.population == population and not row.pending for row in out)
@@ -68,10 +69,10 @@ def halve(
     places: int,
     data: Mapping[str, Json],
 ) -> None:
-    """Retire a team if its leader is in the worse half, instead of what was decided about it."""
+    """Retire a team if its leader is in the worse half, instead of carrying out the decision."""
     evidence = decision.evidence
     if evidence.rank is None:
-        # A rule of a user's own need not rank.
+        # A user's own rule may give no rank; then a decision to copy stands for the worse half.
         leaves = isinstance(decision, ExploitDonor)
     else:
         leaves = evidence.rank > max(places, (evidence.num_ranked + 1) // 2)
@@ -86,9 +87,9 @@ def halve(
 
 
 def fill_places(state: ControllerState, tx: Transaction) -> None:
-    """Bring retired policies back by copies of the best where there are places for them.
+    """Bring retired policies back as copies of the best policy while places are free.
 
-    There are where a learner has joined, a policy has broken, or a resume has changed the setting.
+    Places become free when a learner joins, a policy fails, or a resume changes the setting.
     """
     if state.phase.name != "training":
         return
@@ -96,7 +97,7 @@ def fill_places(state: ControllerState, tx: Transaction) -> None:
     for population in sorted({row.population for row in _retired(tables)}):
         active = num_active(config, tables, population)
         free = num_places(config, state.crew, population) - active
-        # Almost always: this is asked after every assignment.
+        # This runs after every assignment, and nearly always no place is free.
         if free <= 0:
             continue
         waiting = sorted(

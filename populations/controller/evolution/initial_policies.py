@@ -1,4 +1,4 @@
-"""Policies with which a run begins.
+"""Policies with which a run begins, with their hyperparameters.
 
 Tests: `tests/populations/controller/evolution/test_initial_policies.py`.
 """
@@ -27,7 +27,7 @@ def initial_policies(
 
     Args:
         config: Resolved configuration.
-        factors: Factors with which schedules begin, by population; those left out are 1.
+        factors: Factors with which schedules begin, by population; missing ones are 1.
     """
     rows = []
     for position, (name, population) in enumerate(config.populations.items()):

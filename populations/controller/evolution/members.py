@@ -1,4 +1,4 @@
-"""The policies of a population as selection sees them, from the league's records and ratings."""
+"""Members of a population for selection: policies with their records and ratings."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from populations.ratings.results import Rated
 from populations.records.rows import PolicyRow
 
 Opponent = tuple[Rated, tuple[int, int]]
-"""An opponent and the seats of a meeting: own seat, the other's seat."""
+"""Opponent, and the pair of seats in the match: own seat, the opponent's seat."""
 
 
 def is_reference(config: RunConfig, policy: PolicyRow) -> bool:
-    """Return whether a policy's hyperparameters are never explored."""
+    """Return whether a policy is the reference, whose hyperparameters are never explored."""
     return config.pbt_of(policy.population).reference and policy.index == 0
 
 
 def standing_weights_of(fits: Fits, row: PolicyRow) -> Digest | None:
-    """Return the weights that a policy's standing is about; None: nothing of its line has played.
+    """Return the weights that represent a policy in standings; None: none of its line has played.
 
-    They are the latest evaluated ones. Where the last fit does not cover those yet, the latest that
-    it covers, if they are of the same generation: with many learners there is always a fit to come.
+    They are the latest evaluated ones. If the last fit does not cover these yet, they are the
+    latest that it covers, if of the same generation. Otherwise, with many learners, a policy might
+    never be rated when a decision is due.
     """
     latest = fits.league.standing_weights(row)
     ratings = fits.ratings(row.population)
@@ -38,13 +39,13 @@ def standing_weights_of(fits: Fits, row: PolicyRow) -> Digest | None:
         return latest
     rated = Digest(ratings.row.entrants[position])
     made = fits.league.checkpoints[rated]
-    # Rated weights of another generation say nothing about those that replaced them.
+    # Rated weights of an earlier generation are no measurement of the present one.
     is_own = (made.policy, made.generation) == (row.policy, row.generation)
     return rated if is_own else latest
 
 
 def _standing(fits: Fits, policy: PolicyId) -> Digest | None:
-    """Return the weights that a policy's standing is about; None if it is not active."""
+    """Return the weights that represent a policy in standings; None if it is not active."""
     row = fits.league.tables.policies.get(policy)
     if row is None or row.state != "active":
         return None
@@ -52,8 +53,8 @@ def _standing(fits: Fits, policy: PolicyId) -> Digest | None:
 
 
 def members_of(config: RunConfig, indexes: Indexes, population: str, *, role: str) -> list[Member]:
-    """Return the active policies of a population that have a role."""
-    # Members of the last decision are kept; those with changes since are made anew below.
+    """Return the active policies of a population with a role, as members for PBT's rules."""
+    # Members of the last decision are reused, except those that have changed since.
     ratings, tables = indexes.fits.ratings(population), indexes.tables
     kept, policies = indexes.members.current(population, ratings=ratings)
     for policy in policies:
@@ -61,8 +62,8 @@ def members_of(config: RunConfig, indexes: Indexes, population: str, *, role: st
         kept.set(
             policy, _member(config, indexes.fits, ratings, row) if row.state == "active" else None
         )
-    # PBT ranks within a role: an exploiter is not worse than a main agent because it loses to
-    # others, and what it has found would be gone if it became a copy.
+    # PBT ranks within a role: an exploiter that loses to other players is not worse than a main
+    # agent, and its exploits would be lost if it copied one.
     return kept.listed(role, tables)
 
 
@@ -82,18 +83,18 @@ def _member(config: RunConfig, fits: Fits, ratings: Ratings, row: PolicyRow) -> 
         is_reference=is_reference(config, row),
         num_returns=matches,
         return_mean=total / matches if matches else 0.0,
-        # Rounding may leave a little less than nothing.
+        # Rounding may make the variance slightly negative.
         return_variance=max(variance, 0.0),
     )
 
 
 def rating_difference(fits: Fits, population: str) -> RatingDifference:
-    """Return a function of two policies: by how much the first's standing weights are better.
+    """Return a function that gives the rating difference, first minus second, of two policies.
 
-    It holds for one decision.
+    The function is valid for one decision only.
     """
     ratings = fits.ratings(population)
-    # Standings are kept for all pairs of the decision, in which none changes.
+    # Standing weights are cached, because they do not change during a decision.
     standing: dict[PolicyId, str] = {}
 
     def standing_of(policy: PolicyId) -> str:
@@ -108,9 +109,9 @@ def rating_difference(fits: Fits, population: str) -> RatingDifference:
 
 
 def common_scores(fits: Fits, population: str) -> CommonScores | None:
-    """Return a function of two policies: their scores against common opponents.
+    """Return a function that gives two policies' scores against common opponents.
 
-    None in cooperation, where nobody has opponents.
+    None in cooperation, where there are no opponents.
     """
     if fits.league.is_cooperation:
         return None
@@ -119,7 +120,7 @@ def common_scores(fits: Fits, population: str) -> CommonScores | None:
         one, other = _standing(fits, first), _standing(fits, second)
         if one is None or other is None or one == other:
             return None
-        # Matches between the two are against no common opponent.
+        # Matches between the two themselves are excluded, because they have no common opponent.
         pair = {(population, Entrant(one)), (population, Entrant(other))}
         return on_common_opponents(
             _scores(fits.league, (population, Entrant(one)), without=pair),

@@ -1,7 +1,7 @@
-"""PBT in the run: when a policy is ready, and what is decided about it.
+"""PBT in the run: when a policy is ready for a decision, and how the decision is carried out.
 
-The life of a policy. ``PolicyRow.state`` says ``active``, ``quarantined`` or ``retired``
-(`halving`); the rest follows from ``checkpoint``, from open assignments and from ``pending``:
+The diagram is the life of a policy. ``PolicyRow.state`` is ``active``, ``quarantined`` or
+``retired`` (`halving`); the rest follows from ``checkpoint``, open assignments and ``pending``:
 
                  first                    leased
     starting ---checkpoint---> free ------------------> training
@@ -50,18 +50,18 @@ from populations.records.tables import Tables
 
 
 def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
-    """Let PBT decide about a policy and its mates if its own clock says that it is ready.
+    """Let PBT decide about a policy and its teammates if the policy's own clock is due.
 
-    A policy that is ready but about which too little is known stays ready, trains on, and is asked
-    about again when its next assignment ends. In the final matches nobody changes any more.
+    If too little is known to decide, the clock stays due: the policy trains on, and the rule is
+    called again when its next assignment ends. After training nothing is decided any more.
     """
-    # The row is read again: the ghost that this event has left may have reset the policy.
+    # The row is read again, because a ghost made by this event may have reset the policy.
     policy = state.tables.policies[policy.policy]
     team = team_of(state.league, policy)
-    # The final matches rate what is there, and a decision that waits is made already.
+    # Final matches must rate unchanged policies, and a pending decision is already made.
     if state.phase.name == "evaluating" or any(row.pending for row in team):
         return
-    # A recorded schedule is followed in the place of PBT.
+    # A policy with a recorded schedule (a replay) follows it instead of PBT.
     if any(state.settings.config.populations[row.population].schedule for row in team):
         for row in team:
             _follow_schedule(state.settings.config, state.fits, tx, row)
@@ -71,13 +71,13 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     if not marks or pbt.exploit == "none":
         return
     decision = _decide(state, tx, policy, marks=marks)
-    # Its clock stays due, so it is asked about again after its next assignment or fit.
+    # The clock stays due, so the rule is called again after the next assignment or fit.
     if isinstance(decision, NotReady):
         _postpone(state.tables, tx, team, decision)
         return
     for row in team:
         tx.put(replace(row, ready_at=row.agent_steps, rescues=0))
-    # The rule has failed if there is no decision; nothing changes until the next mark.
+    # Without a decision the rule has failed, and the policy waits for its next mark.
     if decision is None:
         return
     places = halving.num_places(state.settings.config, state.crew, policy.population)
@@ -89,15 +89,15 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
 
 
 def _follow_schedule(config: RunConfig, fits: Fits, tx: Transaction, policy: PolicyRow) -> None:
-    """Change a policy's hyperparameters if it has reached a mark of its schedule.
+    """Change a policy's hyperparameters if it has reached a mark of its recorded schedule.
 
-    Of several marks within one assignment the last one holds.
+    If it has passed several marks in one assignment, the last one applies.
     """
     schedule = config.populations[policy.population].schedule
     reached = [
         (index, entry)
         for index, entry in enumerate(schedule)
-        # Each mark that was followed began a generation, so those up to its beginning are done.
+        # Each applied mark began a generation, so marks up to the generation's begin are done.
         if policy.generation_at < entry.agent_steps <= policy.agent_steps
     ]
     if not reached:
@@ -121,7 +121,7 @@ def _follow_schedule(config: RunConfig, fits: Fits, tx: Transaction, policy: Pol
 
 def evolve_waiting(state: ControllerState, tx: Transaction) -> None:
     """Decide about policies that waited for ratings and are not training now."""
-    # A policy with an open lease is not changed: its result will be of the weights that it has.
+    # A policy with an open lease must not change, because its result is of its present weights.
     in_training = set(state.tables.assignments.by("trained"))
     leaders = {leader_of(state.league, name).policy: None for name in state.tables.postponed}
     for name in leaders:
@@ -133,14 +133,14 @@ def evolve_waiting(state: ControllerState, tx: Transaction) -> None:
 def _postpone(
     tables: Tables, tx: Transaction, team: Sequence[PolicyRow], decision: NotReady
 ) -> None:
-    """Say why a decision that is due cannot be made, once for each reason."""
-    # A rule of a user's own may give any object for a reason.
+    """Record why a due decision cannot be made, with an event for each new reason."""
+    # A user's own rule may return any object as the reason.
     reason = encodable(str(decision.reason))
     for row in team:
         waiting = PostponedRow(policy=row.policy, reason=reason)
         if tables.postponed.get(row.policy) != waiting:
             tx.put(waiting)
-            # The agent steps come last, because evidence of a user's own rule may have any names.
+            # The agent steps come last, as evidence of a user's own rule may use the same name.
             numbers = {**_numbers_of(decision), "agent_steps": row.agent_steps}
             tx.add_event("decision_postponed", row.policy, **numbers)
 
@@ -148,9 +148,9 @@ def _postpone(
 def _decide(
     state: ControllerState, tx: Transaction, policy: PolicyRow, *, marks: int
 ) -> Decision | None:
-    """Ask the population's rule; None, and an event, if the rule fails."""
+    """Call the population's rule; if it fails, record an event and return None."""
     population = policy.population
-    # A rule that fails takes its decision number as well.
+    # The draw comes first, so that a failing rule uses up a decision number as well.
     rng = tx.draw()
 
     def decide() -> Decision:
@@ -165,12 +165,11 @@ def _decide(
             raise TypeError(f"decide must return a Decision, got {decision!r}")
         if isinstance(decision, ExploitDonor):
             _check_donor(state.tables, policy, decision.donor)
-            # A copy would suffer from what its donor suffers from.
+            # A copy of a failing donor would probably fail, too.
             if is_failing(state.tables, state.blame.ledger, decision.donor):
                 reason = f"{decision.donor} has not finished an assignment since it failed"
                 decision = NotReady(reason=reason, evidence=decision.evidence)
-        # Evidence is read here and not when the decision is carried out: evidence that is none is
-        # the rule's fault.
+        # Evidence is read here already, so that invalid evidence counts as a failure of the rule.
         _numbers_of(decision)
         return decision
 
@@ -198,9 +197,9 @@ def _carry_out(
     *,
     data: Mapping[str, Json],
 ) -> None:
-    """Do to each of a team what was decided about its leader."""
+    """Apply the decision about a team's leader to each policy of the team."""
     if isinstance(decision, ExploitDonor):
-        # An immigrant comes now and then in the place of a copy.
+        # With some probability an immigrant replaces the policy instead of a copy.
         if not try_immigrate(state, tx, team, data=data):
             exploit(state, tx, team, decision.donor, explore=decision.explore, data=data)
         return
@@ -213,7 +212,7 @@ def _carry_out(
 
 
 def _numbers_of(decision: Decision) -> dict[str, Json]:
-    """Return a decision's numbers as plain data, those of its evidence beside its own."""
+    """Return the fields of a decision and of its evidence, merged, as plain data."""
     numbers = {name: _plain(value) for name, value in asdict(decision).items()}
     evidence = numbers.pop("evidence")
     if not isinstance(evidence, Mapping):
@@ -222,9 +221,9 @@ def _numbers_of(decision: Decision) -> dict[str, Json]:
 
 
 def _plain(value: object) -> Json:
-    """Return a value as JSON has it, equal to what is read back from the journal.
+    """Return a value in the form in which the journal, as JSON, gives it back.
 
-    Objects that JSON does not have become null.
+    Objects without a form in JSON become null.
     """
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
@@ -239,17 +238,17 @@ def _plain(value: object) -> Json:
 
 
 def complete(state: ControllerState, tx: Transaction, event: HyperparametersExplored) -> None:
-    """Commit the decision that waited for these hyperparameters."""
+    """Carry out the pending decision that waited for these hyperparameters."""
     state.indexes.members.exploring.discard(event.policy)
     policy = state.tables.policies[event.policy]
-    # A quarantine has given the decision up while the rule worked.
+    # A quarantine may have cancelled the decision while the rule worked.
     if not policy.pending:
         return
     if event.problem is not None:
         tx.add_event("explore_failed", policy.policy, reason=event.problem, instead="perturb")
-    # An exploration of its own names no checkpoint.
+    # A decision to explore the policy's own hyperparameters names no checkpoint.
     checkpoint = state.tables.checkpoints.get(str(policy.pending.get("checkpoint")))
-    # Retention keeps what a pending decision names; only damage can have taken it.
+    # Retention keeps a pending decision's checkpoint, so it can only be missing through damage.
     if checkpoint is None or checkpoint.state == "present":
         commit(state.settings.scheduled, state.fits, tx, policy, event.exploration)
     else:

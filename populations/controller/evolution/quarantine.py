@@ -1,6 +1,6 @@
-"""Quarantine: a policy that broke is taken out, and brought back if there is a way.
+"""Quarantine: policies that fail leave the run, and come back by a copy or a lower learning rate.
 
-`populations.controller.evolution.pbt` draws the life of a policy.
+`populations.controller.evolution.pbt` has a diagram of a policy's life.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ MAX_RESCUES = 3
 def quarantine(
     state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str
 ) -> None:
-    """Take a policy and its mates out of training, ranking, copying and snapshots.
+    """Exclude a policy and its teammates from training, ranking, copying and snapshots.
 
-    Their open assignments end. How they come back is said by `rescue`.
+    Their open assignments end. `rescue` may bring them back.
     """
     leader = leader_of(state.league, policy_id)
     state.blame.ledger.note_quarantine(leader.trainee)
     team = team_of(state.league, leader)
     for policy in team:
         end_assignments(state.tables, tx, policy.policy, reason=reason)
-        # A decision that waited is given up; `pbt.complete` ignores its answer.
+        # A pending decision is cancelled, and `pbt.complete` ignores its late answer.
         tx.put(replace(policy, state="quarantined", pending={}))
         tx.add_event("quarantined", policy.policy, reason=reason, checkpoint=policy.checkpoint)
     rescue(state, tx, leader)
@@ -52,16 +52,16 @@ def quarantine(
 def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
     """Try to bring a quarantined team back: by a copy, else once by half the learning rate.
 
-    It copies the best rated policy of those that have finished an assignment since its failures
-    began, and waits for one where there is none. Only where nobody can be a donor the rate is
-    halved. In the final matches nobody changes.
+    The donor is the best rated policy that has finished an assignment since the team's failures
+    began; the team waits until there is one. The learning rate is halved only if no other policy
+    could be a donor at all. After training nothing changes.
     """
     if state.phase.name != "training" or not _has_weights(state.league, leader):
         return
     team = team_of(state.league, leader)
     donors = donors_of(state.settings.config, state.fits, state.blame.ledger, leader)
-    # One that has not finished since may suffer from the same, and then a copy would not help.
-    # Equal ratings are told apart by name, so a resumed run finds the same.
+    # A policy that has finished nothing since may have the same fault, so it cannot be the donor.
+    # Among equal ratings the name decides, so that a resumed run chooses the same donor.
     _, donor = max(
         (one for one in donors if state.blame.ledger.has_recovered(one[1], since=leader.policy)),
         default=(0.0, None),
@@ -78,7 +78,7 @@ def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
 
 
 def rescue_waiting(state: ControllerState, tx: Transaction) -> None:
-    """Bring back the quarantined teams for which there is a way by now."""
+    """Try again to bring back each quarantined team."""
     for name in sorted(state.tables.policies.by("inactive").get("quarantined", ())):
         row = state.tables.policies[name]
         if leader_of(state.league, name) is row and not row.pending:
@@ -86,7 +86,7 @@ def rescue_waiting(state: ControllerState, tx: Transaction) -> None:
 
 
 def _has_weights(league: League, leader: PolicyRow) -> bool:
-    """Return whether nobody in a team has lost all checkpoints, which no copy makes good."""
+    """Return whether no policy of a team has lost its checkpoint, which excludes a rescue."""
     checkpoints = league.tables.checkpoints
     kept = (checkpoints.get(mate.checkpoint or "") for mate in team_of(league, leader))
     return all(checkpoint is None or checkpoint.state == "present" for checkpoint in kept)
@@ -95,13 +95,13 @@ def _has_weights(league: League, leader: PolicyRow) -> bool:
 def _halve(
     scheduled: Mapping[str, ScheduledValues], fits: Fits, tx: Transaction, team: Sequence[PolicyRow]
 ) -> None:
-    """Let a team go on with half its learning rates."""
+    """Make a team active again with half its learning rates."""
     for policy in team:
         old = dict(policy.hyperparameters)
         # A user's own algorithm may have no such hyperparameter.
         rate = old.get(LEARNING_RATE)
         new = old if rate is None else {**old, LEARNING_RATE: number_of(rate) / 2}
-        # A scheduled learning rate has its factor halved, and with it all that is to come.
+        # If the learning rate has a schedule, its factor is halved, and so are all later values.
         new, factors = scheduled[policy.population].explored(
             new, old=old, factors=policy.factors, agent_steps=policy.agent_steps
         )
@@ -113,9 +113,9 @@ def _halve(
 def donors_of(
     config: RunConfig, fits: Fits, ledger: Ledger, policy: PolicyRow
 ) -> list[tuple[float, PolicyId]]:
-    """Return the rated active policies of the same role that do not fail themselves, with ratings.
+    """Return pairs (rating, policy) of the possible donors for a policy.
 
-    None where PBT does not copy at all.
+    They are active, rated, of the same role and do not fail. Empty if PBT never copies.
     """
     if config.pbt_of(policy.population).exploit == "none":
         return []
@@ -136,12 +136,13 @@ def is_failing(tables: Tables, ledger: Ledger, name: PolicyId) -> bool:
 
 
 def abandon(state: ControllerState, tx: Transaction, policy: PolicyRow, *, reason: str) -> None:
-    """Give up a decision that waited: what it was about is gone."""
+    """Cancel a policy's pending decision, because the checkpoint that it names was lost."""
     was_quarantined = policy.state == "quarantined"
     marks = decision_of(policy.pending).get(MARKS)
     tx.put(replace(policy, pending={}))
     tx.add_decision("exploit_abandoned", policy.policy, reason=reason, marks=marks)
-    # The rescue has failed: the team is out again as one, whatever mates have copied already.
+    # The rescue has failed, so the whole team is quarantined again, even teammates that have
+    # copied already.
     if was_quarantined:
         for mate in team_of(state.league, policy):
             tx.put(replace(mate, state="quarantined", pending={}))

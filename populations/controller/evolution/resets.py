@@ -1,13 +1,12 @@
 """Policies that begin anew from other weights: exploiters after a ghost, and immigrants.
 
-Exploiters that have left a ghost start again, so that they go on looking for something new.
+An exploiter that has left a ghost starts again, so that it finds a new way to win. ``roles.reset``
+names the weights; if they do not exist, they are those of the exploiter's own first checkpoint, and
+the event says so. Identity, counters and hyperparameters stay, the generation rises and statistics
+start anew.
 
-Where from is said by ``roles.reset``; what is not there gives way to the exploiter's own first
-checkpoint, and the event says so. Identity, counters and hyperparameters stay, the generation rises
-and so its statistics start anew.
-
-Immigrants are policies from outside, which come in the place of a copy, now and then, with fresh
-weights or another run's.
+Immigrants have fresh weights or weights of another run. With some probability one replaces a policy
+instead of a copy.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ class Origin(Struct, frozen=True, kw_only=True):
 
     Attributes:
         player: Player that has these weights, for the event.
-        checkpoint: To train on from, optimizer included; None: there are weights alone.
-        initial_weights: As in `PolicyRow`, where there is no checkpoint.
+        checkpoint: Checkpoint to go on from, optimizer included; None: there are only weights.
+        initial_weights: Value of `PolicyRow.initial_weights` if there is no checkpoint.
         parent: Policy and generation, or a player of another run; None for fresh weights.
-        parent_agent_steps: The parent's count when it had them, if it is of this run.
-        numbers: Why it is this one.
+        parent_agent_steps: Agent steps of the parent at these weights, if it is of this run.
+        numbers: Numbers that explain the choice, for the event.
     """
 
     player: str
@@ -60,14 +59,14 @@ class Origin(Struct, frozen=True, kw_only=True):
 
 
 def reset_key(population: str) -> str:
-    """Return the directory, below the run's, of imported weights for resets."""
+    """Return the directory of imported weights for resets, relative to the run's directory."""
     return f"{RESETS}/{population}"
 
 
 def try_reset(state: ControllerState, tx: Transaction, policy_id: PolicyId) -> None:
-    """Decide whether a policy that has just left a ghost starts again, and carry that out.
+    """Decide whether a policy that has just left a ghost is reset, and carry that out.
 
-    Main agents never do, nor does a policy that has reached its limit of agent steps.
+    Main agents are never reset, nor are policies that have reached their limit of agent steps.
     """
     policy, config = state.tables.policies[policy_id], state.settings.config
     limit, roles = config.stop.agent_steps_per_policy, config.roles
@@ -75,7 +74,7 @@ def try_reset(state: ControllerState, tx: Transaction, policy_id: PolicyId) -> N
     if policy.role == MAIN or is_done or state.phase.name == "evaluating":
         return
     probability = reset_probability(policy.role, league_exploiter=roles.reset_probability)
-    # The ghost that it has just left has its present count.
+    # The policy has just left a ghost, whose id has the same agent steps.
     left = ghost_id(policy.policy, agent_steps=policy.agent_steps)
     data: dict[str, Json] = {"ghost": left, "probability": probability}
     if is_reset(probability, rng=tx.draw()):
@@ -85,11 +84,11 @@ def try_reset(state: ControllerState, tx: Transaction, policy_id: PolicyId) -> N
 
 
 def without_weights(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
-    """Let exploiters that were to start from damaged weights start as they first did."""
+    """Reset exploiters that were to start from damaged weights to their own first checkpoint."""
     for policy in list(state.tables.policies.values()):
         row = state.tables.generations.get(policy.trainee)
         is_waiting = policy.checkpoint is None and policy.initial_weights == key
-        # Only a reset has the exploiter's own first checkpoint to go back to.
+        # Only an exploiter after a reset has an own first checkpoint to start from instead.
         if is_waiting and row is not None and row.cause == "reset":
             origin = _initial(state.tables, policy, instead_of=key, because=reason)
             _start_again(state, tx, policy, origin, data={})
@@ -112,7 +111,7 @@ def _start_again(
             policy,
             checkpoint=origin.checkpoint,
             initial_weights=origin.initial_weights,
-            # Its own first checkpoint is no copy of another policy.
+            # The exploiter's own first checkpoint is not a copy of another policy.
             parent=checkpoint.policy if checkpoint is not None and is_others else None,
             ready_at=policy.agent_steps,
         ),
@@ -145,7 +144,8 @@ def _origin(settings: Settings, fits: Fits, policy: PolicyRow) -> Origin:
     key = reset_key(policy.population)
     if settings.config.roles.is_imported and key in settings.immigrants:
         return Origin(player=rule, initial_weights=key, parent=Entrant(rule))
-    # The rule is the name of a player of this run: a ghost, or a policy as it is now.
+    # Otherwise the rule is the id of a player of this run: a ghost, or a policy with its latest
+    # checkpoint.
     ghost = tables.ghosts.get(PlayerId(rule))
     if ghost is not None and ghost.is_present:
         return _of_ghost(ghost)
@@ -161,8 +161,8 @@ def _origin(settings: Settings, fits: Fits, policy: PolicyRow) -> Origin:
 
 
 def _initial(tables: Tables, policy: PolicyRow, **numbers: Json) -> Origin:
-    """Return the policy's first checkpoint; without it, what the whole population started from."""
-    # Retention keeps the checkpoint of an exploiter's first ghost for this (`named_by`).
+    """Return a policy's first checkpoint; if it is lost, the start of the whole population."""
+    # Retention keeps the checkpoint of an exploiter's first ghost for this use (`named_by`).
     ghost = tables.ghosts.get(ghost_id(policy.policy, agent_steps=0))
     if ghost is None or tables.checkpoints[ghost.checkpoint].state != "present":
         return Origin(player="the population's start", numbers=numbers)
@@ -176,7 +176,7 @@ def _initial(tables: Tables, policy: PolicyRow, **numbers: Json) -> Origin:
 
 
 def _of_ghost(ghost: GhostRow, **numbers: Json) -> Origin:
-    """Return a ghost as an origin; it has weights alone, so the optimizer is a fresh one."""
+    """Return a ghost as an origin, with a fresh optimizer, because a ghost has only weights."""
     return Origin(
         player=ghost.player,
         initial_weights=ghost.key,
@@ -205,11 +205,11 @@ def _nearest_even(fits: Fits, policy: PolicyRow) -> Origin:
 
 
 def win_rates_against_mains(fits: Fits, ghosts: list[GhostRow]) -> dict[PlayerId, float]:
-    """Return how often ghosts of one population beat the main agents of today, draws half.
+    """Return the win rates of one population's ghosts against present main agents, draws half.
 
-    The mean over the standing weights of active main agents: evaluation results, filled by what
-    ratings predict; results alone against main agents of another population. A ghost of which
-    nothing is known has no win rate.
+    A win rate is the mean over active main agents' standing weights of evaluation results, filled
+    by what ratings predict. Against main agents of another population, whose ratings cannot be
+    compared, only results count. Ghosts without any of these are missing.
     """
     mains = [
         (row.population, digest)
@@ -222,7 +222,7 @@ def win_rates_against_mains(fits: Fits, ghosts: list[GhostRow]) -> dict[PlayerId
     points, matches = counted(_outcomes(fits.league, ghosts, mains), shape=predicted.shape)
     prior = np.where(np.isnan(predicted), 0.0, PRIOR_MATCHES)
     known = matches + prior > 0.0
-    # (points + k p) / (matches + k); k = 0 where ratings predict nothing
+    # The score is (points + k p) / (matches + k), with k = 0 where ratings predict nothing.
     scores = (points + prior * np.nan_to_num(predicted)) / np.where(known, matches + prior, 1.0)
     found = {}
     for ghost, row, is_known in zip(ghosts, scores, known, strict=True):
@@ -232,7 +232,7 @@ def win_rates_against_mains(fits: Fits, ghosts: list[GhostRow]) -> dict[PlayerId
 
 
 def _predicted(fits: Fits, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]) -> FloatArray:
-    """Return scores by ratings; NaN where there are none. float64 [ghosts, mains]."""
+    """Return scores predicted by ratings; NaN where unrated. float64 [ghosts, mains]."""
     populations = {ghost.population for ghost in ghosts}
 
     def rating(population: str, digest: Digest) -> float:
@@ -251,11 +251,11 @@ def _predicted(fits: Fits, ghosts: list[GhostRow], mains: list[tuple[str, Digest
 def _outcomes(
     league: League, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]
 ) -> Iterator[Outcome]:
-    """Return evaluation matches of ghosts (rows) against main agents (columns), in all seats."""
+    """Yield evaluation results of ghosts (rows) against main agents (columns), in all seats."""
     for (i, ghost), (j, (population, digest)) in product(enumerate(ghosts), enumerate(mains)):
         own = (ghost.population, Entrant(ghost.weights_digest))
         main = (population, Entrant(digest))
-        # Results have the lower seat first.
+        # Results name the entrant of the lower seat first, so both orders are read.
         for seen in league.results_of(own, main):
             yield i, j, seen.points, seen.matches
         for seen in league.results_of(main, own):
@@ -267,10 +267,10 @@ FRESH = "fresh"
 
 
 def immigrant_key(population: str, index: int) -> str:
-    """Return directory of an immigrant's weights, relative to the run's.
+    """Return the directory of an immigrant's weights, relative to the run's directory.
 
     Args:
-        population: Population that it comes into.
+        population: Population of the policy that it replaces.
         index: Position in ``pbt.immigration.from``.
     """
     return f"{IMMIGRANTS}/{population}/{index:03d}"
@@ -283,16 +283,16 @@ def try_immigrate(
     *,
     data: Mapping[str, Json],
 ) -> bool:
-    """Put immigrants in a team's places with the configured probability; False: they were not.
+    """Replace a team by immigrants with the configured probability; return whether it was.
 
-    Hyperparameters are those that a new member would have. The reference member is never replaced,
-    nor is a policy that has reached its limit of agent steps.
+    Hyperparameters are drawn as for a new member. The reference member is never replaced, nor is a
+    policy that has reached its limit of agent steps.
 
     Args:
         state: The controller.
-        tx: Takes the rows.
-        team: Policies that would copy a donor and its mates; the first one leads.
-        data: The numbers of that decision.
+        tx: Transaction that takes the rows.
+        team: Policies that would copy a donor and its teammates; the first one leads.
+        data: Numbers of the decision to copy.
     """
     policy, config = team[0], state.settings.config
     immigration = config.pbt_of(policy.population).immigration
@@ -300,7 +300,7 @@ def try_immigrate(
     is_done = limit is not None and policy.agent_steps >= limit
     if immigration.probability <= 0.0 or is_done or is_reference(config, policy):
         return False
-    # Draw after the conditions, so that no decision number is taken without immigration.
+    # The draw comes after the conditions, so that it takes no decision number without immigration.
     rng = tx.draw()
     if rng.random() >= immigration.probability:
         return False
@@ -321,7 +321,7 @@ def _immigrate(
     players = immigration.players
     index = int(rng.integers(len(players))) if players else None
     population = state.settings.config.populations[policy.population]
-    # A new member's, by the clock of the policy whose place it takes.
+    # Hyperparameters are those of a new member, at the agent steps of the policy that it replaces.
     scheduled = state.settings.scheduled[policy.population]
     first = scheduled.first_factors
     start = scheduled.values(population.start_values, factors=first, agent_steps=policy.agent_steps)
@@ -336,10 +336,11 @@ def _immigrate(
         tx,
         replace(
             policy,
-            # The next assignment makes one of the new weights; until then there is none to play
-            # with.
+            # The next assignment makes a checkpoint of the new weights; until then the policy is
+            # not seated.
             checkpoint=None,
-            # Empty: fresh ones. None would be those that the whole population starts from.
+            # An empty key means fresh weights; None would mean those that the population starts
+            # from.
             initial_weights="" if index is None else immigrant_key(policy.population, index),
             parent=None,
             hyperparameters=new,
@@ -349,7 +350,7 @@ def _immigrate(
         cause="immigrate",
         parent=None if index is None else Entrant(players[index]),
     )
-    # The donor that it would have copied is told as ``instead_of``.
+    # The event has the donor that the policy would have copied as ``instead_of``.
     numbers = {name: value for name, value in data.items() if name != "donor"}
     tx.add_decision(
         "immigrated",

@@ -1,11 +1,11 @@
-"""Changes of policies that their user wants, between two epochs.
+"""Changes of policies that a user requests between two epochs.
 
-A policy that is rewound goes on from one of its kept checkpoints or ghosts. Weights, optimizer,
-normalizers and hyperparameters are those of then; a ghost has no optimizer, so
-it is a fresh one. Identity and counters go on, and ghosts and results stay; the generation rises,
-so statistics start anew.
+A policy that is rewound goes on from one of its retained checkpoints or ghosts, with the weights,
+optimizer, normalizers and hyperparameters of that time; a ghost has no optimizer, so the policy
+gets a fresh one. Identity, counters, ghosts and results stay; the generation rises, so statistics
+start anew.
 
-With new start values and bounds of hyperparameters at a resume, policies continue with them
+If a resume changes start values or bounds of hyperparameters, policies continue with the new ones
 (`reconfigure`).
 """
 
@@ -30,19 +30,19 @@ from populations.search_space import Dimension
 def rewind(
     settings: Settings, fits: Fits, tx: Transaction, then: CheckpointRow | GhostRow
 ) -> PolicyRow:
-    """Put a policy back on one of its kept checkpoints or ghosts.
+    """Put a policy back on one of its retained checkpoints or ghosts.
 
-    A decision about it that waits is given up, and its open assignments end. A quarantined policy
-    is active again.
+    A pending decision about it is cancelled, and its open assignments end. A quarantined policy
+    becomes active again.
 
     Args:
         settings: Settings of the run.
         fits: Fits of ratings.
-        tx: Takes the rows.
-        then: Kept checkpoint or ghost, whose bytes are right.
+        tx: Transaction that takes the rows.
+        then: Retained checkpoint or ghost, which the caller has verified.
 
     Returns:
-        The policy as it goes on.
+        The policy after the change.
     """
     policy = tx.tables.policies[then.policy]
     ghost = then if isinstance(then, GhostRow) else None
@@ -50,7 +50,7 @@ def rewind(
     old, factors = hyperparameters_of(tx.tables, then)
     scheduled = settings.scheduled[policy.population]
     factors = scheduled.completed(factors)
-    # A scheduled value has the factor of that time, but agent steps go on.
+    # A scheduled value has the factor of that time at the policy's present agent steps.
     new = scheduled.values(old, factors=factors, agent_steps=policy.agent_steps)
     after = begin_generation(
         fits,
@@ -61,7 +61,7 @@ def rewind(
             checkpoint=None if ghost else then.key,
             # The next assignment makes a checkpoint of a ghost's weights.
             initial_weights=ghost.key if ghost else None,
-            # Its own weights are no copy of another policy.
+            # The policy's own former weights are not a copy of another policy.
             parent=None,
             hyperparameters=new,
             factors=factors,
@@ -90,9 +90,9 @@ def rewind(
 
 
 def end_assignments(tables: Tables, tx: Transaction, policy: PolicyId, *, reason: str) -> None:
-    """End the open training assignments of a policy, which began from what it is no more."""
+    """End the open training assignments of a policy, because they began before its change."""
     for row in list(tables.assignments.by("trained").get(policy, {}).values()):
-        # Closed: a late result finds no open assignment and changes nothing.
+        # A late result finds the assignment closed, so it changes nothing.
         tx.put(replace(row, status="failed", reason=reason))
 
 
@@ -100,7 +100,8 @@ def hyperparameters_of(
     tables: Tables, then: CheckpointRow | GhostRow
 ) -> tuple[Hyperparameters, Mapping[str, float]]:
     """Return the hyperparameters that weights were trained with, and factors of schedules."""
-    # Rows of old generations are removed (`populations.controller.result_merging`).
+    # The row of an old generation may be removed (`populations.controller.result_merging`); then
+    # the policy's present values are used.
     row = tables.generations.get(then.trainee, tables.policies[then.policy])
     return row.hyperparameters, row.factors
 
@@ -112,22 +113,22 @@ def reconfigure(
     changed: Mapping[str, Value | None],
     bounds: Mapping[str, Dimension],
 ) -> None:
-    """Give every policy of a population the start values that were changed, in a new generation.
+    """Give every policy of a population the changed start values, in a new generation.
 
-    Other values stay, explored ones too, but for those outside of bounds that were changed: the
-    nearest value in these takes their place. A changed schedule begins with the factor
-    1 and has the value of each policy's own agent steps. Open training assignments end, for they
-    began with the old values. A decision that waits goes on waiting, about the new ones.
+    Other values stay, including explored ones, but values outside of changed bounds become the
+    nearest value inside. A changed schedule begins with the factor 1, at each policy's own agent
+    steps. Open training assignments end, because they began with the old values. A pending decision
+    stays pending, with the new values.
 
     Args:
-        state: The controller of a run that is about to go on.
-        tx: Takes the rows.
+        state: The controller of a run that is being resumed.
+        tx: Transaction that takes the rows.
         population: Name of the population.
-        changed: New start values by name, of schedules their first; None: the hyperparameter is
-            gone.
-        bounds: Ranges and choices that were changed, by name.
+        changed: New start values by name, for schedules the first value; None: the hyperparameter
+            was removed.
+        bounds: Changed ranges and choices by name.
     """
-    # A new start value may be outside of the bounds, as at a launch.
+    # As at a launch, a new start value may be outside of the bounds, so it is not moved into them.
     bounds = {name: dimension for name, dimension in bounds.items() if name not in changed}
     for policy in list(state.tables.policies.values()):
         if policy.population != population:
@@ -164,7 +165,7 @@ def with_changed(
     changed: Mapping[str, Value | None],
     bounds: Mapping[str, Dimension],
 ) -> dict[str, Value]:
-    """Return hyperparameters with changed ones replaced, in the bounds, without those gone."""
+    """Return hyperparameters moved into the bounds, with changed ones replaced or removed."""
     fitted = {name: bounds[name].fit(values[name]) for name in bounds if name in values}
     merged = {**values, **fitted, **changed}
     return {name: value for name, value in merged.items() if value is not None}

@@ -1,4 +1,4 @@
-"""When a policy leaves a ghost or an export, and what follows from that."""
+"""Ghosts and exports that policies leave: when they are due, and what follows from a ghost."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from populations.roles import MAIN, MAIN_EXPLOITER, has_exploiters, next_mark
 from populations.rule_kinds import read_settings
 
 JEFFREYS = 0.5
-"""Added to wins and to losses: the Beta(1/2, 1/2) prior."""
+"""Prior Beta(1/2, 1/2) of a win rate: this number is added to wins and to losses."""
 
 EXPORT_DUE = "export_due"
-"""Kind of the event; its subject is the policy."""
+"""Kind of the event that an export is due; its subject is the policy."""
 
 
 def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:
-    """Freeze a ghost where it is time: at step 0, then every so many steps or by role.
+    """Freeze ghosts of a team if they are due: at step 0, then at intervals or by role.
 
-    Exploiters may start again after it.
+    Exploiters may be reset after it.
 
     Args:
         state: The controller.
-        tx: Takes the rows.
-        team: Policies that learned together, at the checkpoints that this has led to. If it is time
-            for one of them, each leaves a ghost: they are opponents, or rated, only together.
+        tx: Transaction that takes the rows.
+        team: Policies that learned together, with their new checkpoints. If a ghost is due for one
+            of them, each leaves one, because they are seated and rated only together.
     """
     reasons = (_why(state.settings, state.indexes, policy) for policy in team)
     why = next((reason for reason in reasons if reason is not None), None)
@@ -82,15 +82,15 @@ def _freeze(
         every_agent_steps=settings.config.ghosts.every_agent_steps,
         **why,
     )
-    # The row is committed first; a resume makes the directory if a crash comes between.
+    # The row is committed before the directory is made, which a resume repeats after a crash.
     tx.commands.append(LinkGhosts(ghosts=(ghost,)))
-    # A policy is not reset after the ghost of its first checkpoint, from which it has just started.
+    # The ghost of a policy's first checkpoint is no reason for a reset: it has not trained yet.
     if policy.ghost_at >= 0:
         try_reset(state, tx, policy.policy)
 
 
 def steps_to_next(config: RunConfig, policy: PolicyRow) -> int:
-    """Return agent steps until a ghost may be due; below 1 if one is."""
+    """Return the agent steps until a policy's next ghost may be due; below 1 if it is due."""
     every = config.ghosts.every_agent_steps
     if policy.ghost_at < 0 or not has_exploiters(config.populations[policy.population].roles):
         return policy.ghost_at + every - policy.agent_steps
@@ -98,7 +98,7 @@ def steps_to_next(config: RunConfig, policy: PolicyRow) -> int:
 
 
 def _why(settings: Settings, indexes: Indexes, policy: PolicyRow) -> dict[str, Json] | None:
-    """Say why it is time for a ghost, with the numbers; None if it is not."""
+    """Return why a ghost is due, with the numbers for its event; None if it is not due."""
     if policy.ghost_at < 0:
         return {"reason": "its first checkpoint"}
     config, agent_steps = settings.config, policy.agent_steps - policy.ghost_at
@@ -125,12 +125,12 @@ def _why(settings: Settings, indexes: Indexes, policy: PolicyRow) -> dict[str, J
 
 
 def _win_rates(settings: Settings, indexes: Indexes, policy: PolicyRow) -> FloatArray:
-    """Return win rates in training against the met ones of those it has to beat. float64 [N].
+    """Return a policy's win rates in training against its targets. float64 [N].
 
-    That is the latest main agents for a main exploiter, all ghosts for the others. Results alone
-    count, and only against those that were met ``roles.min_matches`` times.
+    Targets of a main exploiter are the latest main agents, those of other roles all ghosts. Only
+    targets with ``roles.min_matches`` matches count, by results without predictions.
     """
-    # One empty array, for none at all cannot be concatenated.
+    # The list begins with an empty array, because an empty list cannot be concatenated.
     found: list[FloatArray] = [np.zeros(0)]
     for population in _opposing(settings.setup, policy):
         request = make_request(settings, indexes, policy, population)
@@ -138,15 +138,15 @@ def _win_rates(settings: Settings, indexes: Indexes, policy: PolicyRow) -> Float
         if policy.role == MAIN_EXPLOITER:
             rivals = request.latest.take(np.flatnonzero(request.latest.of_role(MAIN)))
         wins, losses = request.record(rivals)
-        # Old matches fade: what is left of them may be no whole number.
+        # Old matches fade, so these sums may be fractions.
         is_met = wins + losses >= settings.config.roles.min_matches
-        # (w + 1/2) / (w + l + 1): the mean of the posterior with Jeffreys' prior
+        # (w + 1/2) / (w + l + 1) is the mean of the posterior with Jeffreys' prior.
         found.append(((wins + JEFFREYS) / (wins + losses + 2.0 * JEFFREYS))[is_met])
     return np.concatenate(found)
 
 
 def _opposing(setup: LearnerSetup, policy: PolicyRow) -> Iterator[str]:
-    """Return populations in which a policy has opponents."""
+    """Yield the populations in which a policy has opponents."""
     seats = setup.seats
     own_sides = {seat.side for seat in seats if seat.population == policy.population}
     for population in dict.fromkeys(seat.population for seat in seats):
@@ -156,26 +156,24 @@ def _opposing(setup: LearnerSetup, policy: PolicyRow) -> Iterator[str]:
 
 
 def mark_export(config: RunConfig, tx: Transaction, policy: PolicyRow, *, before: int) -> None:
-    """Record that a policy's new checkpoint is to be exported, if it has passed a mark.
-
-    Exports decide nothing.
+    """Record an event that a policy's new checkpoint is to be exported, if it has passed a mark.
 
     Args:
-        config: The run's.
-        tx: Takes the event.
+        config: Configuration of the run.
+        tx: Transaction that takes the event.
         policy: Policy with its new checkpoint.
-        before: Agent steps that it had before.
+        before: Agent steps of its previous checkpoint.
     """
     every = config.checkpoints.export_every_agent_steps
     if every and policy.agent_steps // every > before // every:
         tx.add_event(
             EXPORT_DUE,
             policy.policy,
-            # The name is a PLAYER of commands: by the time of the export the policy may have
-            # trained on.
+            # The name includes the agent steps, because the policy may have trained on by the time
+            # of the export.
             player=f"{policy.policy}@{policy.agent_steps}",
             agent_steps=policy.agent_steps,
-            # A directory's name: as many digits as those of checkpoints and ghosts.
+            # The directory's name has as many digits as those of checkpoints and ghosts.
             to=f"{policy.policy}/{policy.agent_steps:012d}",
             export_every_agent_steps=every,
         )

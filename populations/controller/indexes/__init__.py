@@ -1,1 +1,1 @@
-"""Indexes over the journal's rows, kept so that a decision looks at little. None is durable."""
+"""Indexes over the journal's rows, with which a decision need not scan tables; none is durable."""

@@ -1,11 +1,10 @@
-"""Alerts: their kinds, the rules that measure a policy's training, and which of them hold.
+"""Alerts: their kinds, the rules that measure a policy's training, and the active alerts.
 
-A kind says how often something must be wrong, and what to do about it. A rule is pure, and reads an
-assignment's metrics: it says what is wrong, an empty text if all is well, or None if the metrics
-say nothing about it (another algorithm, a simulated learner).
+A kind defines how many measurements raise and clear an alert, and advises what to do. A rule is a
+pure function of an assignment's metrics: it returns what is wrong, an empty text if nothing is, or
+None if the metrics do not show it (with another algorithm, or a simulated learner).
 
-An alert is raised when something was wrong as often as its kind says, and then cleared. The journal
-has a row of each that holds (`AlertRow`), so they outlast the controller.
+The journal has a row of each active alert (`AlertRow`), so alerts outlast the controller.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from populations.records.rows import AlertRow, Json, PolicyRow
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """How a kind of alert is raised and cleared.
+    """Kind of alert: how it is raised and cleared, and what to do about it.
 
     Attributes:
         begins: Condition under which the alert is raised.
@@ -59,7 +58,7 @@ KINDS: Mapping[str, Kind] = {
     "observations_constant": Kind(
         begins="In 3 assignments in a row all observations were equal.",
         ends="They differ.",
-        # Assignments in a row: the metric is of one. So it is with the next three kinds.
+        # The metric is of one assignment, so this and the next three kinds count assignments.
         raise_after=3,
         advice="Right for a game without a state. Else check the environment: often observe() "
         "returns what was computed at the reset.",
@@ -121,7 +120,8 @@ KINDS: Mapping[str, Kind] = {
     "learners_idle": Kind(
         begins="For 30 s some learner has had nothing to do while policies train.",
         ends="For 10 s all have been busy.",
-        # Looks, one a second (`alerts.IDLE_S`): a learner between two assignments is not idle.
+        # Learners are checked once a second (`alerts.IDLE_S`), and one between two assignments must
+        # not count as idle.
         raise_after=30,
         clear_after=10,
         advice="There is nothing that they may do: train more policies (populations.NAME.size) or "
@@ -196,46 +196,49 @@ KINDS: Mapping[str, Kind] = {
 
 
 LONGEST_STEPS = 5000
-"""Calls of ``step`` of each environment without an end; known environments of 3,000 do end."""
+"""Calls of ``step`` of each environment without an ended episode that raise an alert; episodes of
+known environments have up to 3,000."""
 
 LONGEST_LENGTHS = 3.0
-"""The same in lengths of episodes, where these are known."""
+"""Multiple of the mean episode length that replaces `LONGEST_STEPS` if it is more."""
 
 LONGEST_S = 300.0
-"""Seconds of a population's training without an end, for each learner: slow environments do not
-reach `LONGEST_STEPS` in the time in which somebody wants to know."""
+"""Seconds of a population's training per learner without an ended episode that raise an alert, for
+environments too slow to reach `LONGEST_STEPS` soon."""
 
 MIN_EPISODES = 200
 MIN_ASSIGNMENTS = 3
-"""Episodes and assignments with equal rewards before that is told."""
+"""Least episodes and assignments with equal rewards that raise an alert."""
 
 SMALL = 1e-6
-"""Relative difference of equal returns in float32."""
+"""Relative difference up to which returns in float32 count as equal."""
 
 COLLAPSED_SHARE, LIVELY_SHARE = 0.01, 0.02
-"""Shares of the entropy of uniformly random choices: below it is collapsed, above it is not."""
+"""Shares of the entropy of uniform choices below which entropy has collapsed, above which not."""
 
 COLLAPSED_NATS, LIVELY_NATS = -3.0, -2.5
-"""Limits of the entropy of each continuous number: a deviation of about 0.01."""
+"""The same limits in nats for each continuous number; -3 is a deviation of about 0.01."""
 
 HIGH_LOSS, GOOD_LOSS = 10.0, 5.0
-"""Losses of the value, in units of its normalized target, where 1 is no better than the mean."""
+"""Limits of the value loss for raising and clearing, in units of the target's variance: a loss of
+1 is no better than predicting the mean."""
 
 HIGH_KL, GOOD_KL = 0.2, 0.1
 
 DESTROYED_KL, WHOLE_KL = 1.0, 0.5
-"""The same of a single update, in nats; those of healthy runs stay below 0.1."""
+"""Limits of a single update's KL divergence, in nats; in healthy runs it stays below 0.1."""
 
 
 class Window(Struct):
-    """Measurements of one policy since they last were otherwise.
+    """Measurements of one policy over several assignments, since the controller started.
 
     Attributes:
         unended_steps: Calls of ``step`` of each environment since an episode ended.
-        assignments: Assignments since the controller started that told of rewards.
-        episodes: Episodes that ended in these.
-        reward: Lowest and highest so far.
-        returns: Lowest and highest mean -+ deviation of returns; lowest above highest: not told.
+        assignments: Number of assignments that reported rewards.
+        episodes: Number of episodes that ended in these.
+        reward: Lowest and highest reward so far.
+        returns: Lowest mean - deviation and highest mean + deviation of returns; the first is above
+            the second if none was reported.
     """
 
     unended_steps: float = 0.0
@@ -245,7 +248,7 @@ class Window(Struct):
     returns: tuple[float, float] = (math.inf, -math.inf)
 
     def record(self, metrics: Mapping[str, float]) -> None:
-        """Take in an assignment."""
+        """Add the metrics of an assignment."""
         ended = metrics.get("episode/count", 0.0)
         # Steps are counted over assignments, because an episode may take longer than one.
         self.unended_steps = (
@@ -264,14 +267,14 @@ class Window(Struct):
 
 
 class Trained(Struct, frozen=True, kw_only=True):
-    """Input of a rule.
+    """Input of a rule: a policy's training in one assignment.
 
     Attributes:
         policy: Policy after the assignment.
-        metrics: Metrics of the assignment, those of the policy alone.
-        window: Window with the assignment in it.
-        unended_s: Seconds of the population without an ended episode, for each learner.
-        episode_length: Length of ended episodes, or as it was measured before; 0: not known.
+        metrics: Metrics of the assignment, without those of other trainees.
+        window: Measurements of the policy, including this assignment.
+        unended_s: Seconds of the population's training per learner without an ended episode.
+        episode_length: Mean length of ended episodes, or that measured at launch; 0: not known.
         num_envs: Environments of a learner.
         action: Space of the policy's actions, as JSON.
         weighs_rewards: Whether policies learn from other rewards than the environment's.
@@ -288,11 +291,11 @@ class Trained(Struct, frozen=True, kw_only=True):
 
 
 def no_episode_ended(trained: Trained) -> str | None:
-    """Return whether episodes end at all."""
+    """Return what is wrong if no training episode has ended for long; "" if one has."""
     if "episode/count" not in trained.metrics or "rollout/steps_count" not in trained.metrics:
         return None
     steps = trained.window.unended_steps
-    # Long episodes are no fault where their length is known.
+    # An episode may last longer if known episodes are that long.
     longest = max(LONGEST_STEPS, LONGEST_LENGTHS * trained.episode_length)
     if steps and (steps > longest or trained.unended_s > LONGEST_S):
         return (
@@ -303,26 +306,26 @@ def no_episode_ended(trained: Trained) -> str | None:
 
 
 def reward_constant(trained: Trained) -> str | None:
-    """Return whether every reward and every return was the same."""
+    """Return what is wrong if all rewards were equal; "" if they differ."""
     window = trained.window
     low, high = window.reward
-    # The environment's rewards are not those that the policy learns from, or are not told (the
-    # bounds of a new window).
+    # Weighted rewards are not those of the environment, and a window without reported rewards has
+    # a lowest one above the highest.
     if trained.weighs_rewards or low > high:
         return None
     is_sure = window.episodes >= MIN_EPISODES and window.assignments >= MIN_ASSIGNMENTS
     if low != high or not is_sure:
         return ""
     least, most = window.returns
-    # Equal rewards other than 0 still tell episodes of different lengths apart: then the returns
-    # differ, or are not told.
+    # Equal rewards other than 0 still teach something if lengths of episodes, and with them
+    # returns, differ; unreported returns may differ.
     if low != 0.0 and (least > most or most - least > SMALL * max(abs(least), abs(most))):
         return ""
     return f"in {window.episodes:,.0f} episodes every reward was {low:g}"
 
 
 def observations_constant(trained: Trained) -> str | None:
-    """Return whether a policy saw the same all the time."""
+    """Return what is wrong if all observations of the assignment were equal; "" if they differ."""
     spread = trained.metrics.get("observation/spread")
     if spread is None:
         return None
@@ -330,7 +333,7 @@ def observations_constant(trained: Trained) -> str | None:
 
 
 def entropy_collapsed(trained: Trained) -> str | None:
-    """Return whether a policy hardly chooses any more."""
+    """Return what is wrong if a policy's entropy has collapsed; "" if it clearly has not."""
     entropy = trained.metrics.get("policy/entropy")
     bounds = entropy_bounds(trained.action)
     if entropy is None or bounds is None or trained.metrics.get("optimizer/updates") == 0.0:
@@ -338,29 +341,31 @@ def entropy_collapsed(trained: Trained) -> str | None:
     collapsed, lively = bounds
     if entropy < collapsed:
         return f"its entropy is {entropy:.4g} nats (collapsed: below {collapsed:.4g})"
-    # An entropy in between is neither wrong nor well, so that an alert does not come and go.
+    # Between the two limits nothing is reported, so that the alert does not flicker.
     return "" if entropy > lively else None
 
 
 def entropy_bounds(action: Mapping[str, object]) -> tuple[float, float] | None:
-    """Return the entropies below which it is collapsed and above which it is not.
+    """Return the entropies (nats) below which entropy has collapsed and above which it has not.
+
+    None if the space has only one action, and so no entropy.
 
     Args:
-        action: A space of actions, as `arena.envs.spaces.observations.describe` gives it.
+        action: Space of actions, as `arena.envs.spaces.observations.describe` gives it.
     """
     shape = action.get("shape")
     size = math.prod(shape) if isinstance(shape, list | tuple) else 1
     most = 0.0
     match action.get("kind"):
         case "Discrete":
-            # H of uniform choices: log n; of several independent ones their sum
+            # The entropy of a uniform choice is log n; entropies of independent choices add up.
             most = math.log(_integer(action["n"]))
         case "MultiDiscrete":
             most = sum(math.log(number) for number in _flat(action["nvec"]))
         case "MultiBinary":
             most = size * math.log(2.0)
         case "Box" if not str(action["dtype"]).startswith(("int", "uint", "bool")):
-            # A normal density has log(sigma sqrt(2 pi e)) nats, -3 at a sigma of 0.012.
+            # The entropy of a normal density is log(sigma sqrt(2 pi e)), -3 at sigma = 0.012.
             return COLLAPSED_NATS * size, LIVELY_NATS * size
     # A space of one action has no entropy to lose.
     return (COLLAPSED_SHARE * most, LIVELY_SHARE * most) if most > 0.0 else None
@@ -377,28 +382,28 @@ def _flat(values: object) -> list[int]:
 
 
 def loss_high(trained: Trained) -> str | None:
-    """Return whether the value is far worse than the mean of returns."""
+    """Return what is wrong if the value predicts far worse than the mean return does."""
     loss = trained.metrics.get("loss/value")
     text = "its value loss is {:.3g}, in units of its target's variance"
     return _too_high(loss, high=HIGH_LOSS, good=GOOD_LOSS, text=text)
 
 
 def kl_high(trained: Trained) -> str | None:
-    """Return whether updates go too far."""
+    """Return what is wrong if the updates of an assignment change the policy too much."""
     divergence = trained.metrics.get("policy/kl")
     text = "its updates move it by a KL divergence of {:.3g}"
     return _too_high(divergence, high=HIGH_KL, good=GOOD_KL, text=text)
 
 
 def policy_destroyed(trained: Trained) -> str | None:
-    """Return whether an update left little of a policy."""
+    """Return what is wrong if a single update changed the policy almost completely."""
     divergence = trained.metrics.get("policy/kl_max")
     text = "an update moved it by a KL divergence of {:.3g}"
     return _too_high(divergence, high=DESTROYED_KL, good=WHOLE_KL, text=text)
 
 
 def _too_high(value: float | None, *, high: float, good: float, text: str) -> str | None:
-    # An alert neither begins nor ends in between, as with the entropy.
+    # Between the two limits nothing is reported, so that the alert does not flicker.
     if value is None or good <= value <= high:
         return None
     return f"{text.format(value)} (too high: above {high:g})" if value > high else ""
@@ -416,14 +421,14 @@ RULES: Mapping[str, Callable[[Trained], str | None]] = {
 
 
 class Alerts(Struct):
-    """Alerts that hold, and what was measured lately. Owned by the controller's thread.
+    """Active alerts, and the measurements that raise them. Owned by the controller's thread.
 
     Attributes:
         fail: Kinds that fail the run.
-        raised: By kind and subject, what is wrong with whom.
+        raised: By kind and subject, the active alerts: what is wrong, by source.
         windows: Measurements of each policy.
         unended_s: By population, learner seconds of training since an episode ended.
-        idle_at_s: When learners were last looked at.
+        idle_at_s: When learners were last checked for being idle.
         advice: By kind and subject, the remedy of the last finding; empty: that of the kind.
     """
 
@@ -434,10 +439,10 @@ class Alerts(Struct):
     idle_at_s: float = float("-inf")
     advice: dict[tuple[str, str], str] = {}
     _streaks: dict[tuple[str, str, str], int] = {}
-    """Measurements in a row: above 0 of trouble, below 0 of none."""
+    """By kind, subject and source, measurements in a row: above 0 if wrong, below 0 if well."""
 
     def documents(self) -> list[Json]:
-        """Return alerts that hold, for programs and displays."""
+        """Return the active alerts as data for programs and displays."""
         return [
             document(
                 kind,
@@ -457,16 +462,17 @@ class Alerts(Struct):
         *,
         duration_s: float,
     ) -> None:
-        """Take in an assignment."""
+        """Add the metrics of an assignment to a policy's and its population's measurements."""
         self.windows[policy].record(metrics)
         ended = metrics.get("episode/count", 0.0) > 0.0
         self.unended_s[population] = 0.0 if ended else self.unended_s[population] + duration_s
 
     def record(self, finding: Finding) -> bool | None:
-        """Take in a measurement.
+        """Add a finding, which may raise or clear an alert.
 
         Returns:
-            True if it makes an alert hold, or would if it did not already; False if it ends one.
+            True if it raises an alert, or adds a source to an active one; False if it clears one;
+            None if it does neither.
         """
         kind, subject, source, what, advice = finding
         before = self._streaks.get((kind, subject, source), 0)
@@ -477,18 +483,17 @@ class Alerts(Struct):
         if what and (streak >= KINDS[kind].raise_after or source in texts):
             self.raised.setdefault((kind, subject), {})[source] = what
             self.advice[kind, subject] = advice
-            # An alert is reported when it begins, and when a further source has been wrong as
-            # often.
+            # Only the begin of an alert, and a further source, return True.
             return True if not texts or streak == KINDS[kind].raise_after else None
         if source in texts and -streak >= KINDS[kind].clear_after:
             return self.forget(kind, subject, source)
         return None
 
     def forget(self, kind: str, subject: str, source: str) -> bool | None:
-        """Count somebody no more; False if that ends the alert."""
+        """Remove a source from an alert; return False if that clears the alert, else None."""
         self._streaks.pop((kind, subject, source), None)
         texts = self.raised.get((kind, subject), {})
-        # Another source keeps the alert.
+        # The alert stays active while it has another source.
         if texts.pop(source, None) is None or texts:
             return None
         del self.raised[kind, subject]
@@ -499,7 +504,7 @@ class Alerts(Struct):
 def document(
     kind: str, subject: str, what: str, *, sources: Iterable[str] = (), advice: str = ""
 ) -> dict[str, Json]:
-    """Return an alert as events, ``status.json`` and ``arena league RUN status`` have it."""
+    """Return an alert as data for ``status.json`` and ``arena league RUN status``."""
     return {
         "name": kind,
         "subject": subject,
@@ -510,10 +515,10 @@ def document(
 
 
 def resumed(rows: Iterable[AlertRow], *, fail: Collection[str] = ()) -> Alerts:
-    """Return the alerts that hold when a controller goes on with a run.
+    """Return the alerts that are active when a run is resumed.
 
     Args:
-        rows: Those of the journal.
+        rows: Rows of active alerts in the journal.
         fail: Kinds that fail the run.
     """
     alerts = Alerts(fail=fail)

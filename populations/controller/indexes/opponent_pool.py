@@ -1,11 +1,11 @@
-"""Possible opponents, and those whom a trainee has met, as columns: a decision compares nothing.
+"""Possible opponents, and results against a trainee's past opponents, as columns of arrays.
 
-A trainee's results since its weights were last replaced are kept beside the candidates, so that a
-decision looks at new matches alone. Opponents that no question is about any more are dropped, so
-that a trainee of weeks has met no more than one of hours.
+A trainee's results since its weights were last replaced are cached beside the candidates, so that a
+decision processes only new matches. Opponents that no decision needs any more are dropped, so that
+the number of columns does not grow with the length of a run.
 
-Not durable: it follows from the journal's rows, and a resumed controller makes it anew. Shapes: M
-met entrants.
+The columns are not durable: a resumed controller computes them from the journal's rows. Shapes: M
+past opponents.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, Ratings
 from populations.records.tables import Tables
 
 ScoresKey = tuple[int, int, bytes]
-"""Sequences of the last evaluation and of the last fit, and the codes of the entrants."""
+"""Key of cached scores: sequences of the last evaluation and the last fit, codes of entrants."""
 
 
 class Pool(Struct):
-    """The candidates of one population.
+    """Candidates of one population.
 
     Attributes:
-        ghosts: In order of coming.
-        policies: All, in their order in the tables.
-        ghost_positions: Position of each in ``ghosts``.
-        policy_positions: Position of each in ``policies``.
-        is_active: Which policies may be opponents. bool, one per policy.
-        scores: The last expected scores, until there are new results or ratings; one entry.
-        met: Whom each policy has met.
+        ghosts: Ghosts in order of creation.
+        policies: All policies, in their order in the tables.
+        ghost_positions: Position of each ghost in ``ghosts``.
+        policy_positions: Position of each policy in ``policies``.
+        is_active: Which policies may be opponents. bool [policies].
+        scores: Cached expected scores, with one entry, until there are new results or ratings.
+        met: By trainee, its past opponents.
     """
 
     ghosts: CandidateColumns = field(default_factory=CandidateColumns)
@@ -60,11 +60,11 @@ class Pool(Struct):
     _parents: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def latest(self, *, without: PolicyId) -> Candidates:
-        """Return latest checkpoints of the active policies but one."""
+        """Return the latest checkpoints of all active policies except one."""
         others = self.is_active
         position = self.policy_positions.get(without)
         if position is not None:
-            # The column is the pool's own.
+            # The pool's own column must not change, so it is copied.
             others = others.copy()
             others[position] = False
         return self.policies.candidates.take(np.flatnonzero(others))
@@ -86,37 +86,37 @@ class Pool(Struct):
     def ghost_ratings(
         self, row: RatingsRow | None, *, origins: Mapping[Digest, CheckpointRow]
     ) -> tuple[FloatArray, FloatArray]:
-        """Return Elo of ghosts by entrant code: as rated, and as expected. float64 [codes] each.
+        """Return rated and expected Elo of ghosts by entrant code. float64 [codes] each.
 
-        An unrated ghost is expected to be as good as the nearest rated ghost that its weights were
-        trained from, which is what a rating begins with. NaN where there is none.
+        An unrated ghost is expected to be as good as its nearest ancestor among rated ghosts, from
+        whose rating a fit would start, too. NaN where there is none.
 
         Args:
-            row: The last fit.
+            row: Row of the last fit.
             origins: Checkpoints by their weights.
         """
         codes = self.ghosts.codes.entrants
-        # Rows are compared by identity, as each fit puts a new one.
+        # Rows are compared by identity, because each fit puts a new object.
         if self._rated is row and len(codes) == len(self._ratings):
             return self._ratings, self._expected
         self._rated, self._ratings = row, np.full(len(codes), np.nan)
         if row is not None:
-            # Only rated ghosts are looked at, of which there are few.
+            # The loop is over rated entrants, which are fewer than the ghosts.
             rated = np.fromiter(map(codes.get, row.entrants, repeat(-1)), dtype=np.int64)
             self._ratings[rated[rated >= 0]] = np.array(row.ratings)[rated >= 0]
         self._expected = inherited(self._ratings, self._found_parents(origins))
         return self._ratings, self._expected
 
     def _found_parents(self, origins: Mapping[Digest, CheckpointRow]) -> IntArray:
-        """Return the code of each ghost's nearest ancestor, -1: none. int64 [codes]."""
+        """Return the code of each ghost's nearest ghost ancestor; -1: none. int64 [codes]."""
         codes = self.ghosts.codes.entrants
-        # New ghosts are enough: a ghost is left when its weights are published, so its ancestors
-        # came first.
+        # Parents of older ghosts never change, because a ghost's ancestors come before it. So only
+        # those of new ghosts are searched.
         new = list(islice(reversed(codes), len(codes) - len(self._parents)))[::-1]
         found = []
         for entrant in new:
             origin = origins.get(Digest(entrant))
-            # Walk up the line to the next weights that are a ghost's.
+            # Walk up the line to the nearest weights that are of a ghost.
             while origin is not None and origin.parent is not None and origin.parent not in codes:
                 origin = origins.get(origin.parent)
             parent = origin.parent if origin is not None else None
@@ -125,7 +125,7 @@ class Pool(Struct):
         return self._parents
 
     def set_policy(self, row: PolicyRow, checkpoint: CheckpointRow | None) -> None:
-        """Take in what a policy is now; without a checkpoint it has its place but is not there."""
+        """Add or update a policy; without a checkpoint it has a position but is not active."""
         candidate = Candidate(
             player=PlayerId(row.policy),
             policy=row.policy,
@@ -134,7 +134,7 @@ class Pool(Struct):
             agent_steps=row.agent_steps,
         )
         position = self.policy_positions.setdefault(row.policy, len(self.policy_positions))
-        # A new policy; a known one keeps its position, which results refer to.
+        # A new policy is appended; a known one keeps its position, which results refer to.
         if position == len(self.is_active):
             self.policies.append(candidate)
             self.is_active = np.append(self.is_active, False)
@@ -143,7 +143,7 @@ class Pool(Struct):
         self.is_active[position] = row.state == "active" and checkpoint is not None
 
     def set_ghost(self, row: GhostRow) -> None:
-        """Take in what a ghost is now."""
+        """Add or update a ghost."""
         candidate = Candidate(
             player=row.player,
             policy=row.policy,
@@ -160,12 +160,12 @@ class Pool(Struct):
             self.ghosts.set(position, candidate)
 
     def leave(self, player: PlayerId) -> None:
-        """Take a ghost out at the next question."""
+        """Mark a ghost for removal from the columns at the next `settle`."""
         if player in self.ghost_positions:
             self._leaving.add(player)
 
     def settle(self) -> None:
-        """Take out the ghosts that left; the others keep their order."""
+        """Remove the marked ghosts from all columns; the others keep their order."""
         if not self._leaving:
             return
         former = self.ghosts
@@ -177,39 +177,39 @@ class Pool(Struct):
                 self.ghosts.append(candidate)
         self._leaving.clear()
         codes = self.ghosts.codes.entrants
-        # One entry more: of those that are no ghosts, -1 stays -1.
+        # One more entry at the end keeps the code -1, of entrants that are no ghosts, at -1.
         renumbered = np.array([codes.get(entrant, -1) for entrant in old_codes] + [-1])
         for met in self.met.values():
             met.renumber(renumbered, num_ghosts=len(codes))
-        # Ratings and parents follow from the codes.
+        # Scores, ratings and parents are by code, so they are computed anew.
         self.scores.clear()
         self._rated, self._ratings, self._expected = None, np.zeros(0), np.zeros(0)
         self._parents = np.zeros(0, dtype=np.int64)
 
 
 def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
-    """Fill the ratings of the unrated with those of their nearest rated ancestors.
+    """Fill the ratings of unrated entrants with those of their nearest rated ancestors.
 
     Args:
-        ratings: NaN where unknown. float64 [N].
-        parents: Position of each one's parent, -1: none; without circles. int64 [N].
+        ratings: Ratings, NaN where unrated. float64 [N].
+        parents: Position of each entrant's parent, -1: none; without cycles. int64 [N].
 
     Returns:
-        NaN where no ancestor is rated. float64 [N].
+        Filled ratings, NaN where no ancestor is rated. float64 [N].
     """
     found = ratings.copy()
     nearest = np.where(np.isnan(ratings), parents, -1)
     while (is_open := nearest >= 0).any():
         found[is_open] = found[nearest[is_open]]
-        # Steps double: whose ancestor was unrated goes on from where that one goes on from.
-        # An index of -1 reads the last entry, which is not taken.
+        # The length of steps doubles: an entrant whose ancestor is unrated goes on from that one's
+        # next ancestor. An index of -1 reads the last entry, which `np.where` then discards.
         further = np.where(is_open, nearest[nearest], -1)
         nearest = np.where(np.isnan(found), further, -1)
     return found
 
 
 class OpponentPools:
-    """The candidates of all populations, as the tables have them. Owned by one thread."""
+    """Candidates of all populations, updated with the tables. Owned by one thread."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -217,30 +217,30 @@ class OpponentPools:
 
     def pool(self, population: str) -> Pool:
         """Return the candidates of a population."""
-        # Pools are made at the first question, and anew after a ghost was found corrupt.
+        # Pools are made at the first query, and again after a ghost was found corrupt.
         if not self._pools:
             for policy in self._tables.policies.values():
                 self._place_policy(policy)
             for ghost in self._tables.ghosts.values():
                 self._place_ghost(ghost)
-        # Empty where a player from outside has all agents.
+        # A population that an external player plays for has no candidates, so its pool is empty.
         pool = self._pools.setdefault(population, Pool())
         pool.settle()
         return pool
 
     def forget_results(self) -> None:
-        """Let each policy's results be looked at anew at its next question."""
+        """Clear cached results, so that the next query of each policy reads them again."""
         for pool in self._pools.values():
             pool.met.clear()
 
     def apply(self, row: PolicyRow | GhostRow) -> None:
-        """Take in a row that was put into the tables."""
+        """Update the pools by a row that was put into the tables."""
         if not self._pools:
             return
         if isinstance(row, PolicyRow):
             self._place_policy(row)
         elif row.corrupt:
-            # Rare: everything is made anew without it.
+            # Corrupt ghosts are rare, so all pools are simply made again without this one.
             self._pools = {}
         else:
             self._place_ghost(row)
@@ -257,59 +257,58 @@ class OpponentPools:
 
 
 LATEST = np.iinfo(np.int64).max
-"""Agent steps of a rival that learned beside the trainee: in all of its generation's matches it
-was the latest.
-"""
+"""Agent steps that stand for a rival that learned beside the trainee, whose weights were always the
+latest."""
 
 ROOMY = 1024
-"""OpponentColumns entrants of which none are dropped."""
+"""Number of past opponents up to which none are dropped from `OpponentColumns`."""
 
 
 class OpponentColumns(Struct):
-    """Columns of all whom a trainee has met, in order of first meeting.
+    """Columns of a trainee's past opponents, in order of their first match.
 
     Attributes:
-        line: Generations of the trainee that were looked at, oldest first.
+        line: Generations of the trainee whose results are included, oldest first.
         results: Wins and losses, draws half. float64 [2, M].
     """
 
     line: list[Entrant] = []
     results: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
     _places: dict[Entrant, int] = {}
-    # Ghost code, policy code, generation, agent steps. int64 [4, capacity].
+    # The rows are ghost code, policy code, generation, agent steps. int64 [4, capacity].
     _columns: IntArray = field(default_factory=lambda: np.zeros((4, 16), dtype=np.int64))
     _num_ghosts: int = 0
     _followed: MetOpponents = field(default_factory=MetOpponents)
-    """Opponents of the last generation."""
+    """Opponents of the last generation in ``line``."""
     _current: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Their places here."""
+    """Columns of the opponents in ``_followed``."""
     _former: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
-    """Results of the generations before that."""
+    """Results of the generations before the last one. float64 [2, columns of that time]."""
     _roomy: int = ROOMY
-    """Size above which it is looked for those who matter no more."""
+    """Number of opponents above which those that are not needed are dropped."""
 
     @property
     def ghost_codes(self) -> IntArray:
-        """Return codes of entrants among the ghosts, -1 for others. int64 [M]."""
+        """Return each opponent's code among the ghosts; -1: it is no ghost. int64 [M]."""
         return self._columns[0, : len(self._places)]
 
     @property
     def policy_codes(self) -> IntArray:
-        """Return codes of the policies whose checkpoints they are, -1 where unknown. int64 [M]."""
+        """Return the code of the policy that made each opponent; -1: unknown. int64 [M]."""
         return self._columns[1, : len(self._places)]
 
     @property
     def generations(self) -> IntArray:
-        """Return generations of these checkpoints. int64 [M]."""
+        """Return the generation of each opponent's policy. int64 [M]."""
         return self._columns[2, : len(self._places)]
 
     @property
     def agent_steps(self) -> IntArray:
-        """Return agent steps of these checkpoints; of those that learned, ``LATEST``. int64 [M]."""
+        """Return each opponent's agent steps; ``LATEST`` for rivals that learned. int64 [M]."""
         return self._columns[3, : len(self._places)]
 
     def follows(self, line: Sequence[Entrant]) -> bool:
-        """Return whether these are the first generations of a line."""
+        """Return whether the included generations are the first ones of a line."""
         return self.line == line[: len(self.line)]
 
     def update(
@@ -322,29 +321,29 @@ class OpponentColumns(Struct):
         origins: Mapping[Digest, CheckpointRow],
         oldest: Callable[[], IntArray],
     ) -> None:
-        """Take in what has been played since the last time.
+        """Add the results of matches since the last update.
 
         Args:
             line: Generations of the trainee, oldest first.
             payoff: Results of training matches.
-            ghosts: Codes of entrants of ghosts; they only grow.
+            ghosts: Codes of entrants of ghosts; codes are only added.
             policies: Codes of policies.
             origins: Checkpoints by their weights.
-            oldest: Agent steps from which on checkpoints that are no ghosts matter, by policy code;
-                it never falls. int64 [policies].
+            oldest: Function that returns, by policy code, the agent steps from which on checkpoints
+                that are no ghosts are needed; these never fall. int64 [policies].
         """
         for entrant in islice(reversed(ghosts), len(ghosts) - self._num_ghosts):
-            # Weights that were met as a latest checkpoint may have become a ghost since.
+            # Weights that were played as a latest checkpoint may have become a ghost since.
             place = self._places.get(Entrant(entrant))
             if place is not None:
                 self._columns[0, place] = ghosts[entrant]
         self._num_ghosts = len(ghosts)
-        # The last generation that was looked at may have played on; later ones are new.
+        # The last included generation may have played more since; later ones are new.
         for generation in line[max(len(self.line) - 1, 0) :]:
             if not self.line or generation != self.line[-1]:
                 self.line.append(generation)
                 self._followed = payoff.follow(generation)
-                # All results so far are those of former generations now.
+                # A new generation begins, so all results so far are of former ones.
                 self._former, self._current = self.results, np.zeros(0, dtype=np.int64)
             # Opponents are in the order of their first match, so new ones are at the end.
             new = self._followed.others[len(self._current) :]
@@ -357,7 +356,7 @@ class OpponentColumns(Struct):
             results = np.zeros((2, len(self._places)))
             results[:, self._current] = self._followed.results
             num_former = self._former.shape[1]
-            # former * 2^(-later / half-life): results fade with later matches of the same two
+            # former * 2^(-later / half-life): results fade with later matches of the same pair.
             later = results[:, :num_former].sum(axis=0)
             results[:, :num_former] += self._former * 0.5 ** (later / payoff.half_life_matches)
             self.results = results
@@ -365,9 +364,10 @@ class OpponentColumns(Struct):
             self._drop(oldest())
 
     def _drop(self, oldest: IntArray) -> None:
-        """Drop those who matter no more: checkpoints that are no ghosts and are too old."""
+        """Drop opponents that are not needed: checkpoints that are no ghosts and are too old."""
         policies = self.policy_codes
-        # One entry more: the code -1 reads it. Bots and policies of other pools are no candidates.
+        # One more entry is read by the code -1, of bots and policies of other pools, which are no
+        # candidates.
         begin = np.append(oldest, LATEST)[policies]
         is_recent = (policies >= 0) & (self.agent_steps >= begin)
         stays = (self.ghost_codes >= 0) | is_recent
@@ -381,8 +381,8 @@ class OpponentColumns(Struct):
         current = renumbered[self._current]
         self._followed.keep(np.flatnonzero(current >= 0))
         self._current = current[current >= 0]
-        # The next pruning waits until the places have doubled, so that it costs little for each
-        # opponent.
+        # The next drop waits until the number of opponents has doubled, so that its cost per
+        # opponent is small.
         self._roomy = max(2 * len(places), ROOMY)
 
     def _add(
@@ -394,7 +394,7 @@ class OpponentColumns(Struct):
         origins: Mapping[Digest, CheckpointRow],
     ) -> None:
         place = self._places[other] = len(self._places)
-        # The capacity doubles, so that a column is copied about once on average.
+        # The capacity doubles, so that on average each column is copied about once.
         if place == self._columns.shape[1]:
             more = np.zeros((4, max(place, 16)), dtype=np.int64)
             self._columns = np.concatenate([self._columns, more], axis=1)
@@ -408,19 +408,19 @@ class OpponentColumns(Struct):
         self._columns[:, place] = column
 
     def renumber(self, codes: IntArray, *, num_ghosts: int) -> None:
-        """Take in that ghosts have other codes.
+        """Replace the codes of ghosts after some were removed.
 
         Args:
-            codes: New code of each old one, -1 for ghosts that are gone; a -1 at the end. int64
+            codes: New code by old code, -1 for removed ghosts; the last entry is -1. int64
                 [ghosts + 1].
-            num_ghosts: Number of codes of ghosts.
+            num_ghosts: Number of new codes.
         """
         width = len(self._places)
         self._columns[0, :width] = codes[self._columns[0, :width]]
         self._num_ghosts = num_ghosts
 
     def among_ghosts(self) -> tuple[IntArray, FloatArray]:
-        """Return codes of ghosts that were met, ascending [K], and the results [2, K]."""
+        """Return the codes of past opponents among ghosts, ascending [K], and results [2, K]."""
         codes = self.ghost_codes
         places = np.flatnonzero(codes >= 0)
         places = places[np.argsort(codes[places])]

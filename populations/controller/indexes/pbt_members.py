@@ -1,6 +1,6 @@
-"""Policies as PBT sees them, kept between decisions until something about them changes.
+"""Policies with the measurements that PBT compares, cached between decisions until they change.
 
-Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
+They are not durable: a resumed controller computes them from the journal's rows.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from populations.records.tables import Tables
 
 
 class KeptMembers(Struct):
-    """Members of one population, under its last ratings.
+    """Cached members of one population, under its last ratings.
 
     Attributes:
-        ratings: The last fit.
-        standing: The weights that each one's standing is about.
+        ratings: Ratings of the last fit.
+        standing: By policy, the weights that represent it in standings; None: none has played.
     """
 
     ratings: Ratings
@@ -30,7 +30,7 @@ class KeptMembers(Struct):
     _listed: dict[str, list[Member]] = {}
 
     def set(self, policy: PolicyId, member: Member | None) -> None:
-        """Take in what is known of a policy now; None: it is no member any more."""
+        """Replace a policy's member; None: the policy is no longer a member."""
         if self._members.get(policy) == member:
             return
         # Any change of a member may change the list of its role.
@@ -41,7 +41,7 @@ class KeptMembers(Struct):
             del self._members[policy]
 
     def listed(self, role: str, tables: Tables) -> list[Member]:
-        """Return those with a role, in the order of the tables. Not to be changed."""
+        """Return the members with a role, in the order of the tables; a list not to be changed."""
         found = self._listed.get(role)
         if found is None:
             found = self._listed[role] = [
@@ -53,7 +53,7 @@ class KeptMembers(Struct):
 
 
 class MemberIndex:
-    """The members of each population, and of whom something has changed since they were made.
+    """Index of the members of each population, and of policies that have changed since.
 
     Owned by the controller's thread.
 
@@ -69,25 +69,24 @@ class MemberIndex:
         self._evaluated: dict[str, set[str]] = {}
 
     def apply(self, row: PolicyRow | RecordRow) -> None:
-        """Take in a row that was put, once or more often."""
+        """Record by a row that was put what has changed; repetitions do no harm."""
         if isinstance(row, PolicyRow):
             self._changed[row.policy] = None
         else:
-            # A decision finds out whose standing, and whose generation's matches, it is about.
+            # The next decision finds the policies that these weights concern (`current`).
             self._evaluated.setdefault(row.population, set()).add(row.entrant)
 
     def current(self, population: str, *, ratings: Ratings) -> tuple[KeptMembers, list[PolicyId]]:
-        """Return the members as they were, and the policies that are to be looked at again.
+        """Return the cached members, and the policies whose members must be computed again.
 
-        After new ratings that is everyone, after evaluation matches those whose standing, or whose
-        generation's matches, they are about.
+        After new ratings these are all policies. After evaluation matches they are those whose
+        standing or whose generation's matches have changed.
         """
-        # Records are taken out: each is looked at by one decision.
+        # Evaluated weights are removed from the index, because only one decision needs to see them.
         evaluated = self._evaluated.pop(population, set())
         policies = self._league.tables.policies
         kept = self._kept.get(population)
-        # Ratings are compared by identity: `Fits.ratings` gives the same object until
-        # the next fit.
+        # Ratings are compared by identity, as `Fits.ratings` returns one object until the next fit.
         if kept is None or kept.ratings is not ratings:
             kept = self._kept[population] = KeptMembers(ratings)
             changed = {name: None for name, row in policies.items() if row.population == population}
@@ -97,7 +96,7 @@ class MemberIndex:
             }
             origins = self._league.checkpoints
             for entrant in evaluated:
-                # Its matches count for the generation that made it.
+                # Matches of weights count for the generation that made them.
                 origin = origins.get(Digest(entrant))
                 if origin is not None:
                     changed[origin.policy] = None
@@ -106,11 +105,11 @@ class MemberIndex:
                 if row.population != population:
                     continue
                 digest = self._league.standing_weights(row)
-                # "" is no digest, so a policy that is not there yet differs.
+                # The default "" is no digest, so a policy without an entry counts as changed.
                 if kept.standing.get(name, "") != digest or digest in evaluated:
                     changed[name] = None
                     kept.standing[name] = digest
         for policy in changed:
-            # Policies of other populations wait for a decision about theirs.
+            # Changed policies of other populations stay until a decision about their population.
             self._changed.pop(policy, None)
         return kept, list(changed)

@@ -1,14 +1,13 @@
-"""How well each player is known, kept between decisions until something about it changes.
+"""Strengths of players and their uncertainty, cached between decisions until they change.
 
-Not durable: it follows from the journal's rows and the last fit, and a resumed controller makes it
-anew.
+They are not durable: a resumed controller computes them from the journal's rows and the last fit.
 
-Beside it are the evaluation matches that this fit does not cover: asked for, or played since.
-Evaluations last, several may be open at once, and a fit takes seconds. Without counting what is
-under way, each evaluation would ask the questions of the one before it again. What such matches
-will tell is foreseen: the variance of a player that meets another is multiplied by
-1 - v / (noise + v + w), with v and w their variances and ``noise`` that of the difference as so
-many matches tell it. After a resume ratings are fitted first.
+`PendingMatches` has the evaluation matches that this fit does not cover: open ones, or played
+since. Evaluations take time, several may be open at once, and a fit takes seconds. If pending
+matches did not count, each evaluation would repeat the matches of the one before. So their effect
+is predicted: the variance v of a player against one with variance w is multiplied by
+1 - v / (noise + v + w), where ``noise`` is the variance of the measured difference after so many
+matches. After a resume ratings are fitted first.
 """
 
 from __future__ import annotations
@@ -40,24 +39,24 @@ from populations.records.tables import Table
 
 MAX_BEST_GHOSTS = 16
 MAX_DRAWN_GHOSTS = 32
-"""Ghosts that are looked at for one evaluation: the best rated ones, and some drawn evenly."""
+"""Ghosts that are considered for an evaluation: the best rated ones, and some drawn uniformly."""
 
 _MODEL = BradleyTerry()
 
 
 class PlayerStrength(NamedTuple):
-    """A player and what is known of its strength.
+    """Player with its rating and the uncertainty of this rating.
 
     Attributes:
-        player: With the frozen weights that would play.
-        team: It and those who play beside it in cooperation.
-        entrant: As results name it.
-        population: Its population.
-        kind: Policies are ranked by PBT; they and ghosts may become champion. Those that left count
-            as ghosts.
-        rating: Elo; its own, or that of the nearest rated weights in its line.
-        position: Place of those weights in the population's ratings; None: its line is unrated.
-        own_variance: Elo squared, apart from what it shares with those weights.
+        player: Player with the frozen weights that would play.
+        team: The player and its teammates in cooperation, by population.
+        entrant: Name of the weights in results.
+        population: Population of the player.
+        kind: ``policy`` (ranked by PBT), ``ghost`` or ``bot``. Bots cannot become champion. Retired
+            policies count as ghosts.
+        rating: Rating (Elo) of the weights, or of the nearest rated weights in their line.
+        position: Index of those rated weights in the population's ratings; None: there are none.
+        own_variance: Variance (Elo squared) that the player does not share with those weights.
     """
 
     player: Player
@@ -71,13 +70,13 @@ class PlayerStrength(NamedTuple):
 
 
 class _Kept(Struct):
-    """Players of one population under its last ratings.
+    """Cached strengths of one population's players under its last ratings.
 
     Attributes:
         names: All policies, in their order in the tables.
-        changed: Policies to look at again.
-        policies: Those that can be played.
-        ghosts: Those that were looked at.
+        changed: Policies whose strength must be computed again.
+        policies: Strengths of policies that can be seated.
+        ghosts: Strengths of ghosts that were computed since the last fit.
     """
 
     names: dict[PolicyId, None]
@@ -87,28 +86,28 @@ class _Kept(Struct):
 
 
 class _Ghosts(Struct):
-    """Ghosts of one population that can be played.
+    """Ghosts of one population that can be seated.
 
     Attributes:
-        rows: In order of coming.
-        holders: Ghosts with some weights, likewise.
+        rows: Rows by id, in order of creation.
+        holders: By digest of weights, the ghosts that have them, in the same order.
     """
 
     rows: dict[PlayerId, GhostRow] = {}
     holders: dict[str, dict[PlayerId, None]] = {}
 
     def add(self, row: GhostRow) -> None:
-        """Append a ghost, once or more often."""
+        """Append a ghost; repetitions do no harm."""
         self.rows.setdefault(row.player, row)
         self.holders.setdefault(row.weights_digest, {})[row.player] = None
 
     def remove(self, row: GhostRow) -> None:
-        """Take out a ghost, if it is there."""
+        """Remove a ghost, if it is present."""
         if self.rows.pop(row.player, None) is not None:
             del self.holders[row.weights_digest][row.player]
 
     def best(self, best_first: Iterable[str]) -> Iterator[PlayerId]:
-        """Yield all ghosts, the best rated ones first, then the newest; some more than once.
+        """Yield rated ghosts, the best first, then all ghosts, the newest first.
 
         Args:
             best_first: Rated weights, the best first.
@@ -119,21 +118,21 @@ class _Ghosts(Struct):
 
 
 class StrengthIndex:
-    """Policies and ghosts of all populations. Owned by the controller's thread."""
+    """Strengths of policies and ghosts of all populations. Owned by the controller's thread."""
 
     def __init__(self, league: League) -> None:
         self._league = league
         self._kept: dict[str, _Kept] = {}
         self._ghosts: dict[str, _Ghosts] | None = None
-        """Ghosts by population; None: to be made from the tables."""
+        """Ghosts by population; None: not yet computed from the tables."""
         self._teams: dict[PlayerId, FrozenTeam] = {}
-        """Teams of ghosts that were looked at: a fit changes none."""
+        """Teams of ghosts, cached beyond a fit, because no fit changes them."""
 
     def apply(self, row: PolicyRow | GhostRow) -> None:
-        """Take in a row that was put, once or more often."""
+        """Update the index by a row that was put; repetitions do no harm."""
         if isinstance(row, PolicyRow):
             for kept in self._kept.values():
-                # A policy is seated with its mates, so a change of one is a change of all.
+                # A policy is seated with its teammates, so a change of one changes all of them.
                 mates = self._league.teams.get(row.policy, (row.policy,))
                 kept.changed.update((mate, None) for mate in mates if mate in kept.names)
         elif self._ghosts is None:
@@ -142,18 +141,18 @@ class StrengthIndex:
             self._ghosts.setdefault(row.population, _Ghosts()).add(row)
         elif row.population in self._ghosts:
             self._ghosts[row.population].remove(row)
-            # Its mates cannot be played either, whoever was looked at.
+            # Ghosts of its teammates cannot be seated either, so cached teams are removed.
             self._kept, self._teams = {}, {}
 
     def forget_ratings(self) -> None:
-        """Take in that ratings were fitted."""
+        """Remove all cached strengths, because ratings were fitted."""
         self._kept = {}
 
     def policies(self, population: str, ratings: Ratings) -> list[PlayerStrength]:
         """Return policies at their current checkpoints, in order of the tables.
 
         Args:
-            population: Population whose players are asked for.
+            population: Population of the policies.
             ratings: Ratings of the population.
         """
         kept = self._current(population)
@@ -170,21 +169,21 @@ class StrengthIndex:
     def ghosts(
         self, population: str, ratings: Ratings, *, rng: np.random.Generator | None
     ) -> Iterator[PlayerStrength]:
-        """Yield ghosts worth a look: the best lower bounds, and some drawn evenly from all.
+        """Yield ghosts for an evaluation: the best lower bounds, and some drawn uniformly from all.
 
         Args:
-            population: Population whose players are asked for.
+            population: Population of the ghosts.
             ratings: Ratings of the population.
-            rng: Draws; None: none are drawn.
+            rng: Generator of the draw; None: no ghosts are drawn.
         """
         kept, league = self._current(population), self._league
         ghosts, origins = self._present_ghosts(population), ghosts_by_origin(league)
         for ghost in _worth_a_look(ghosts, ratings.best_first, rng):
             known = kept.ghosts.get(ghost.player)
-            # A ghost's weights and rating stay until the next fit.
+            # A ghost's weights and rating do not change until the next fit, so they are cached.
             if known is None:
                 team = self._teams.get(ghost.player) or ghost_team(league, ghost, origins)
-                # It cannot be played without its mates.
+                # A ghost whose teammates' ghosts were removed cannot be seated.
                 if team is None:
                     continue
                 self._teams[ghost.player] = team
@@ -192,7 +191,7 @@ class StrengthIndex:
             yield known
 
     def _current(self, population: str) -> _Kept:
-        """Return what is kept of a population under its last ratings."""
+        """Return a population's cached strengths; after a fit all policies count as changed."""
         kept = self._kept.get(population)
         if kept is None:
             rows = self._league.tables.policies.values()
@@ -201,7 +200,7 @@ class StrengthIndex:
         return kept
 
     def _present_ghosts(self, population: str) -> _Ghosts:
-        """Return the ghosts that can be played."""
+        """Return the ghosts of a population that can be seated."""
         if self._ghosts is None:
             self._ghosts = {}
             for row in self._league.tables.ghosts.values():
@@ -220,7 +219,8 @@ def _policy(row: PolicyRow, ratings: Ratings, league: League) -> PlayerStrength:
 def _ghost(row: GhostRow, ratings: Ratings, league: League, *, team: FrozenTeam) -> PlayerStrength:
     position = nearest_rated(ratings, league, row.weights_digest)
     policy = league.tables.policies.get(row.policy)
-    # A ghost of before the first rated weights: those that came after it are the nearest.
+    # A ghost older than the first rated weights has no rated ancestor, so the nearest rated weights
+    # of its policy's present line are used.
     current = None if policy is None else league.weights(policy)
     if position is None and current is not None:
         position = nearest_rated(ratings, league, current)
@@ -234,21 +234,22 @@ def player_strength(
 
     Args:
         ratings: Ratings of the population.
-        team: The player and those who play beside it.
-        population: Its population.
+        team: The player and its teammates, by population.
+        population: Population of the player.
         kind: ``policy``, ``ghost`` or ``bot``.
-        position: Place of the nearest rated weights in its line.
+        position: Index in the ratings of the nearest rated weights in its line; None: none.
     """
     player, own_variance, rating = team[population], 0.0, 0.0
     if ratings.index(player.entrant) is None:
-        # Only the model's prior is known without rated weights in its line.
+        # Without rated weights in the line only the model's prior is known.
         deviation = _MODEL.root_deviation
         if position is not None and ratings.row is not None:
             deviation = ratings.row.child_deviation
         own_variance = deviation**2
     if position is not None and ratings.row is not None:
         rating = ratings.row.ratings[position]
-        # The factor is not known yet after a resume, so the whole variance is the player's own.
+        # After a resume the spread is not known until the first fit, so the whole variance counts
+        # as the player's own.
         if ratings.spread is None:
             own_variance += ratings.row.deviations[position] ** 2
     return PlayerStrength(
@@ -264,9 +265,9 @@ def player_strength(
 
 
 def nearest_rated(ratings: Ratings, league: League, digest: Digest) -> int | None:
-    """Return position of some weights in the ratings, else of their nearest rated ancestor.
+    """Return the index in the ratings of weights or their nearest rated ancestor; None: no rated.
 
-    Weights that were evaluated after the last fit are passed over like those that never were.
+    Weights that were evaluated only after the last fit count as unrated.
     """
     if ratings.row is None:
         return None
@@ -285,7 +286,7 @@ def _worth_a_look(
 ) -> list[GhostRow]:
     """Return the ghosts with the best lower bounds, and some drawn ones."""
     rows = list(ghosts.rows.values())
-    # All are looked at if there are so few.
+    # If there are only few ghosts, all of them are returned.
     if len(rows) <= MAX_BEST_GHOSTS + (0 if rng is None else MAX_DRAWN_GHOSTS):
         return rows
     found = dict[PlayerId, None]()
@@ -300,21 +301,21 @@ def _worth_a_look(
 
 
 Estimate = Callable[[Rated], tuple[float, float]]
-"""Rating and variance of an entrant after the last fit, in Elo and its square."""
+"""Function that returns an entrant's rating (Elo) and variance (Elo squared) by the last fit."""
 
 MAX_ANCESTORS = 32
-"""Checkpoints of a policy that are looked at for matches which its current weights profit from."""
+"""Ancestors of weights that are searched for pending matches, which inform about their children."""
 
 MAX_LINES = 4096
-"""Weights whose lines are remembered: walking up one takes longer than all else about it."""
+"""Weights whose lines are cached, because walking up a line is the slowest part of a query."""
 
 
 class _Evaluation(Struct):
-    """Pairs that meet in one evaluation.
+    """Pairs of players in one evaluation.
 
     Attributes:
-        pairs: Matches of each two players.
-        num_matches: All matches, those of players against themselves included.
+        pairs: Number of matches of each pair.
+        num_matches: Number of all matches, including those of players against themselves.
         sequence: Sequence of its last tally; infinity while it is open.
     """
 
@@ -324,7 +325,9 @@ class _Evaluation(Struct):
 
 
 class PendingMatches(Struct, kw_only=True):
-    """Variances that are left after matches which ratings do not cover. Owned by one thread.
+    """Pending matches, which ratings do not cover, and the variances that remain after them.
+
+    Owned by one thread.
 
     Attributes:
         seats: Seats of the environment.
@@ -340,12 +343,12 @@ class PendingMatches(Struct, kw_only=True):
     _lines: dict[str, tuple[Digest, ...]] = {}
 
     def apply(self, row: AssignmentRow, *, num_tallies: int, estimate: Estimate) -> None:
-        """Take in an assignment that was put, once or more often; evaluations matter.
+        """Update by the row of an assignment if it is an evaluation; repetitions do no harm.
 
         Args:
-            row: Assignment as it is now.
-            num_tallies: Sequence of the last tally, the assignment's own included.
-            estimate: Rating and variance of an entrant after the last fit.
+            row: Present row of the assignment.
+            num_tallies: Sequence of the last tally, including those of this assignment.
+            estimate: Function for an entrant's rating and variance by the last fit.
         """
         message = row.message
         if not isinstance(message, Evaluate):
@@ -356,24 +359,24 @@ class PendingMatches(Struct, kw_only=True):
                 pairs=self._pairs(message),
                 num_matches=sum(pairing.num_matches for pairing in message.pairings),
             )
-            # Evaluations are in the order of opening: each one is foreseen with what those before
-            # it will tell.
+            # Evaluations are in the order of opening, because the predicted effect of each depends
+            # on those before it.
             self._evaluations[row.assignment_id] = evaluation
             self._foresee(evaluation, estimate)
         elif row.status == "finished" and known is not None:
-            # The row may be put again, when later tallies are in.
+            # The row may be put again after later tallies, so the smallest sequence holds.
             known.sequence = min(known.sequence, num_tallies)
         elif row.status == "failed" and known is not None:
-            # Later ones were foreseen with the matches of this one, so all are foreseen anew.
+            # Predictions for later evaluations included this one's matches, so all are repeated.
             del self._evaluations[row.assignment_id]
             self._foresee_all(estimate)
 
     def cover(self, num_tallies: int, *, estimate: Estimate) -> None:
-        """Take in that ratings were fitted.
+        """Remove evaluations that a new fit of ratings covers.
 
         Args:
-            num_tallies: Sequence of the last tally that they cover.
-            estimate: Rating and variance of an entrant after this fit.
+            num_tallies: Sequence of the last tally that the fit covers.
+            estimate: Function for an entrant's rating and variance by this fit.
         """
         self._evaluations = {
             key: evaluation
@@ -384,7 +387,7 @@ class PendingMatches(Struct, kw_only=True):
 
     @property
     def open(self) -> dict[AssignmentId, int]:
-        """Return matches of each evaluation that is open."""
+        """Return the number of matches of each open evaluation."""
         return {
             assignment_id: evaluation.num_matches
             for assignment_id, evaluation in self._evaluations.items()
@@ -393,11 +396,11 @@ class PendingMatches(Struct, kw_only=True):
 
     @property
     def num_open(self) -> int:
-        """Return matches of all evaluations that are open."""
+        """Return the number of matches in all open evaluations."""
         return sum(self.open.values())
 
     def open_matches(self) -> Counter[Rated]:
-        """Return matches with another player that each player has in evaluations that are open."""
+        """Return each player's number of matches with other players in open evaluations."""
         asked: Counter[Rated] = Counter()
         for evaluation in self._evaluations.values():
             if evaluation.sequence == math.inf:
@@ -407,29 +410,30 @@ class PendingMatches(Struct, kw_only=True):
         return asked
 
     def share_of(self, rated: Rated) -> float:
-        """Return share of an entrant's variance that is left, in (0, 1].
+        """Return the share of an entrant's variance that remains after pending matches, in (0, 1].
 
-        Of the newest weights in its line that meet somebody: it may have trained on meanwhile.
+        It is that of the newest weights in its line with pending matches, because the policy may
+        have trained on since these were seated.
         """
         population, entrant = rated
         shares = self._remaining.get(population)
         if not shares:
             return 1.0
-        # Weights trained since have no entry of their own; their parents' matches tell about them,
-        # too. This is asked for each player of each evaluation.
+        # Newer weights have no entry, but their ancestors' matches inform about them, too. Lines
+        # are cached, because this runs for each player of each evaluation.
         line = self._lines.get(entrant) or self._line(Digest(entrant))
         if shares.keys().isdisjoint(line):
             return 1.0
         return next(shares[digest] for digest in line if digest in shares)
 
     def _line(self, digest: Digest) -> tuple[Digest, ...]:
-        """Return some weights and those that they were trained from, nearest first."""
+        """Return weights and up to `MAX_ANCESTORS` ancestors, nearest first."""
         origins = self.checkpoints.first("weights")
         line, made = [digest], origins.get(digest)
         while made is not None and made.parent is not None and len(line) <= MAX_ANCESTORS:
             line.append(made.parent)
             made = origins.get(made.parent)
-        # A line that ends at an unknown origin is not kept, as its origin may still become known.
+        # A line that ends at an unknown origin is not cached, as the origin may become known later.
         if made is not None:
             if len(self._lines) >= MAX_LINES:
                 self._lines.clear()
@@ -437,18 +441,18 @@ class PendingMatches(Struct, kw_only=True):
         return tuple(line)
 
     def forget_lines(self) -> None:
-        """Take in that checkpoints were removed: lines are others now, and reach further up."""
+        """Clear cached lines, because rows of checkpoints were removed from them."""
         self._lines.clear()
 
     def remaining(self, players: Iterable[PlayerStrength]) -> FloatArray:
-        """Return the share that is left for each player. float64 [N]."""
+        """Return the share of variance that remains for each player (`share_of`). float64 [N]."""
         return np.array([self.share_of((known.population, known.entrant)) for known in players])
 
     def _pairs(self, message: Evaluate) -> Mapping[tuple[Rated, Rated], int]:
-        """Return pairs of rated players that an evaluation seats, each with all its matches."""
+        """Return the number of matches of each pair of rated players in an evaluation."""
         matches: Counter[tuple[Rated, Rated]] = Counter()
         for pairing in message.pairings:
-            # A set, for a player may have several seats; sorted, so that a pair has one key.
+            # The set removes a player's further seats, and sorting gives each pair one key.
             seated = sorted(
                 {
                     (seat.population, player.entrant)
@@ -456,7 +460,7 @@ class PendingMatches(Struct, kw_only=True):
                     if seat.population in self.ranked
                 }
             )
-            # A player against itself tells nothing of its strength.
+            # Matches of a player against itself do not inform about its strength.
             if len(seated) == 2:
                 matches[seated[0], seated[1]] += pairing.num_matches
         return matches
@@ -467,13 +471,14 @@ class PendingMatches(Struct, kw_only=True):
             self._foresee(evaluation, estimate)
 
     def _foresee(self, evaluation: _Evaluation, estimate: Estimate) -> None:
-        # Most players meet several others, and a look along a line takes longer than all else.
+        # Estimates are computed once per player, because walking up its line is slow and most
+        # players are in several pairs.
         rated = {one for pair in evaluation.pairs for one in pair}
         known = {one: (*estimate(one), self.share_of(one)) for one in rated}
         for (one, other), num_matches in evaluation.pairs.items():
             rating, variance, share = known[one]
             other_rating, other_variance, other_share = known[other]
-            # share <- share (1 - v / (noise + v + w)), with v and w as left by earlier matches
+            # share <- share (1 - v / (noise + v + w)), where v and w remain after earlier matches.
             left, other_left = variance * share, other_variance * other_share
             noise = noise_of(rating - other_rating, num_matches=num_matches)
             total = noise + left + other_left

@@ -1,7 +1,7 @@
-"""Checkpoints that stay because of their rating: the best-rated one of each policy.
+"""Checkpoints that are retained because of their rating: the best-rated one of each policy.
 
-Which one that is, a fit decides (`populations.controller.rating_fit.best_rated`). Checkpoints that
-it may choose stay until it has: those of a fit that is being made, and those evaluated since.
+A fit chooses it (`populations.controller.rating_fit.best_rated`). Checkpoints that a fit may still
+choose are retained until then: candidates of the running fit, and those evaluated since.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RatedPins(Struct):
     """Pins of checkpoints that are the best-rated of their policies, or may become it."""
 
     _seen: tuple[object, ...] = ()
-    """Counts and contenders that the pins were made from."""
+    """Numbers of records and fits, and the contenders, for which the pins were computed."""
     _policies: frozenset[PolicyId] = frozenset()
 
     def refresh(
@@ -32,17 +32,17 @@ class RatedPins(Struct):
         league: League,
         contenders: Mapping[PolicyId, tuple[Rated, ...]],
     ) -> None:
-        """Pin what has to stay, if that may have changed since the last time.
+        """Pin the checkpoints to retain, if they may have changed since the last call.
 
         Args:
-            retention: Takes the pins.
+            retention: Retention that takes the pins.
             league: Origins of weights, and the last fit's rows.
-            contenders: Weights among which the running fit chooses, by policy; empty: none runs.
+            contenders: By policy, weights among which the running fit chooses; empty: none runs.
         """
         tables = league.tables
         fits = tuple((row.num_tallies, row.num_records) for row in tables.ratings.values())
-        # Few numbers, because most assignments change no rating; contenders are a new mapping for
-        # each fit.
+        # Most assignments change nothing, so a few numbers are compared first. Contenders can be
+        # compared by identity, because each fit has a new mapping.
         seen = (len(tables.records), fits)
         if self._seen and self._seen[:2] == seen and self._seen[2] is contenders:
             return
@@ -63,7 +63,7 @@ def _entrants(
 ) -> Iterator[Entrant]:
     for row in tables.ratings.values():
         yield from row.best
-    # One fit makes the rows of all populations.
+    # One fit makes the rows of all populations, so they all cover the same records.
     covered = min((row.num_records for row in tables.ratings.values()), default=0)
     unrated: Iterable[Rated] = (row.key for row in put_after(tables.records, covered))
     for _, entrant in chain(unrated, *contenders.values()):

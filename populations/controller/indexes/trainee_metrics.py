@@ -13,20 +13,22 @@ from arena.wire.messages import Train, Trainee
 EPISODES = "episode/count"
 
 MIN_EPISODES = 100
-"""Newest episodes, or more, that a mean is of; with fewer there is none."""
+"""Least number of newest episodes for a mean; with fewer there is none."""
 
 
 def metrics_of_trainee(
     metrics: Mapping[str, float], trainees: Sequence[Trainee], *, of: PolicyId
 ) -> dict[str, float]:
-    """Return one trainee's metrics; several trainees have theirs below their ids.
+    """Return one trainee's metrics and those of the whole assignment.
+
+    With several trainees, names of a trainee's own metrics begin with its id, which is removed.
 
     Args:
         metrics: Metrics of the assignment.
         trainees: Trainees of the assignment.
-        of: Policy whose metrics are wanted.
+        of: Policy whose metrics are returned.
     """
-    # Names without any trainee's id are about the assignment as a whole.
+    # Names without any trainee's id are about the assignment as a whole, so they are included.
     others = tuple(f"{t.policy}/" for t in trainees if t.policy != of)
     return {
         name.removeprefix(f"{of}/"): value
@@ -38,21 +40,21 @@ def metrics_of_trainee(
 class NewestEpisodes(Struct):
     """Mean of a metric over each policy's newest training episodes.
 
-    They are of the policy's present generation in the run's present lesson: what was measured of
-    other weights, or in an easier environment, says nothing about it.
+    Only episodes of the policy's present generation in the run's present lesson count, because
+    other weights or an easier environment say nothing about the present.
 
     Attributes:
-        metric: Mean over an assignment's ended episodes.
+        metric: Name of the metric, a mean over an assignment's ended episodes.
     """
 
     metric: str
     _newest: dict[PolicyId, tuple[tuple[int, int], deque[tuple[float, float]]]] = field(
         default_factory=dict
     )
-    """Lesson and generation of each policy's newest assignments, and their episodes and means."""
+    """By policy, (lesson, generation) and pairs (episodes, mean) of its newest assignments."""
 
     def add(self, message: Train, trainee: Trainee, metrics: Mapping[str, float]) -> None:
-        """Take in a trainee's metrics of a finished assignment, once."""
+        """Add a trainee's metrics of a finished assignment, which must be passed only once."""
         mean = metrics.get(self.metric)
         if mean is None:
             return
@@ -62,7 +64,7 @@ class NewestEpisodes(Struct):
             return
         if when > newest:
             means = deque()
-        # An end that was reported is one episode at least.
+        # A reported mean is of at least one episode, even if the count is missing.
         means.append((max(metrics.get(EPISODES, 0.0), 1.0), mean))
         while sum(episodes for episodes, _ in means) - means[0][0] >= MIN_EPISODES:
             means.popleft()

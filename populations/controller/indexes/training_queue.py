@@ -1,6 +1,6 @@
-"""Policies by how little they have trained, kept up to date row by row.
+"""Queue of policies to train, least trained first, updated with each row.
 
-Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
+It is not durable: a resumed controller computes it from the journal's rows.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from populations.records.rows import AssignmentRow, PolicyRow
 from populations.records.tables import Tables
 
 QueueKey = tuple[int, str, int, PolicyId]
-"""agent_steps, population, index, policy: the smallest is the next."""
+"""Key (agent_steps, population, index, policy); the policy with the smallest key is next."""
 
 
 class TrainingQueue:
-    """Policies that may be trained, by how little they have. Owned by the controller's thread.
+    """Queue of policies to train, least trained first. Owned by the controller's thread.
 
-    Entries of the heaps are never removed when a policy changes; those that no longer say what the
-    policy is are skipped when they come up.
+    A change of a policy adds an entry to a heap and does not remove the old one. Outdated entries
+    are dropped when they reach the top.
     """
 
     def __init__(self, tables: Tables, *, limit: int | None) -> None:
-        """Begin with nothing looked at.
+        """Begin with an empty queue, which is filled at the first query.
 
         Args:
             tables: The journal's rows.
-            limit: Agent steps from which on nobody trains; None: there is no end.
+            limit: Agent steps at which a policy stops training; None: there is no limit.
         """
         self._tables = tables
         self.limit = limit
@@ -36,17 +36,18 @@ class TrainingQueue:
         """Keys by population, and whether the policies have a checkpoint."""
         self._starting: set[PolicyId] = set()
         self._aside: set[PolicyId] = set()
-        """Held up ones that have come up: they have no entry until they are free again."""
+        """Policies in ``held_up`` without an entry, who get a new one when they are free."""
         self._is_made = False
 
     def apply(self, row: PolicyRow | AssignmentRow) -> None:
-        """Take in a row that was put into the tables, once or more often."""
+        """Update the queue by a row that was put into the tables; repetitions do no harm."""
         if not self._is_made:
             return
         if isinstance(row, PolicyRow):
             self._enqueue(row)
         elif row.assignment_id not in self._tables.assignments:
-            # A policy that a newer assignment trains is skipped as long as that is open.
+            # The assignment has ended, so its policies get entries again. One that is in a newer
+            # assignment is skipped while that is open.
             for policy in row.trained:
                 self._enqueue(self._tables.policies[policy])
 
@@ -57,10 +58,10 @@ class TrainingQueue:
 
         Args:
             held_up: Policies not to be chosen, besides those of open assignments.
-            may_train: Whether a population may be trained.
+            may_train: Function that says whether a population may be trained.
         """
         self._refresh(held_up)
-        # Any learner may make initial weights, so only training asks for the population.
+        # Any learner may make initial weights, so ``may_train`` only restricts training.
         heaps = [
             (population, has_checkpoint)
             for population, has_checkpoint in self._heaps
@@ -69,18 +70,18 @@ class TrainingQueue:
         return self._least(heaps, held_up)
 
     def next_of(self, population: str, *, held_up: Set[PolicyId]) -> PolicyRow | None:
-        """Return the policy of a population that has trained least, of those with a checkpoint.
+        """Return the least trained policy of a population with a checkpoint; None: none is free.
 
-        Arguments as in `next`.
+        See `next` for ``held_up``.
         """
         self._refresh(held_up)
         return self._least([(population, True)], held_up)
 
     def _least(self, heaps: Iterable[tuple[str, bool]], held_up: Set[PolicyId]) -> PolicyRow | None:
-        """Return the policy of some heaps that has trained least, and not as much as all may."""
+        """Return the least trained policy of some heaps; None: none is free and below the limit."""
         turns = (self._first(heap, held_up) for heap in heaps)
         best = min((turn for turn in turns if turn is not None), default=None)
-        # The smallest count comes first: if it has reached the limit, all have.
+        # If the policy with the fewest agent steps has reached the limit, all have.
         if best is None or (self.limit is not None and best[0] >= self.limit):
             return None
         return self._tables.policies[best[-1]]
@@ -90,13 +91,13 @@ class TrainingQueue:
             self._is_made = True
             for policy in self._tables.policies.values():
                 self._enqueue(policy)
-        # Their mates are free again, so they go back in line.
+        # These policies are free again, so they get entries again.
         for name in self._aside - held_up:
             self._aside.discard(name)
             self._enqueue(self._tables.policies[name])
 
     def is_free(self, row: PolicyRow, *, held_up: Set[PolicyId]) -> bool:
-        """Return whether a policy with a checkpoint may be trained; arguments as in `next`."""
+        """Return whether a policy has a checkpoint and may be trained; ``held_up`` as in `next`."""
         return (
             row.state == "active"
             and not row.pending
@@ -110,14 +111,14 @@ class TrainingQueue:
         self._starting.discard(row.policy)
         if row.state != "active":
             return
-        # Policies that begin anew later, without a checkpoint but with steps, hold up no training.
+        # Only policies at step 0 must start before any trains; one that begins anew later need not.
         if row.checkpoint is None and row.agent_steps == 0:
             self._starting.add(row.policy)
         heap = self._heaps.setdefault((row.population, row.checkpoint is not None), [])
         heapq.heappush(heap, (row.agent_steps, row.population, row.index, row.policy))
 
     def _first(self, of: tuple[str, bool], held_up: Set[PolicyId]) -> QueueKey | None:
-        """Return the first entry of a heap that is free and up to date; drop those above it."""
+        """Return the first entry of a heap that is free and current, and drop entries above it."""
         heap, has_checkpoint = self._heaps.get(of, []), of[1]
         leased = self._tables.assignments.by("trained")
         while heap:
@@ -134,6 +135,6 @@ class TrainingQueue:
                 return turn
             if is_current and not is_leased:
                 self._aside.add(row.policy)
-            # A leased one comes back when its lease ends, an outdated one has another entry.
+            # A leased policy gets a new entry when its lease ends; an outdated one has a newer one.
             heapq.heappop(heap)
         return None

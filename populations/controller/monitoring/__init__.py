@@ -1,1 +1,1 @@
-"""Alerts and curves: what an event means for people. Decides nothing."""
+"""Alerts, curves and champions' titles, which tell users what the events of a run mean."""

@@ -1,8 +1,8 @@
-"""Alerts: how they are raised, once, and cleared.
+"""Alerts: findings of each event, which raise and clear them.
 
-An alert is raised when something has been wrong as often as its kind says, and cleared when it has
-been well as often. In between nothing more is said of it. It is about a population, a sink or the
-run, and names who made it true.
+An alert is raised after as many findings of trouble in a row as its kind defines, and cleared after
+its number of good ones. It is reported only then. Its subject is a population, a sink or the run,
+and it names the sources of the findings.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from populations.records.rows import AlertRow, AssignmentRow, EventRow, PolicyRo
 from populations.records.tables import Tables
 
 IDLE_S = 1.0
-"""Seconds between two looks at whether learners have work; `Kind.raise_after` counts looks."""
+"""Seconds between two checks for learners without work, which `Kind.raise_after` counts."""
 
 OVERDUE = 2.0
-"""Decisions of PBT that a policy may miss, in units of its clock's interval."""
+"""Delay of a decision of PBT that raises an alert, in units of its clock's interval."""
 
 FELL_BACK = {"explore_failed": "explore_fell_back", "exploit_failed": "exploit_fell_back"}
-"""Alert that an event of a rule of PBT makes hold."""
+"""Kind of the alert that an event about a failed rule of PBT raises."""
 
 OWN_RULE = "pbt.exploit is a class of your own, whose reason this is."
 UNRATED = (
     "There are enough matches, but the last fit of ratings does not cover its newest weights. "
     "Raise evaluation.share, so that these play sooner, or raise pbt.ready_agent_steps."
 )
-"""Remedies of ``pbt_undecided`` where matches are not too few."""
+"""Remedies of ``pbt_undecided`` if there are enough matches."""
 
 
 def watch(state: ControllerState, tx: Transaction) -> None:
-    """Look at what an event has brought, and at who has nothing to do."""
-    # Findings are listed first: recording adds rows to those that are looked at.
+    """Update alerts by the rows of an event, and by learners that have nothing to do."""
+    # Findings are listed first, because recording one adds rows to those that are searched.
     for finding in list(_findings(state, tx)):
         record(state.measured, tx, finding)
     for row in tx.rows:
         if isinstance(row, EventRow) and row.kind == "quarantined":
-            # It is measured no more, so it would keep its alerts for ever.
+            # A quarantined policy is not measured any more, so its alerts would never be cleared.
             alerts = state.measured.alerts
             for kind, subject in list(alerts.raised):
                 _tell(tx, kind, subject, alerts.forget(kind, subject, row.subject))
@@ -61,7 +61,7 @@ def record(measured: Measured, tx: Transaction, finding: Finding) -> None:
     alerts = measured.alerts
     was_raised = (kind, subject) in alerts.raised
     change = alerts.record(finding)
-    # An alert that holds is not reported again for a further source.
+    # An active alert is not reported again for a further source.
     if not (change and was_raised):
         _tell(tx, kind, subject, change, finding)
     if change and kind in alerts.fail:
@@ -72,7 +72,7 @@ def record(measured: Measured, tx: Transaction, finding: Finding) -> None:
 def record_end(measured: Measured, tx: Transaction) -> None:
     """Clear all alerts at the end of a run, and raise one if the run has trained nothing."""
     phase, alerts = measured.phase, measured.alerts
-    # Learners without work are right at the end of a run.
+    # At the end of a run it is normal that learners have no work.
     change = alerts.forget("learners_idle", "", "learners")
     _tell(tx, "learners_idle", "", change)
     if tx.tables.run.agent_steps == 0 and not (phase.interrupted or phase.failed):
@@ -92,7 +92,7 @@ def _tell(
     finding: Finding | None = None,
 ) -> None:
     if change and finding is not None:
-        # The text may be of users' code, and the row's is stored as it is.
+        # The text may come from users' code, so characters that cannot be stored are replaced.
         what, advice = encodable(finding.what), finding.advice or KINDS[kind].advice
         tx.put(
             AlertRow(name=kind, subject=subject, what=what, advice=advice, source=finding.source)
@@ -127,7 +127,7 @@ def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iter
             policy=policy,
             metrics=metrics,
             window=measured.windows[policy.policy],
-            # Seconds of all learners together; of each one, if all have trained the population.
+            # The seconds are of all learners together, so they are divided by their number.
             unended_s=measured.unended_s[policy.population] / max(len(state.crew.learners), 1),
             episode_length=policy.episode_length or state.measured.episode_length,
             num_envs=setup.num_envs,
@@ -145,7 +145,7 @@ def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iter
 def _overdue(
     config: RunConfig, league: League, phase: Phase, policy: PolicyRow
 ) -> Iterator[Finding]:
-    """Return whether PBT should have decided about a policy long ago."""
+    """Yield whether a decision of PBT about a policy is long overdue."""
     pbt = config.pbt_of(policy.population)
     others = [
         row
@@ -154,7 +154,7 @@ def _overdue(
         and row.policy != policy.policy
     ]
     is_asked = pbt.exploit != "none" and not config.populations[policy.population].schedule
-    # Return if no rule is called, a decision is under way, or there is nobody to copy.
+    # Nothing is due if no rule is called, a decision is pending, or there is no policy to copy.
     if not is_asked or policy.pending or not others or phase.name != "training":
         return
     waited = policy.agent_steps - mark_of(policy, pbt)
@@ -173,13 +173,13 @@ def _overdue(
         if ":" in pbt.exploit:
             advice = OWN_RULE
         elif min(own, max(theirs)) >= pbt.min_matches:
-            # Matches enough: it waits for a fit that covers those of its newest weights.
+            # With enough matches, the decision waits for a fit that covers the newest weights.
             advice = UNRATED
     yield Finding("pbt_undecided", policy.population, policy.policy, what, advice)
 
 
 def _decided(tables: Tables, tx: Transaction) -> Iterator[Finding]:
-    """Return whether the rules of PBT worked, population by population."""
+    """Yield whether the rules of PBT worked, population by population."""
     failed: dict[tuple[str, str], str] = {}
     worked: set[tuple[str, str]] = set()
     for row in tx.rows:
@@ -193,11 +193,11 @@ def _decided(tables: Tables, tx: Transaction) -> Iterator[Finding]:
             failed[FELL_BACK[row.kind], name] = f"{row.subject}: {row.data['reason']}"
         elif row.kind in ("exploited", "explored", "kept"):
             worked.add(("exploit_fell_back", name))
-            # An event without moves tells nothing about the rule for exploring.
+            # Only an event with moves shows that the rule for exploring worked.
             if row.data.get("moves"):
                 worked.add(("explore_fell_back", name))
-    # A failure counts where an event tells of both. Keys are sorted, for a set's order differs
-    # between processes and a deterministic run must not.
+    # If a rule both worked and failed, the failure counts. Keys are sorted, because the order of a
+    # set differs between processes, and a deterministic run must not.
     for key in sorted(worked - set(failed)):
         yield Finding(*key, key[1], "")
     for key, reason in failed.items():
@@ -205,13 +205,13 @@ def _decided(tables: Tables, tx: Transaction) -> Iterator[Finding]:
 
 
 def _idle(measured: Measured, pause: Pause | None, tx: Transaction) -> Iterator[Finding]:
-    """Return whether learners have nothing to do, looked at once a second."""
+    """Yield, at most once a second, whether learners have nothing to do."""
     phase, alerts, now_s = measured.phase, measured.alerts, tx.now.monotonic_s
     if now_s - alerts.idle_at_s < IDLE_S:
         return
     alerts.idle_at_s = now_s
     idle = [learner for learner in phase.crew.learners.values() if not learner.held]
-    # Nothing is given out while a run ends or waits for the disk.
+    # While a run ends or is paused, nothing is given out, so idle learners are no trouble.
     may_work = phase.name == "training" and pause is None
     what = ""
     if idle and may_work:

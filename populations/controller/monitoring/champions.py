@@ -1,4 +1,4 @@
-"""The title of each population's champion, and events of its change. It decides nothing else."""
+"""Title of each population's champion, and the events of its change, which decide nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RATINGS_FITTED = "ratings_fitted"
 
 
 def announce(fits: Fits, phase: Phase, tx: Transaction) -> None:
-    """Give the title by the last fit; record the fit, and each population with another champion."""
+    """Update each population's champion by the last fit; record the fit and changes as events."""
     leading: dict[str, dict[str, Json]] = {}
     previous: dict[str, PlayerId | None] = {}
     for population, row in list(tx.tables.ratings.items()):
@@ -35,7 +35,7 @@ def announce(fits: Fits, phase: Phase, tx: Transaction) -> None:
         if found is not None:
             weights, since = found
             player = name_of(holders[weights], fits.league, weights)
-            # A player that has copied the weights since, or a ghost of them, is no other champion.
+            # Another player with the same weights (a copy or a ghost) is not a new champion.
             if player != row.champion_player and weights != row.champion:
                 previous[population] = row.champion_player
                 row = replace(row, champion_player=player)
@@ -58,8 +58,8 @@ def _described(fits: Fits, population: str, weights: Entrant, player: str) -> di
     origin = fits.league.checkpoints.get(Digest(weights))
     return {
         "champion": player,
-        # The name is a PLAYER of commands: the weights that are rated may be older than the latest
-        # ones.
+        # The name that commands take includes agent steps, because the rated weights may be older
+        # than the policy's latest ones.
         "player": player if origin is None else f"{origin.policy}@{origin.agent_steps}",
         "weights": str(weights),
         **interval_fields(interval),
@@ -67,6 +67,6 @@ def _described(fits: Fits, population: str, weights: Entrant, player: str) -> di
 
 
 def leading_entrant(fits: Fits, population: str) -> Entrant | None:
-    """Return the weights of a population's champion; None before anybody is rated."""
+    """Return the weights of a population's champion; None before any player is rated."""
     holders = holders_of(fits.league, population)
     return champion_of(fits.ratings(population), holders, fits.league)

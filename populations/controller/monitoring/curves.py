@@ -1,8 +1,8 @@
-"""Points for the sinks: metrics and standings of each policy, and figures of the run.
+"""Points of curves for the sinks: metrics and standings of each policy, and metrics of the run.
 
-Follows the rows of each transaction, decides nothing, and is not durable. Points are written after
-the commit of what they describe, so a kill may fall in between. Which ones an earlier controller
-wrote is read from ``metrics.jsonl`` (`go_on`): a resume repeats none and leaves none out.
+They follow from the rows of each transaction and decide nothing. Points are written after the
+commit of what they describe, so a kill may prevent that. A resume reads from ``metrics.jsonl``
+which ones were written (`go_on`), so that it repeats none and leaves none out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def follow(state: ControllerState, tx: Transaction) -> None:
-    """Have the points written that follow from a transaction's rows."""
+    """Add commands to write the points that follow from a transaction's rows."""
     curves = state.measured.curves
     fitted = []
     unwritten, curves.unwritten = curves.unwritten, []
@@ -46,17 +46,18 @@ def follow(state: ControllerState, tx: Transaction) -> None:
         if isinstance(row, AssignmentRow) and row.status == "finished" and row.agent_steps:
             assert isinstance(row.message, Train), "only training has agent steps"
             _write_training(state, tx, row, row.message)
-        # A fit that is repeated by a resume, or whose row was changed, is no new point.
+        # A repeated fit, or a changed row of the same fit, makes no new point.
         elif isinstance(row, RatingsRow) and row.num_tallies > curves.fitted.get(row.population, 0):
             curves.fitted[row.population] = row.num_tallies
             fitted.append(row.population)
     is_over = state.phase.name == "over"
     if is_over:
-        # The last point of a curve is there, however near to the one before.
+        # At the end the last point of each curve is written, even if it is near to the one before.
         for policy in list(curves.held):
             _write_held(curves.held, tx, policy)
     is_resumed, curves.is_resumed = curves.is_resumed, False
-    # All populations are written, by the last fit, at the end and where some points may be missing.
+    # After a fit only its populations are written; at the end of a run, and after a resume, when
+    # points may be missing, all of them.
     for population in state.tables.ratings if is_over or is_resumed else fitted:
         depth = 3 if is_over else 2 if population in fitted else 1
         _write_standings(state, tx, population, depth=depth)
@@ -76,7 +77,7 @@ def _write_training(
     config, held = state.settings.config, state.measured.curves.held
     for trainee in message.trainees:
         steps = state.tables.policies[trainee.policy].agent_steps
-        # A policy without a step (its initial weights) has no point.
+        # An assignment that only made initial weights has no point.
         if steps > trainee.agent_steps:
             metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
             metrics |= _lineage_metrics(config, state.tables, trainee)
@@ -93,12 +94,11 @@ def _write_held(held: HeldPoints, tx: Transaction, policy: PolicyId) -> None:
 def is_due(config: RunConfig, before: int | None, now: int) -> bool:
     """Return whether a curve gets a point: one for each ``metrics.every_agent_steps``.
 
-    Intervals are those between multiples of it, so that they outlast a resume.
+    Intervals lie between multiples of it, so that a resume does not shift them.
 
     Args:
-        config: The run's; it has the interval.
-        before: Agent steps at the last point, or at the last that could have been one; None: there
-            was none.
+        config: Configuration of the run.
+        before: Agent steps at the last point, or at the last possible one; None: there was none.
         now: Agent steps of the point.
     """
     every = config.metrics.every_agent_steps
@@ -106,10 +106,13 @@ def is_due(config: RunConfig, before: int | None, now: int) -> bool:
 
 
 def _lineage_metrics(config: RunConfig, tables: Tables, trainee: Trainee) -> dict[str, float]:
-    """Return what a policy was trained with, before the decisions that followed."""
+    """Return a policy's hyperparameters and counts in an assignment, as metrics.
+
+    Decisions that followed the assignment do not change them.
+    """
     space = config.populations[population_of(trainee.policy)].search_space
     values, row = figures(trainee.hyperparameters, space), tables.generations.get(trainee.entrant)
-    # Those of the schedules, in the generation that was trained.
+    # The factors of schedules are those of the generation that was trained.
     factors = {} if row is None else row.factors
     return {
         **{f"hyperparameter/{name}": value for name, value in values.items()},
@@ -123,14 +126,14 @@ def _lineage_metrics(config: RunConfig, tables: Tables, trainee: Trainee) -> dic
 def _write_standings(
     state: ControllerState, tx: Transaction, population: str, *, depth: int
 ) -> None:
-    """Write where policies stand.
+    """Write points of a population's standings: ratings and results of its active policies.
 
     Args:
         state: State of the run.
-        tx: Transaction.
+        tx: Transaction that takes the commands.
         population: Population of the policies.
-        depth: News that makes a point: 1, other weights than those of the last point; 2, also
-            further matches; 3, also other ratings, however near the last point is.
+        depth: Change that makes a point: 1, other weights than those of the last point; 2, also
+            further matches; 3, also other ratings, even if the last point is near.
     """
     config, league, curves = state.settings.config, state.league, state.measured.curves
     for row in state.tables.policies.values():
@@ -142,7 +145,7 @@ def _write_standings(
         ratings = _rating_metrics(state.fits, population, digest, prefix="rating/")
         point = (digest, league.record(population, digest).matches, ratings)
         known = curves.written.get(row.policy)
-        # Each fit moves all ratings a little: only weights or matches that are new make a point.
+        # Each fit moves all ratings a little, so ``depth`` limits which changes make a point.
         is_new = known is None or known[:depth] != point[:depth]
         steps = evaluated_steps(league, row, digest)
         rated_at = curves.rated_at.get(row.policy)
@@ -182,7 +185,7 @@ def _record_metrics(league: League, population: str, digest: Digest) -> dict[str
 def _bot_metrics(
     config: RunConfig, league: League, digest: str, *, prefix: str
 ) -> dict[str, float]:
-    """Return score and return against each bot that these weights have met in evaluation."""
+    """Return score and return against each bot that these weights have played in evaluation."""
     metrics: dict[str, float] = {}
     for bot, name in curve_names(config.rated_players).items():
         met = league.evaluated_against(Entrant(digest), Entrant(external_player_id(bot)))
@@ -192,7 +195,7 @@ def _bot_metrics(
 
 
 def curve_names(bots: Sequence[str]) -> dict[str, str]:
-    """Return distinct names of bots for curves, of letters that every reader takes."""
+    """Return distinct names of bots for curves, of characters that every reader accepts."""
     names: dict[str, str] = {}
     for bot in bots:
         # Two bots' names may differ only in characters that are replaced.
@@ -235,7 +238,7 @@ def _mean_hyperparameters(config: RunConfig, tables: Tables) -> Mapping[str, flo
     means: dict[str, float] = {}
     for population, section in config.populations.items():
         for name in section.search_space:
-            # Text has no mean.
+            # Hyperparameters with text values have no mean.
             values = [
                 value
                 for row in tables.policies.values()
@@ -250,21 +253,21 @@ def _mean_hyperparameters(config: RunConfig, tables: Tables) -> Mapping[str, flo
 
 
 MAX_ASSIGNMENTS = 1000
-"""Most assignments whose points can be missing: those of one transaction."""
+"""Bound on the assignments whose points can be missing after a kill: those of one commit."""
 
 
 Written = tuple[dict[str, int], dict[str, tuple[int, Mapping[str, float]]], int | None]
 """Last points of each curve: agent steps of each policy's last training point, agent steps and
-figures of its last standing, and agent steps of the run's last point; None: it has none."""
+metrics of its last standing, and agent steps of the run's last point; None: it has none."""
 
 
 def read_written(path: Path) -> Written | None:
-    """Read the last points; None where nothing was ever written.
+    """Read the last point of each curve; None if nothing was ever written.
 
     Raises:
         OSError: If the disk refuses.
     """
-    # A file may have been begun a moment ago.
+    # The newest file may have just been begun, so the one before is read, too.
     files = [file for file in files_of(path)[-2:] if file.exists()]
     if not files:
         return None
@@ -288,13 +291,13 @@ def read_written(path: Path) -> Written | None:
 
 
 def go_on(league: League, curves: Curves, written: Written, rows: Iterable[AssignmentRow]) -> None:
-    """Let the curves of a resumed run go on behind the points that were written.
+    """Restore the state of a resumed run's curves from the points that were written.
 
     Args:
         league: Players and results.
-        curves: Points of curves.
-        written: Points that were written.
-        rows: Last finished training assignments, by id.
+        curves: State of the curves, which is updated.
+        written: Last points that were written.
+        rows: Last finished training assignments, in order of their ids.
     """
     policies = league.tables.policies
     trained, rated, curves.run_shown_at = written

@@ -1,8 +1,8 @@
-"""The sinks of a run: errors of a sink are reported and do not stop the run.
+"""Sinks of a run, whose errors are reported and do not stop the run.
 
-A sink may be a user's own and raise anything, at its making too. It is left alone then for a
-second, at the next failure for two, and so on, up to a minute; what was to be written meanwhile is
-lost to it. Sinks run in the controller's thread: learners wait while one of them works.
+A sink may be a user's own and raise any exception, also when it is made. It is then not called for
+a second, after the next failure for two, and so on, up to a minute; it misses the points of this
+time. Sinks run in the controller's thread, so learners wait while one of them works.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ logger = logging.getLogger(__name__)
 WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 
 MAX_CHARS = 300
-"""Most characters shown of a sink's error; all of it is in the log."""
+"""Limit of the characters shown of a sink's error; the log has all of it."""
 
 
 class _Guarded(Struct):
-    """One sink.
+    """Sink with the state of its failures.
 
     Attributes:
         name: Name in ``metrics.sinks``.
         make: Function that makes it.
         sink: The sink; None until it has been made.
-        wait_s: Time for which it is left alone after the next failure.
-        retry_at_s: Time before which it is left alone.
-        is_failing: Whether nothing could be written since it last raised.
+        wait_s: Seconds for which it is not called after the next failure.
+        retry_at_s: Time before which it is not called.
+        is_failing: Whether nothing was written successfully since its last failure.
     """
 
     name: str
@@ -46,7 +46,7 @@ class _Guarded(Struct):
 
 
 class Sinks:
-    """All sinks of a run, and which of them failed. Owned by one thread.
+    """Sinks of a run, and which of them failed. Owned by one thread.
 
     Args:
         makers: Function that makes each sink, by its name.
@@ -68,9 +68,9 @@ class Sinks:
             self._try(one, lambda sink: None)
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
-        """Hand points of curves to every sink; see `arena.metrics.sink.Sink.write`."""
+        """Write points of curves to every sink; see `arena.metrics.sink.Sink.write`."""
         for one in self._sinks:
-            # A copy for each: a user's own sink may change what it is given.
+            # Each sink gets a copy, because a user's own sink may change the mapping.
             done = self._try(one, lambda sink: sink.write(policy, agent_steps, dict(metrics)))
             if done and one.is_failing:
                 one.is_failing, one.wait_s = False, WAIT_S
@@ -78,25 +78,25 @@ class Sinks:
                 logger.warning("sink %s works again", one.name)
 
     def flush(self) -> None:
-        """Let every sink hand on what was written."""
+        """Flush every sink."""
         for one in self._sinks:
             self._try(one, lambda sink: sink.flush())
 
     def close(self) -> None:
-        """Close every sink that was made; what it raises is in the log."""
+        """Close every sink that was made; its errors are logged."""
         for one in self._sinks:
             if one.sink is not None:
-                # A sink that is left alone for now is closed all the same.
+                # A failing sink is closed, too, without waiting for its next try.
                 one.retry_at_s = float("-inf")
                 self._try(one, lambda sink: sink.close())
 
     def told(self) -> list[Finding]:
-        """Return the sinks that failed or work again since the last call."""
+        """Return findings about sinks that failed or recovered since the last call."""
         told, self._told = self._told, []
         return told
 
     def _try(self, one: _Guarded, call: Callable[[Sink], None]) -> bool:
-        """Call a sink unless it is left alone; whether it did what it was told."""
+        """Call a sink unless it waits after a failure; return whether the call succeeded."""
         now_s = self._clock()
         if now_s < one.retry_at_s:
             return False

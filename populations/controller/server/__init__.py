@@ -1,1 +1,1 @@
-"""Sockets, files, processes and the clock: the only room with I/O."""
+"""Sockets, files, processes and the clock: the only package of the controller with I/O."""

@@ -1,4 +1,4 @@
-"""Work on checkpoints' directories; each piece answers with an event."""
+"""Tasks on directories of checkpoints and ghosts, each of which returns an event as its answer."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from populations.storage.store import link_ghosts
 logger = logging.getLogger(__name__)
 
 MAX_GROWTH = 2
-"""Largest growth of weights in an assignment, as a factor. Every learner that loads them, as a
-trainee's or as an opponent's, holds them in memory."""
+"""Largest accepted growth of weights in an assignment, as a factor. It protects the memory of every
+learner that loads them, for a trainee or an opponent."""
 
 HARMLESS_BYTES = 1 << 20
-"""Size of weights that is believed in any case."""
+"""Size of weights that is always accepted."""
 
 
 def verify(
     run_dir: Path, learner: LearnerId, finished: Finished, message: Train | Evaluate
 ) -> Event:
-    """Read back what a learner published; what does not verify fails the assignment.
+    """Read back and verify what a learner published; if it is not valid, the assignment fails.
 
     Args:
-        run_dir: The store's root.
+        run_dir: Root of the store.
         learner: Learner that finished.
         finished: Message of the learner.
         message: Its assignment.
@@ -59,10 +59,10 @@ def verify(
         for published in finished.checkpoints:
             key = published.checkpoint.key
             directory = resolve_key(run_dir, key)
-            # The size is checked before bytes are read, which would take minutes for a huge file.
+            # The size is checked first, because to read a huge file would take minutes.
             _check_size(run_dir, directory, given=given.get(published.policy))
             manifest = verify_directory(directory)
-            # An intact directory may still be another checkpoint than the learner says.
+            # An intact directory may still have another checkpoint than the message names.
             if manifest.digest != published.checkpoint.digest:
                 raise CheckpointError(f"{key} has digest {manifest.digest}")
             manifests[key] = manifest
@@ -82,14 +82,14 @@ def _check_size(run_dir: Path, directory: Path, *, given: CheckpointRef | None) 
     """Compare the size of weights with that of the weights they were trained from.
 
     Raises:
-        CheckpointError: If they are larger than `MAX_GROWTH` times those, and not harmless.
+        CheckpointError: If they are larger than `MAX_GROWTH` times those and `HARMLESS_BYTES`.
     """
     if given is None:
         return
     try:
         before = read_manifest(resolve_key(run_dir, given.key)).files[WEIGHTS].size_bytes
     except CheckpointError:
-        # Damage of another directory is not this learner's fault; its next user finds it.
+        # Damage of the source directory is not this learner's fault, and its next use will find it.
         return
     size = read_manifest(directory).files[WEIGHTS].size_bytes
     if size > max(MAX_GROWTH * before, HARMLESS_BYTES):
@@ -102,31 +102,31 @@ def _check_size(run_dir: Path, directory: Path, *, given: CheckpointRef | None) 
 def read_back(
     run_dir: Path, learner: LearnerId, failed: Failed, message: Train | Evaluate
 ) -> Event:
-    """Read the checkpoint that a learner calls corrupt, and say what is wrong with it.
+    """Read the checkpoint that a learner reports as corrupt, and return the fault in the event.
 
     Args:
-        run_dir: The store's root.
+        run_dir: Root of the store.
         learner: Learner that failed.
         failed: Message of the learner.
-        message: Its assignment. A directory that this does not name is not looked at.
+        message: Its assignment. A directory that this does not name is not read.
     """
-    # A learner names no other directory to be read than its assignment does.
+    # A learner's message must not make the controller read any directory outside its assignment.
     expected = [ref for ref in named_references(message) if ref.key == failed.key]
     damage = None
     try:
         for ref in expected:
             _check_reference(run_dir, ref)
     except (CheckpointCorrupt, CheckpointMissing) as error:
-        # Only these two are damage of the checkpoint; other CheckpointErrors are caught below.
+        # Only these two errors mean damage of the checkpoint; all others are caught below.
         damage = str(error)
     except CheckpointError as error:
-        # The controller's own fault, or the disk's: it says nothing about the checkpoint.
+        # The controller or its disk is at fault, so this says nothing about the checkpoint.
         logger.error("%s, which %s calls corrupt, cannot be read: %s", failed.key, learner, error)
     if damage is None:
         reason = f"it says that {failed.key} is corrupt ({failed.reason}), but the controller " + (
             "finds nothing wrong with it" if expected else "never named that to it"
         )
-        # The longest text that a message may have.
+        # Texts of messages have a limited length.
         failed = replace(failed, reason=reason[:MAX_CHARACTERS])
     return AssignmentFailed(learner=learner, failed=failed, damage=damage)
 
@@ -134,7 +134,7 @@ def read_back(
 def _check_reference(run_dir: Path, ref: CheckpointRef | WeightsRef) -> None:
     directory = resolve_key(run_dir, ref.key)
     is_whole = isinstance(ref, CheckpointRef)
-    # Weights to play with may be a ghost's, which has no optimizer.
+    # Weights to play with may be of a ghost, which has no optimizer.
     manifest = verify_directory(directory, without=frozenset(() if is_whole else (OPTIMIZER,)))
     found = manifest.digest if is_whole else manifest.weights_digest
     if found != ref.digest:
@@ -144,13 +144,13 @@ def _check_reference(run_dir: Path, ref: CheckpointRef | WeightsRef) -> None:
 
 
 def link(run_dir: Path, ghosts: tuple[GhostRow, ...]) -> Event:
-    """Make ghosts of checkpoints; says which could not be made, and of those which later may."""
+    """Make directories of ghosts; the event names those made, and those that the disk refused."""
     linked, refused, reason = link_ghosts(run_dir, ghosts)
     return GhostsLinked(players=tuple(linked), refused=tuple(refused), reason=reason)
 
 
 def remove(run_dir: Path, keys: tuple[str, ...]) -> Event:
-    """Remove checkpoints' directories, as far as it goes."""
+    """Remove directories of checkpoints; the event names only those that could be removed."""
     removed = []
     for key in keys:
         try:

@@ -1,7 +1,8 @@
-"""Commits that wait for space, and work on the journal's file beside the run.
+"""Upkeep of the journal's file while a run goes on, and commits that wait for disk space.
 
-Backups are made, and details leave the journal. What takes long has a thread that nothing else
-waits for. What only the journal's writer can do is done in steps of milliseconds.
+Upkeep makes backups and moves old details from the journal to the archive. Long work runs on a
+thread that nothing else waits for. Work that only the journal's writer can do is done in steps of
+milliseconds.
 
 Tests: `tests/populations/controller/server/test_journal_upkeep.py`.
 """
@@ -28,10 +29,10 @@ from populations.storage.journal import Journal
 logger = logging.getLogger(__name__)
 
 MAX_WRITTEN = 2
-"""Most bytes that backups write while a run goes on, for each byte of committed rows."""
+"""Bound on the bytes that backups write during a run, per byte of committed rows."""
 
 RANGES = 24
-"""Files of the archive that are written in the time for which details stay in the journal."""
+"""Number of ranges, each a file of the archive, in ``journal.keep_detail_hours``."""
 
 STEP_S = 1.0
 """Pause between two steps of the writer's own work."""
@@ -39,7 +40,7 @@ STEP_S = 1.0
 ROWS_A_STEP = 500
 PAGES_A_STEP = 200
 RETRY_S = 60.0
-"""Pause after a disk has refused."""
+"""Seconds of pause after the disk has refused."""
 
 
 def one_thread(name: str) -> Executor:
@@ -48,14 +49,14 @@ def one_thread(name: str) -> Executor:
 
 
 class JournalUpkeep:
-    """Care of a run's journal. Owned by the controller's thread.
+    """Upkeep of a run's journal. Owned by the controller's thread.
 
     Args:
         run_dir: Run directory.
         journal: The run's journal.
         config: Section ``journal`` of the configuration.
         clock: Monotonic clock, in seconds.
-        worker: Maker of the thread for what takes long.
+        worker: Function that makes the thread for long work.
 
     Attributes:
         written_bytes: Bytes that backups have written.
@@ -79,19 +80,19 @@ class JournalUpkeep:
         archives = journal.archives()
         remove_unnamed(run_dir, archives)
         self._ranges = [row for row in archives if not row.file]
-        """Ranges that are in the journal, in order."""
+        """Ranges of details that are still in the journal, oldest first."""
         self._last_range = archives[-1] if archives else BEGINNING
-        # A process that was killed may have left some rows.
+        # A killed process may have left rows that are in the archive already.
         self._has_archived_rows = True
         self.written_bytes = self._last_bytes = 0
         self._backup_at_s = clock()
         self._step_at_s = self._retry_at_s = -1e9
 
     def turn(self, tables: Tables) -> None:
-        """Begin what is due, without waiting for it.
+        """Do a short step of the writer's own work, and begin long work that is due.
 
         Raises:
-            StorageError: If the disk refuses for good.
+            StorageError: If the disk fails in a way that will not pass.
         """
         if self._running is not None and self._running.done():
             self.wait()
@@ -105,7 +106,7 @@ class JournalUpkeep:
             self._begin(tables, now_s)
 
     def wait(self) -> None:
-        """Wait for what was begun, and take its result in."""
+        """Wait for the long work that was begun, and apply its result."""
         if self._running is None:
             return
         result = self._running.result()
@@ -114,7 +115,7 @@ class JournalUpkeep:
             case int():
                 self._last_bytes = result
                 self.written_bytes += result
-                # The pause begins now: a slow disk is not kept busy by backups alone.
+                # The pause counts from the end of a backup, so that a slow disk is not always busy.
                 self._backup_at_s = self._clock()
             case ArchiveRow():
                 self._patiently(lambda: self._name(result))
@@ -128,11 +129,11 @@ class JournalUpkeep:
         self._thread.shutdown(wait=True)
 
     def abandon(self) -> None:
-        """Begin nothing more."""
+        """Cancel work that was not begun, and begin no more, without waiting."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _patiently(self, work: Callable[[], None]) -> None:
-        """Do what can as well be done later, if the disk refuses for now."""
+        """Do work that is tried again later if the disk has no room now."""
         try:
             work()
         except StorageUnavailable as error:
@@ -147,7 +148,7 @@ class JournalUpkeep:
             self._journal.shrink(pages=PAGES_A_STEP)
 
     def _mark(self, tables: Tables) -> None:
-        """End a range of details, so that their age is known later."""
+        """End a range of details, whose row records how old they are."""
         last, run = self._last_range, tables.run
         if self._keep_s is None or run.elapsed_s - last.elapsed_s < self._keep_s / RANGES:
             return
@@ -164,7 +165,7 @@ class JournalUpkeep:
         self._last_range = row
 
     def _name(self, row: ArchiveRow) -> None:
-        """Let the journal name a file: from now on its rows are read from there."""
+        """Record a file of the archive in the journal, so that its rows are read from the file."""
         self._journal.commit([row])
         self._ranges.pop(0)
         self._has_archived_rows = True
@@ -183,7 +184,7 @@ class JournalUpkeep:
         return None if hours is None else 3600.0 * hours
 
     def _has_budget(self) -> bool:
-        # The next one is taken to be as large as the last one.
+        # The next backup is assumed to be as large as the last one.
         planned_bytes = self.written_bytes + self._last_bytes
         return planned_bytes <= MAX_WRITTEN * self._journal.committed_bytes
 
@@ -191,7 +192,7 @@ class JournalUpkeep:
         try:
             return write_archive(self._run_dir / JOURNAL, row)
         except StorageError as error:
-            # Nothing has left the journal; it is tried again later.
+            # The journal is unchanged, so the archive is tried again later.
             logger.error("details could not leave the journal: %s", error)
             return None
 
@@ -200,13 +201,13 @@ class JournalUpkeep:
         try:
             return self._journal.backup(self._run_dir / BACKUP)
         except StorageError as error:
-            # The journal itself is whole; the next backup is tried in its time.
+            # The journal itself is intact, so the next backup is made at its usual time.
             logger.error("the journal's backup failed: %s", error)
             return 0
 
 
 STORAGE_GRACE_S = 60.0
-"""How long a journal without room is waited for before the run ends."""
+"""Seconds for which commits wait for room on the disk before the run ends."""
 
 COMMIT_RETRY_S = 0.5
 
@@ -220,29 +221,29 @@ def commit_patiently(
     clock: Callable[[], float],
     wait: Callable[[float], None],
 ) -> None:
-    """Commit rows, and while the disk is full or read-only try these very rows again.
+    """Commit rows, and try the same rows again while the disk is full or read-only.
 
     Args:
         journal: Journal that takes the rows.
-        rows: Rows of one event.
-        should_end: Whether nobody wants to wait any longer.
-        tell: Told why at each failure.
-        clock: Monotonic, in seconds.
-        wait: Sleeps for some seconds.
+        rows: Rows to commit together.
+        should_end: Function that says whether a stop was requested, so that waiting ends.
+        tell: Function that is called with the reason of each failure.
+        clock: Monotonic clock, in seconds.
+        wait: Function that sleeps for some seconds.
 
     Raises:
         StorageUnavailable: If that lasts longer than `STORAGE_GRACE_S`; nothing was committed.
         StorageError: At once, if the disk fails otherwise: a failed fsync is never tried again.
     """
     began_s: float | None = None
-    # Nothing else is handled meanwhile: the state in memory is ahead of the journal until the rows
-    # are in it, and what they acknowledge or send has to wait.
+    # No event is handled meanwhile, because the state in memory is ahead of the journal, and
+    # messages that follow from the rows must wait for the commit.
     while True:
         try:
             journal.commit(rows)
         except StorageUnavailable as error:
             now_s = clock()
-            # The time without room counts from the first refusal.
+            # The grace period counts from the first refusal.
             began_s = now_s if began_s is None else began_s
             if should_end() or now_s - began_s >= STORAGE_GRACE_S:
                 raise StorageUnavailable(
@@ -262,9 +263,9 @@ def check_commands(commands: Iterable[Command]) -> None:
     """Refuse assignments that cannot be sent, before they are journaled.
 
     Raises:
-        WireError: Saying why.
+        WireError: If an assignment cannot be sent.
     """
-    # A journaled one would be sent again by each resume.
+    # Each resume would try to send a journaled assignment again.
     for command in commands:
         if isinstance(command, SendMessage) and isinstance(command.message, Train | Evaluate):
             check_sendable(command.message)

@@ -1,4 +1,4 @@
-"""The live figures of a run, as `status.json` has them: who does what now, and how fast."""
+"""Live status of a run for `status.json`: what each learner does now, and how fast."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ STORAGE_ADVICE = (
 def stragglers(learners: Mapping[LearnerId, Learner]) -> frozenset[LearnerId]:
     """Return the learners that work at less than a quarter of the run's usual speed.
 
-    Only for people: nobody is treated otherwise, since PBT compares policies by their steps.
+    This is only shown to users. No decision uses it, because PBT compares policies at equal steps.
     """
     rates = {name: one.rate for name, one in learners.items() if one.held and one.rate > 0.0}
-    # A learner alone has nothing to be compared with.
+    # A single learner cannot be compared with others.
     if len(rates) < 2:
         return frozenset()
-    # The usual rate of two learners is the faster one's.
+    # Of two learners the faster one's rate counts as usual, so that the slower can be a straggler.
     usual = median_high(rates.values())
     return frozenset(name for name, rate in rates.items() if rate < STRAGGLER_SHARE * usual)
 
 
 class LiveFigures:
-    """Counts of the last half minute. Nothing here is durable or decides anything."""
+    """Speed of the run over the last ``WINDOW_S``; neither durable nor used for decisions."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
@@ -67,11 +67,12 @@ class LiveFigures:
 
     @property
     def agent_steps_per_s(self) -> float:
-        """Return it over the last 30 s, or as long as there is."""
+        """Return agent steps per second over the last 30 s, or the time since the first sample."""
         if len(self._samples) < 2:
             return 0.0
         (first_s, first), (last_s, last) = self._samples[0], self._samples[-1]
-        # It may fall: steps of an assignment that is lost were counted while it ran.
+        # The count may fall, because steps of an assignment count while it runs, even if it is lost
+        # later.
         return max(last - first, 0) / (last_s - first_s)
 
     def document(
@@ -110,7 +111,7 @@ class LiveFigures:
             "store_endpoint": store_endpoint,
             "phase": state.phase.name,
             "elapsed_s": round(state.phase.elapsed_before_s + now_s - state.phase.started_s, 2),
-            # These counts are the committed ones: a journal that has less later has lost work
+            # These counts are of committed rows, so a later journal with fewer shows a loss of work
             # (`storage.loss`).
             **committed(state.tables),
             "alerts": alerts(state.blame.pause, state.measured, now_s=now_s),
@@ -122,7 +123,7 @@ class LiveFigures:
 
 
 def alerts(pause: Pause | None, measured: Measured, *, now_s: float) -> list[Json]:
-    """Return the alerts to show, that of a pause first."""
+    """Return the active alerts, beginning with that of a pause, if there is one."""
     raised = measured.alerts.documents()
     if pause is None:
         return raised
@@ -133,7 +134,7 @@ def alerts(pause: Pause | None, measured: Measured, *, now_s: float) -> list[Jso
 
 
 def paused_alert(what: str, *, is_storage: bool) -> Json:
-    """Return the alert of a run that waits, for its disk or because nothing finishes."""
+    """Return the alert of a paused run, whose disk refuses or in which nothing finishes."""
     if is_storage:
         return document(STORAGE, "", what, advice=STORAGE_ADVICE)
     return document(STALLED, "", what, advice=STALLED_ADVICE)

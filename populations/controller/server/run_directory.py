@@ -1,8 +1,8 @@
-"""A run from the outside: made once in an empty directory, opened by one controller at a time.
+"""Directory of a run: made once from empty, and opened by one controller at a time.
 
-A change of run.yaml at a resume is one step with the journal's rows about it. The new file is
-written beside the old one (``run.yaml.next``). The commit of the rows names its
-digest, and decides; then it takes the old one's place. What a kill leaves is put right by `settle`.
+A change of run.yaml at a resume is atomic together with the journal's rows about it. The new file
+is written beside the old one (``run.yaml.next``). The commit of the rows, which contain its digest,
+makes it valid; then it replaces the old file. `settle` completes or undoes what a kill interrupted.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ IMPORTS = "imports"
 
 
 def make_run_directory(run_dir: Path) -> None:
-    """Make an empty directory for a run, with its parents, or find one there.
+    """Make a run's directory, with its parents, if it does not exist.
 
     Raises:
         StorageError: If the disk refuses.
@@ -92,21 +92,21 @@ def create_run(
     outsiders: Mapping[str, Mapping[str, Json]] | None = None,
     utc: str,
 ) -> str | None:
-    """Make a run's directory, run.yaml, and the journal with its initial policies; note the launch.
+    """Make a run's files, run.yaml, and the journal with its initial policies; record the launch.
 
     Args:
-        run_dir: Empty, but for the lock that the caller holds.
+        run_dir: Directory that is empty except for the lock, which the caller holds.
         run_file: Content of run.yaml.
-        initial_weights: Weights and manifest to start from, file by file, by population.
-        origins: Sources of those, by population, for the events.
-        outsiders: Sources of those that are met, by `external_player_key`.
+        initial_weights: Files (weights and manifest) to start from, by population and file name.
+        origins: Sources of the initial weights, by population, for the events.
+        outsiders: Sources of imported opponents' weights, by `external_player_key`.
         factors: Factors with which schedules of hyperparameters begin, by population.
-        immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
-            are met, by `external_player_key`.
-        utc: For the first events.
+        immigrants: Files of weights for later use, by `immigrant_key` and `reset_key`, and of
+            imported opponents, by `external_player_key`.
+        utc: Time of the first events.
 
     Returns:
-        The reason for which the launch could not be noted (`record_launch`); None: it was.
+        Why the launch could not be recorded (`record_launch`); None: it was recorded.
 
     Raises:
         StorageError: If the disk refuses.
@@ -129,20 +129,21 @@ def create_run(
         for sequence, (kind, subject, data) in enumerate(events, start=1)
     ]
     with Journal.create(run_dir / JOURNAL, rows) as journal:
-        # The first one with the run: a journal that breaks early can be repaired, too.
+        # The first backup is made at once, so that a journal that is damaged early can be repaired.
         journal.backup(run_dir / BACKUP)
     with storage_errors(run_dir):
         failpoint("create.journal")
-        # The launch is recorded before run.yaml, with which there is a run that goes on.
+        # The launch is recorded before run.yaml exists, because with run.yaml the run can go on.
         why_not = record_launch(run_file)
-        # Write run.yaml last: without it nothing goes on, and ``--force`` makes the run anew.
+        # The file run.yaml comes last: without it no resume is possible, and ``--force`` makes the
+        # run anew.
         finish(run_dir)
         failpoint("create.done")
     return why_not
 
 
 def _births(policies: Sequence[PolicyRow]) -> Iterator[tuple[PolicyId, dict[str, Json]]]:
-    """Yield each new policy and what its event says of it."""
+    """Yield each new policy with the data of its event."""
     for policy in policies:
         yield (
             policy.policy,
@@ -174,19 +175,19 @@ def _create_files(
 
 
 def clear_run(run_dir: Path) -> None:
-    """Throw away what is in a run's directory, but not its lock, which the caller holds.
+    """Remove everything in a run's directory except the lock, which the caller holds.
 
     Raises:
         StorageError: If the disk refuses.
     """
     with storage_errors(run_dir):
-        # Remove run.yaml first, so that a run that is half removed is none.
+        # The file run.yaml is removed first, so that a half removed run does not count as a run.
         (run_dir / RUN_FILE).unlink(missing_ok=True)
         for path in run_dir.iterdir():
             if path.name == "controller.lock":
                 continue
             failpoint("create.clear")
-            # A link is removed and what it leads to is not, for only the link is the run's.
+            # Of a link only the link itself is removed, because its target is not the run's.
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -194,15 +195,15 @@ def clear_run(run_dir: Path) -> None:
 
 
 class OpenRun:
-    """A run that this process controls: its lock, its journal, its state in memory.
+    """Run that this process controls: its journal, its state in memory and its sinks.
 
     Attributes:
-        run_dir: The store's root.
+        run_dir: Root of the store.
         run_file: Content of run.yaml.
         setup: Set-up of the learners; also in ``learner.json``.
-        journal: The only writing connection.
-        state: The controller's state, equal to the journal.
-        loss: Acknowledged work that was found lost; None: none is.
+        journal: Only connection that writes to the journal.
+        state: State of the controller, equal to the journal.
+        loss: Acknowledged work that was found lost; None: nothing was lost.
     """
 
     def __init__(
@@ -215,30 +216,29 @@ class OpenRun:
         accept_loss: bool = False,
         launch_directory: str | None = None,
     ) -> None:
-        """Open while the caller holds the run's lock: recover what a crash left, load, fold.
+        """Open a run, whose lock the caller holds: recover it after a crash, load it, make a state.
 
         Args:
             run_dir: Run directory.
             patience: Waiting times for learners.
             with_sinks: Whether to make the sinks of metrics, which may begin runs of their own.
-            changed: Content of run.yaml from now on; `reconfigure` makes it so. None: no change.
-            accept_loss: Whether to open it although acknowledged work is lost.
-            launch_directory: Directory of the code that run.yaml names, by the user's word
-                (`populations.config.trust`); with ``changed`` that one's counts. None: where this
-                user has launched the run here, if he has.
+            changed: New content of run.yaml, which `reconfigure` writes. None: no change.
+            accept_loss: Whether to open the run even if acknowledged work is lost.
+            launch_directory: Directory of the code that run.yaml names, which the user trusts
+                (`populations.config.trust`); ignored with ``changed``, which has its own. None: the
+                directory from which this user has launched the run on this machine, if any.
 
         Raises:
             WorkLost: If acknowledged work is lost; nothing was written.
             StorageError: If the journal cannot be read or written.
         """
-        # The path is absolute: rules of users run in this process, and may change the working
-        # directory.
+        # The path is made absolute, because users' rules run in this process and may change the
+        # working directory.
         run_dir = run_dir.absolute()
         self.run_dir = run_dir
-        # Losses are looked for first: what follows writes, and the sweep removes what shows a loss.
+        # Losses are searched first, because later steps write, and remove what shows a loss.
         self.loss = accepted_loss(run_dir, accept=accept_loss)
-        # A change that was cut off is settled after the caller's checks, and before any of it is
-        # read.
+        # A change of run.yaml that was interrupted is settled before the file is read.
         settle(run_dir)
         self.run_file = changed or RunFile.load(run_dir / RUN_FILE)
         if changed is None:
@@ -251,9 +251,9 @@ class OpenRun:
             with storage_errors(run_dir):
                 failpoint("open.setup")
                 make_store_id(run_dir)
-                # A copy of a run may have come without it.
+                # A copied run may lack this directory.
                 (run_dir / "logs").mkdir(exist_ok=True)
-                # Written at each opening: the directory may have been moved, and its path is in it.
+                # The file contains the run's path, which may have changed, so it is written anew.
                 write_own(run_dir / SETUP, self.setup.model_dump_json(indent=1))
             tables, config = self._recovered(), self.run_file.config
             measured = self.run_file.environment_measured
@@ -298,7 +298,7 @@ class OpenRun:
         return self.journal.load()
 
     def _go_on_with_curves(self) -> None:
-        """Let curves go on behind the points that are there."""
+        """Restore the state of curves from the points that were written."""
         with JournalReader(self.run_dir / JOURNAL) as reader:
             rows = reader.assignments(
                 kind="train", statuses=["finished"], limit=MAX_ASSIGNMENTS, newest=True
@@ -313,7 +313,7 @@ class OpenRun:
             )
 
     def _goals(self) -> StopGoals:
-        """Return what was measured for goals of stops and lessons; only what one asks for."""
+        """Return the measurements that goals of ``stop`` and lessons need, from the journal."""
         config = self.run_file.config
         stop, lessons = config.stop, config.environment.curriculum
         reads_assignments = stop.success_rate is not None or any(
@@ -329,21 +329,21 @@ class OpenRun:
             )
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
-        """Record what a resume finds or changes; nothing if there is nothing to say."""
+        """Record an event about what a resume finds or changes, unless ``data`` is empty."""
         if not data:
             return
-        # No duration or deadline follows from this event.
+        # The monotonic time may be 0, because no duration or deadline follows from this event.
         tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
         tx.add_event(kind, "", **data)
         self.journal.commit(tx.rows)
 
     def reconfigure(self, changes: Sequence[Change], *, utc: str) -> list[EventRow]:
-        """Make changes of run.yaml durable, with an event for each; policies take their new values.
+        """Make changes of run.yaml durable, with an event each, and give policies the new values.
 
-        A kill leaves the old run.yaml and journal, or the new ones.
+        After a kill either the old run.yaml and journal are valid, or the new ones.
 
         Returns:
-            The events.
+            Events of the changes.
 
         Raises:
             StorageError: If the disk refuses.
@@ -357,7 +357,8 @@ class OpenRun:
             tx.add_event("configuration_changed", "", **{change.key: both})
         for name, population in self.run_file.config.populations.items():
             start, prefix = population.start_values, f"populations.{name}.hyperparameters."
-            # A hyperparameter's own name may have dots, and so has a part of its schedule.
+            # Names of hyperparameters may contain dots, as do keys of their schedules, so changes
+            # are compared with known names instead of being split.
             known = {
                 *start,
                 *(
@@ -390,7 +391,7 @@ class OpenRun:
 
 
 def _concerns(changes: Sequence[Change], key: str, *, but: Collection[str] = ()) -> bool:
-    """Return whether a key was changed, or one below it whose name is none of some."""
+    """Return whether a key was changed, or a key below it whose name is not in ``but``."""
     return any(
         change.key == key
         or (change.key.startswith(f"{key}.") and change.key.removeprefix(f"{key}.") not in but)
@@ -405,10 +406,10 @@ def imported_weights(run_dir: Path) -> dict[str, WeightsRef]:
 
 
 def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRef]:
-    """Return the weights that may come in later, by `immigrant_key` and `reset_key`.
+    """Return the weights for immigration and resets, by `immigrant_key` and `reset_key`.
 
     Raises:
-        StorageError: If some of them are gone.
+        StorageError: If some of them cannot be read.
     """
     keys = [
         immigrant_key(name, index)
@@ -431,17 +432,18 @@ def imported_players_weights(
 
     Args:
         run_dir: Run directory.
-        config: Its configuration, which names them.
-        recorded: Digests of weights that were copied at launch, by directory.
+        config: Configuration of the run, which names the players.
+        recorded: Digests of the weights that were copied at launch, by directory.
 
     Raises:
-        StorageError: If some are gone, or are others than those that were copied.
+        StorageError: If some cannot be read, or have changed since they were copied.
     """
     found: dict[str, WeightsRef] = {}
     for index, name in imported_players(config).items():
         for population in config.populations:
             key = external_player_key(index, population)
-            # A run of an earlier release has none on record.
+            # A player may not play for this population; a run of an earlier release records no
+            # digests.
             if key not in recorded and not (run_dir / key).is_dir():
                 continue
             found[key] = _reference(run_dir, key)
@@ -461,7 +463,7 @@ def _reference(run_dir: Path, key: str) -> WeightsRef:
 
 
 def prepare(run_dir: Path, run_file: RunFile) -> Digest:
-    """Write the new file beside the old one, and return its digest.
+    """Write a new run.yaml beside the old one, and return its digest.
 
     Raises:
         StorageError: If the disk refuses.
@@ -471,7 +473,7 @@ def prepare(run_dir: Path, run_file: RunFile) -> Digest:
 
 
 def finish(run_dir: Path) -> None:
-    """Put the new file in the old one's place, once the journal has its digest.
+    """Replace the old run.yaml by the new one; call it once the journal has the new digest.
 
     Raises:
         StorageError: If the disk refuses; the next `settle` tries again.
@@ -481,9 +483,9 @@ def finish(run_dir: Path) -> None:
 
 
 def current_file(run_dir: Path) -> Path:
-    """Return the run.yaml that holds: the new one, if the journal has its digest. Writes nothing.
+    """Return the path of the valid run.yaml: the new one, if the journal has its digest.
 
-    The caller has the lock.
+    The caller must have the lock. Nothing is written.
 
     Raises:
         StorageError: If the disk refuses or the journal cannot be read.
@@ -491,7 +493,7 @@ def current_file(run_dir: Path) -> Path:
     path, digest = run_dir / NEXT, None
     if not path.exists():
         return run_dir / RUN_FILE
-    # One that cannot be read was cut off, or is damaged: the old file stays.
+    # If the new file cannot be read, its writing was interrupted, and the old file is valid.
     with contextlib.suppress(ConfigError):
         digest = content_digest(path)
     with JournalReader(run_dir / JOURNAL, is_alone=True) as reader:
@@ -500,7 +502,9 @@ def current_file(run_dir: Path) -> Path:
 
 
 def settle(run_dir: Path) -> None:
-    """Finish a change that the journal has, and undo one that it has not. The caller has the lock.
+    """Finish a change of run.yaml that the journal has, or undo one that it does not have.
+
+    The caller must have the lock.
 
     Raises:
         StorageError: If the disk refuses or the journal cannot be read.

@@ -1,4 +1,4 @@
-"""The controller's I/O shell: sockets, files, processes, clocks around the state machine.
+"""Server of the controller: sockets, files, processes and clocks around the state machine.
 
 Events of learners and of the worker threads wait for the state machine in the `Inbox`.
 """
@@ -69,40 +69,40 @@ from populations.storage.status import write_status
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
-# Shorter while an answer of a worker thread is awaited: no socket tells of it.
+# The wait is shorter while a worker thread works, because its answer does not wake the socket.
 BUSY_TICK_S = 0.005
 MAX_HEARING_S = 0.1
 MAX_WORK_S = 0.1
-"""How long one turn hears learners, and how long it then does what follows from what they said."""
+"""Seconds for which one turn of the loop reads messages, and for which it then handles events."""
 
 MAX_COMMIT_S = 0.02
-"""Time after which what was done is committed and answered."""
+"""Seconds for which events are collected before they are committed together and answered."""
 
 STATUS_S = 1.0
 
 
 def utc_now() -> str:
-    """Return the time for records, ISO 8601."""
+    """Return the present time for records, in ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Store(Protocol):
-    """Process that serves checkpoints to learners that do not see the run's directory."""
+    """Process that serves checkpoints to learners without access to the run's directory."""
 
     @property
     def endpoint(self) -> str:
         """Return the address that it listens on."""
 
     def grant(self, grants: Mapping[str, tuple[Grant, ...]]) -> None:
-        """Have it take these checkpoints and no others; by the name of each learner's key."""
+        """Set the checkpoints, by the name of a learner's key, that learners may upload."""
 
 
 class Server:
     """Loop of a controller until its run ends.
 
-    All but four threads (worker, fits, reader, journal) is in ``run``'s thread.
-    Owns the journal's only writing connection, the transport, the launcher, the sinks and the hooks
-    while it runs; closes none of them but launcher and hooks.
+    Everything runs in the thread that calls ``run``, except the work of four threads (worker, fits,
+    reader, journal). While it runs, it owns the journal's only writing connection, the transport,
+    the launcher, the sinks and the hooks; of these it closes launcher and hooks.
     """
 
     def __init__(
@@ -140,40 +140,41 @@ class Server:
         self._utc = utc
         self._wait = wait
         self._worker = worker("controller-worker")
-        # Explorations do not wait for a fit, unless the order of both is to be always the same.
+        # Fits have a thread of their own so that explorations do not wait for them. In
+        # deterministic mode both share one thread, so that their order is fixed.
         self._fitter = (
             self._worker if state.settings.config.deterministic else worker("controller-fits")
         )
-        # Results do not wait for a fit of ratings, which may take seconds.
+        # Results are verified on another thread, as they must not wait for a fit of some seconds.
         self._reader = worker("controller-reader")
         self._upkeep = JournalUpkeep(
             run_dir, journal, state.settings.config.journal, clock=clock, worker=worker
         )
         self._inbox = Inbox()
-        """Events that wait: of learners, and answers of the worker threads."""
+        """Events that wait to be handled: of learners, and answers of the worker threads."""
         self._unreached: list[LearnerId] = []
-        """Learners to which an assignment could not be sent since all that had come was heard."""
+        """Learners to which an assignment could not be sent since all messages were last read."""
         self._stop_reasons: list[str] = []
         self._live = LiveFigures()
         self._status: Mapping[str, Json] = {}
         self._ended = False
-        # Long ago: due at the first turn.
+        # These times lie far in the past, so that status and tick are due at the first turn.
         self._status_at_s = self._ticked_at_s = -1e9
         self._all_heard_s = -1e9
-        """Time when no message was waiting any more."""
+        """Last time at which all messages that had arrived were read."""
 
     def request_stop(self, reason: str) -> None:
-        """Ask for a stop with everything saved. Safe to call from a signal handler."""
+        """Request a stop with everything saved. Safe to call from a signal handler."""
         self._stop_reasons.append(reason)
 
     def run(self) -> None:
         """Serve until the run ends.
 
         Raises:
-            StorageError: If a commit fails, for some time where that may pass, or the run's
-                directory is gone; what was not committed was not acknowledged: nothing is lost.
+            StorageError: If a commit fails (on a full disk only after some time), or the run's
+                directory was removed. Acknowledged work is never lost, because it was committed.
         """
-        # Modules are imported while learners start, or the first evaluation would wait for it.
+        # Modules are imported while learners start, so that the first evaluation need not wait.
         self._worker.submit(import_slow_modules)
         try:
             self._handle([events.ControllerStarted()])
@@ -189,7 +190,7 @@ class Server:
             failpoint("controller.before_sweep")
             sweep(self._run_dir, self._state.tables)
             self._write_status()
-            # Hooks are finished last: all is saved whatever they do, and they find all of it.
+            # Hooks are finished last, so that everything is saved before their last call.
             self._finish_hooks()
         finally:
             for hooks in self._hooks:
@@ -199,15 +200,16 @@ class Server:
                 threads.shutdown(wait=False, cancel_futures=True)
 
     def _serve_once(self) -> None:
-        # Exits are asked for before messages are read and handled after them, so that a learner
-        # that said goodbye and ended does not count as lost.
+        # Exits are read before messages and handled after them, so that a learner that sent a
+        # Goodbye and then ended does not count as lost.
         exited = self._launcher.exited()
         self._hear()
-        # It looks at everybody, so where there is always something to do, not every time.
+        # A tick checks all learners, which takes time, so with a full inbox it comes only at times.
         now_s = self._clock()
         if self._inbox.is_empty or now_s - self._ticked_at_s >= TICK_S:
             self._ticked_at_s = now_s
-            # Cap the grace, so that a peer that floods the socket cannot extend it for ever.
+            # The allowance for unread messages is capped, so that a peer that floods the socket
+            # cannot postpone timeouts for ever.
             deaf_s = min(now_s - self._all_heard_s, self._state.crew.patience.liveness_s)
             waiting = frozenset(self._launcher.waiting())
             self._handle([events.Ticked(deaf_s=deaf_s, waiting=waiting)])
@@ -217,7 +219,7 @@ class Server:
         self._work()
         for slot, code in exited:
             self._handle([events.LearnerExited(slot=slot, code=code)])
-        # A signal handler may append to it at any time, so it is emptied by pops.
+        # A signal handler may append at any time, so reasons are popped one by one.
         while self._stop_reasons:
             self._handle([events.StopRequested(reason=self._stop_reasons.pop(0))])
         now_s = self._clock()
@@ -226,15 +228,15 @@ class Server:
         self._upkeep.turn(self._state.tables)
 
     def _hear(self) -> None:
-        """Take in what has arrived, or what there is time for.
+        """Read messages that have arrived, for at most `MAX_HEARING_S`.
 
-        Many learners' heartbeats must not wait until all that others want is done: who is not heard
-        is taken for dead.
+        Heartbeats must not wait until all earlier events are handled, because a learner that is not
+        heard counts as lost.
         """
         if self._inbox.is_empty:
             timeout_s = BUSY_TICK_S if self._inbox.num_awaited else TICK_S
         else:
-            # The socket is only looked at while events wait.
+            # While events wait, the socket is read without waiting for new messages.
             timeout_s = 0.0
         begin_s = self._clock()
         while received := self._transport.receive(timeout_s):
@@ -244,16 +246,16 @@ class Server:
                 return
             timeout_s = 0.0
         self._all_heard_s = self._clock()
-        # These stand behind the last messages, so that a learner that said goodbye and ended does
-        # not count as lost.
+        # These events come after the last messages, so that a learner that sent a Goodbye and then
+        # ended does not count as lost.
         for learner in self._unreached:
             self._inbox.record(events.LearnerUnreachable(learner=learner))
         self._unreached.clear()
 
     def _work(self) -> None:
-        """Do what was heard and what is ready, as long as there is time: learners are to be heard.
+        """Handle waiting events for at most `MAX_WORK_S`, after which messages are read again.
 
-        Many small things share a commit.
+        Many small events share a commit.
         """
         end_s = self._clock() + MAX_WORK_S
         while (
@@ -262,16 +264,17 @@ class Server:
             self._handle(self._next_events())
 
     def _next_events(self) -> Iterator[Event]:
-        """Yield the events that share a commit; none is taken after time is up, so none is lost."""
+        """Yield waiting events that share a commit, for at most `MAX_COMMIT_S`."""
         end_s = self._clock() + MAX_COMMIT_S
         waiting = self._inbox.drain()
-        # The time is asked first: an event that is taken out has to be handled.
+        # The time is checked first, because an event that was removed from the inbox must be
+        # handled.
         while self._clock() < end_s and (event := next(waiting, None)) is not None:
             yield event
 
     def _write_status(self) -> None:
-        # The place is checked once a second: a run without its directory ends, even with nothing to
-        # commit.
+        # The directory is checked once a second, so that a run whose directory was removed ends
+        # even if there is nothing to commit.
         self._journal.require_place()
         self._status_at_s = self._clock()
         document = self._live.document(
@@ -287,7 +290,7 @@ class Server:
         self._hear_sinks()
 
     def _show_status(self, document: Mapping[str, Json]) -> None:
-        """Write the live figures; a disk that refuses them ends no run."""
+        """Write the live status; if the disk refuses, log that and go on."""
         try:
             write_status(self._run_dir, document)
         except StorageError as error:
@@ -300,14 +303,14 @@ class Server:
 
     def _finish_hooks(self) -> None:
         for hooks in self._hooks:
-            # The log alone has it: the run is over, and its journal says how it ended.
+            # The run is over and its journal complete, so these findings are only logged.
             for told in hooks.finish(wait=self._wait, on_wait=self._on_wait):
                 if told.what:
                     logger.warning("%s: %s: %s", told.kind, told.subject, told.what)
 
     def _commit(self, rows: Sequence[Row]) -> None:
         def alert(reason: str) -> None:
-            # The figures of before: what is in memory now is not committed.
+            # The previous status is shown, because the state in memory is not committed yet.
             text = f"{reason}; nothing is acknowledged until the journal has room"
             waiting = document("storage_full", "", text, advice=STORAGE_ADVICE)
             self._show_status({**self._status, "alerts": [waiting]})
@@ -325,20 +328,20 @@ class Server:
         known = self._state.crew.learners.get(learner)
         match message:
             case Hello():
-                # The slot is looked up now: the process may have ended when the event is handled.
+                # The slot is looked up now, as the process may end before the event is handled.
                 slot = self._launcher.slot_of(message)
                 joined = events.LearnerJoined(learner=learner, hello=message, slot=slot)
                 if known is None:
                     self._inbox.record(joined)
                 else:
-                    self._handle([joined])  # it is not sure whether anybody is there
+                    self._handle([joined])  # answer at once: the learner did not get its Welcome
             case _ if known is None:
-                # A learner whose Hello still waits is no stranger.
+                # A learner whose Hello still waits in the inbox is about to join.
                 if not self._inbox.holds(learner, events.LearnerJoined):
                     self._inbox.record(events.StrangerSpoke(learner=learner))
             case Heartbeat():
-                # A heartbeat does not wait with the other events: silence is judged by it, and it
-                # takes no time.
+                # A heartbeat is handled at once instead of waiting in the inbox, because timeouts
+                # depend on it and it takes no time.
                 self._handle([events.HeartbeatReceived(learner=learner, heartbeat=message)])
             case Finished() | Failed():
                 lease = message.assignment_id, message.attempt
@@ -351,17 +354,17 @@ class Server:
     def _note_result(
         self, learner: LearnerId, message: Finished | Failed, lease: Lease | None
     ) -> None:
-        """Let a result wait; what was published is verified first, if its learner was given that.
+        """Put a result into the inbox, after its checkpoints were verified if it fits a lease.
 
         Args:
             learner: Learner that sent it.
             message: The result.
-            lease: Lease of the learner; None: it does not have that. At most one message without a
-                lease waits, so that no learner queues more work than it was given.
+            lease: Lease that the result is for; None: the learner does not have it. At most one
+                result without a lease waits, so that a learner cannot fill the inbox.
         """
         row = self._state.tables.assignments.get(message.assignment_id)
         if isinstance(message, Failed) and lease and row and message.kind == "checkpoint":
-            # The reader takes a while, and learners repeat their results meanwhile.
+            # Reading takes a while, and learners repeat their results meanwhile, so read only once.
             if self._inbox.begins_reading(learner, lease):
                 reading = self._reader.submit(
                     read_back, self._run_dir, learner, message, row.message
@@ -379,7 +382,7 @@ class Server:
             )
 
     def _handle(self, told: Iterable[Event]) -> None:
-        """Let the state machine take events in, commit what follows, and only then act."""
+        """Handle events by the state machine, commit rows, and only then carry out commands."""
         rows: list[Row] = []
         wanted: list[Command] = []
         for event in told:
@@ -390,8 +393,8 @@ class Server:
             tx = handle(self._state, event, now)
             rows += tx.rows
             wanted += tx.commands
-        # Commands are checked before the commit and carried out after it: each journaled assignment
-        # can be sent, and each sent one is journaled.
+        # Commands are checked before the commit and carried out after it, so each journaled
+        # assignment can be sent, and each sent one is journaled.
         check_commands(wanted)
         if rows:
             failpoint("controller.before_commit")
@@ -399,7 +402,7 @@ class Server:
             failpoint("controller.committed")
             self._on_commit(rows)
         self._live.record(self._state, now_s=self._clock())
-        # Grants go out before the messages: a learner may publish soon after it has its assignment.
+        # Grants are sent before messages, as a learner may publish soon after its assignment came.
         self._grant()
         for command in wanted:
             self._carry_out(command)
@@ -433,13 +436,13 @@ class Server:
             case events.FitRatings():
                 self._inbox.expect(self._fitter.submit(_fit, command.known))
             case events.LinkGhosts():
-                # Ghosts are linked before the messages that name them: commands are carried out in
-                # order.
+                # Ghosts are linked here and not on a thread, because later commands may send
+                # messages that name them.
                 failpoint("controller.before_link")
                 self._inbox.expect(_done(link(self._run_dir, command.ghosts)))
                 failpoint("controller.linked")
             case events.RemoveCheckpoints():
-                # Large directories take a while, and nothing depends on their removal.
+                # A thread removes directories, because large ones take a while and nothing waits.
                 self._inbox.expect(self._reader.submit(remove, self._run_dir, command.keys))
             case events.WriteMetrics():
                 self._sinks.write(command.policy, command.agent_steps, command.metrics)
@@ -457,7 +460,7 @@ class Server:
             failpoint("controller.acknowledged")
         elif is_assignment:
             failpoint("controller.assigned")
-        # Other messages are repeated on demand: learners repeat what they want answered.
+        # Other messages need not be tracked, because a learner without an answer repeats its own.
         if is_assignment and not sent:
             self._unreached.append(command.learner)
 
@@ -473,59 +476,59 @@ def _done(event: Event) -> Future[Event]:
 
 
 Lease = tuple[AssignmentId, int]
-"""An assignment and the attempt at it."""
+"""Assignment, and the number of the attempt at it."""
 
 
 class Inbox:
-    """Events in line, each thing that a learner says once. Owned by the controller's thread.
+    """Queue of events that wait to be handled. Owned by the controller's thread.
 
-    What learners say again meanwhile is not kept again, so they cannot make it grow.
+    A message that a learner repeats while the first one waits is dropped, so that repetitions
+    cannot make the queue grow.
     """
 
     def __init__(self) -> None:
         self._heard: dict[Hashable, LearnerEvent] = {}
         self._num_awaited = 0
         self._answers: deque[Future[Event]] = deque()
-        """Answers that are ready, in the order of their coming."""
+        """Answers that are ready, in the order in which they became so."""
         self._reading: set[tuple[LearnerId, Lease]] = set()
-        """Results that were heard and are not taken out yet."""
+        """Results that are being read, or whose event is not handled yet."""
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing is ready."""
+        """Return whether no event is ready to be handled."""
         return not self._heard and not self._answers
 
     @property
     def num_awaited(self) -> int:
-        """Return how much of what was asked for has not been taken out yet."""
+        """Return the number of requested answers that were not handled yet."""
         return self._num_awaited
 
     def record(self, event: LearnerEvent, lease: Lease | None = None) -> None:
-        """Put an event in line, unless its learner has one of that kind there for that lease."""
-        # The first stays: a repetition says the same, and must not lose its place in line.
+        """Append an event, unless one of its learner, kind and lease waits already."""
+        # The first event stays, because a repetition is equal and must not move it to the end.
         self._heard.setdefault((event.learner, type(event), lease), event)
 
     def holds(self, learner: LearnerId, kind: type[LearnerEvent]) -> bool:
-        """Return whether an event of a learner, and for no lease, is in line."""
+        """Return whether an event of a learner and kind, without a lease, waits."""
         return (learner, kind, None) in self._heard
 
     def begins_reading(self, learner: LearnerId, lease: Lease) -> bool:
-        """Return whether a result is new; it counts as read until its event is taken out."""
+        """Return whether a result is new, and mark it as being read until its event is handled."""
         if (learner, lease) in self._reading:
             return False
         self._reading.add((learner, lease))
         return True
 
     def expect(self, answer: Future[Event]) -> None:
-        """Put an event in line as soon as it is ready; any thread may make it."""
+        """Append an answer as soon as it is ready; any thread may make it."""
         self._num_awaited += 1
-        # Runs in the thread that made the answer; appending to a deque is atomic.
+        # The callback runs in the thread that made the answer; appending to a deque is atomic.
         answer.add_done_callback(self._answers.append)
 
     def drain(self) -> Iterator[Event]:
-        """Take events out until there are none: the oldest heard and the oldest ready in turn."""
-        # Both queues have their turn, so that neither learners nor answers wait for all of the
-        # others.
+        """Remove and yield all events: by turns the oldest of learners and the oldest answer."""
+        # Taking turns keeps a long queue of one kind from delaying events of the other.
         while not self.is_empty:
             if self._heard:
                 yield self._heard.pop(next(iter(self._heard)))
@@ -533,11 +536,11 @@ class Inbox:
                 yield self._take_answer()
 
     def _take_answer(self) -> Event:
-        # An error of a worker thread is raised here, in the controller's.
+        # An exception of a worker thread is raised here, in the controller's thread.
         event = self._answers.popleft().result()
         self._num_awaited -= 1
         match event:
-            # The lease itself tells a repetition from now on.
+            # Handling the event ends the lease, so a later repetition is recognized by that.
             case AssignmentFinished(learner=learner, finished=result):
                 self._reading.discard((learner, (result.assignment_id, result.attempt)))
             case AssignmentFailed(learner=learner, failed=fault):

@@ -1,6 +1,6 @@
-"""An epoch: the settings that it was started with, how far it is and why, and what it has measured.
+"""Epoch of the controller: its settings, its phase with the reason for it, and its measurements.
 
-It trains, is evaluated, stops and is over.
+Its phases are training, evaluating, stopping and over.
 
 Tests: `tests/populations/controller/state/test_measured.py`, and `test_goals.py` beside it.
 """
@@ -33,9 +33,9 @@ class Countdown(Struct, kw_only=True):
     """Time for which a run is evaluated without training, PBT and new ghosts.
 
     Attributes:
-        duration_s: Seconds from its beginning on.
+        duration_s: Seconds that it lasts.
         began_s: Time when it began; None: it has not.
-        left_s: Seconds left; at most 0: no more evaluations are given out.
+        left_s: Seconds left; at 0 or below no more evaluations are given out.
     """
 
     duration_s: float
@@ -46,7 +46,7 @@ class Countdown(Struct, kw_only=True):
         self.left_s = self.duration_s
 
     def advance(self, now_s: float, *, may_begin: bool) -> None:
-        """Let time pass. None does until it may begin: processes take seconds to start."""
+        """Update the seconds left; time does not count before it may begin, as processes start."""
         if self.began_s is None and may_begin:
             self.began_s = now_s
         if self.began_s is not None:
@@ -57,19 +57,19 @@ class Phase(Struct, kw_only=True):
     """Phase of an epoch and its times, from its beginning to its end.
 
     Attributes:
-        crew: Learners, who are told of the end.
+        crew: Learners, which are sent a Stop at the end.
         name: ``training``; ``evaluating`` (nothing is trained any more, final matches are
             played); ``stopping`` (nothing new is given out); ``over``.
         reason: Why the phase is not ``training``.
         evaluation_only: Time left of an epoch that only evaluates; None: it trains.
         finals: Time left of the final matches; None: training goes on, or seconds decide nothing.
-        interrupted: Whether somebody asked for the stop, so that the run can be resumed.
+        interrupted: Whether a user requested the stop, so that the run can be resumed.
         failed: Whether the run cannot go on.
-        stopping_s: When learners were told to stop.
+        stopping_s: When learners were sent a Stop.
         started_s: When this epoch began, on the controller's clock.
         elapsed_before_s: Seconds of the run before this epoch.
-        last_event_s: When the controller last took an event in.
-        share_reached: Evaluation's share when training ended; None before.
+        last_event_s: When the controller last processed an event.
+        share_reached: Evaluation's share of learner seconds when training ended; None before.
     """
 
     crew: Crew
@@ -87,59 +87,59 @@ class Phase(Struct, kw_only=True):
 
     @property
     def countdown(self) -> Countdown | None:
-        """Return the time that evaluation has when nothing is trained; None: no time is named."""
+        """Return the time limit of evaluation without training; None: there is no limit."""
         return self.finals if self.evaluation_only is None else self.evaluation_only
 
     def elapsed_s(self, now: Now) -> float:
-        """Return the seconds of the run, over all epochs."""
+        """Return the elapsed seconds of the run, over all epochs."""
         return self.elapsed_before_s + now.monotonic_s - self.started_s
 
     def trained_s(self, now: Now, run: RunRow) -> float:
-        """Return the seconds in which the run trained, over all epochs, while it trains."""
+        """Return the run's seconds of training, over all epochs; valid only while it trains."""
         return self.elapsed_s(now) - run.closing_s
 
     def is_for_now(self, row: AssignmentRow) -> bool:
-        """Return whether an open assignment is done in this epoch; only evaluations may be."""
+        """Return whether an open assignment is given out in this epoch; some only evaluate."""
         return self.evaluation_only is None or row.kind == "evaluate"
 
     def stop(self, tx: Transaction, *, reason: str, interrupted: bool) -> None:
-        """Give out nothing more and let learners publish what they have."""
-        # The first reason stays.
+        """Stop giving out assignments, and let learners publish the work that they have done."""
+        # A later stop must not replace the reason of the first.
         if self.name in ("stopping", "over"):
             return
         self.name = "stopping"
         self.reason = reason
         self.interrupted = interrupted
-        # Learners have their grace from here on.
+        # The time after which learners are killed counts from here.
         self.stopping_s = tx.now.monotonic_s
         for learner_id in self.crew.learners:
             tx.send(learner_id, Stop(grace_s=self.crew.patience.grace_s))
 
     def fail(self, tx: Transaction, *, reason: str) -> None:
-        """End the run: it cannot go on."""
+        """End the run as failed, because it cannot go on."""
         if self.name == "over":
             return
         self.stop(tx, reason=reason, interrupted=False)
-        # Of several failures the first is the reason; a stop that was asked for before is none.
+        # The first of several failures is the reason; it replaces that of a requested stop.
         if not self.failed:
             self.reason, self.interrupted, self.failed = reason, False, True
 
 
 class Settings(Struct, kw_only=True):
-    """Settings and rules of a run. They stay as they are, but for players whose weights break.
+    """Settings and rules of a run, constant except for external players with damaged weights.
 
     Attributes:
         config: The resolved configuration.
         setup: Setup of learners; its digests must match theirs.
-        matchmaker: Draws opponents.
-        external_players: Players from outside, bots and imported ones, by population.
-        exploit: By population, decides who copies whom.
-        explore: By population, decides what changes about hyperparameters.
-        thinning: Decides which ghosts of a full pool go.
+        matchmaker: Rule that draws opponents.
+        external_players: Bots and imported policies, by the population that they play for.
+        exploit: By population, the rule that decides which policy copies which.
+        explore: By population, the rule that changes hyperparameters.
+        thinning: Rule that decides which ghosts of a full pool are removed.
         scheduled: By population, hyperparameters that follow agent steps.
         initial_weights: Another run's weights that policies start from, by population.
         immigrants: Other runs' weights, by key, for immigration and for resets of exploiters.
-        store: Digest of the store's id, which learners must see; None: they are not asked.
+        store: Digest of the store's id, which learners must report; None: it is not checked.
         versions: Versions of packages that the run records.
     """
 
@@ -158,7 +158,7 @@ class Settings(Struct, kw_only=True):
 
 
 HeldPoints = dict[PolicyId, tuple[int, Mapping[str, float]]]
-"""Training points by policy: agent steps, and metrics."""
+"""Points of training curves that are not written yet, by policy: agent steps, and metrics."""
 
 
 class Curves(Struct):
@@ -166,17 +166,16 @@ class Curves(Struct):
 
     Attributes:
         fitted: Last evaluation tally of each population's last fit.
-        held: Last training point of each policy, where it was left out.
-        written: Which weights' points were written last, after how many matches, and what they
-            were.
-        rated_at: Agent steps of the weights whose points were written last.
-        run_at_s: When the run's last point was written; before any time, so that the first event
+        held: Last training point of each policy, if it was not written yet.
+        written: By policy, the last point of its standing: weights, their number of matches, and
+            metrics.
+        rated_at: By policy, agent steps of the weights in that point.
+        run_at_s: Time of the run's last point; minus infinity at first, so that the first event
             writes one.
         run_at_steps: Agent steps of the run's last point.
         run_shown_at: Agent steps of the run's last point that an earlier controller wrote.
-        is_resumed: Whether standings may be missing that an earlier controller did not come to
-            write.
-        unwritten: Training assignments whose points an earlier controller did not come to write.
+        is_resumed: Whether an earlier controller may have ended before it wrote all standings.
+        unwritten: Training assignments whose points an earlier controller did not write.
     """
 
     fitted: dict[str, int] = {}
@@ -191,15 +190,15 @@ class Curves(Struct):
 
 
 class Measured(Struct, kw_only=True):
-    """Measurements of an epoch. It begins with sums of the journal's rows, and with its alerts.
+    """Measurements of an epoch; its first values come from the journal's rows.
 
     Attributes:
-        settings: Settings of the run, in which measured times may decide nothing.
-        tables: The journal's rows, which tell what is not measured yet.
-        phase: How far the epoch is, which an alert may end.
+        settings: Settings of the run; in deterministic mode measured times may decide nothing.
+        tables: The journal's rows, which have values for what is not measured yet.
+        phase: Phase of the epoch, which an alert may end.
         match_times: Time of the last evaluations of all learners.
-        alerts: Warnings for people; of those that hold there are rows.
-        curves: Points written of each policy.
+        alerts: Warnings for users; the active ones have rows.
+        curves: Points of curves that were written.
         spent_before_s: Learner seconds of training and of evaluation before this epoch.
         episode_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
     """
@@ -221,7 +220,6 @@ class Measured(Struct, kw_only=True):
         """
         if policy.episode_length > 0.0:
             return policy.episode_length
-        # 0 is unknown.
         known = [
             row.episode_length
             for row in self.tables.policies.values()

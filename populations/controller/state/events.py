@@ -1,7 +1,7 @@
 """Events of the controller, and the commands that follow from them: plain data.
 
-Events are in the past tense, and each comes with its time. The server carries commands out in
-order, after the commit.
+Events are named in the past tense and handled with their time (`Now`). The server carries commands
+out in order, after the commit.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from populations.records.rows import GenerationRow, GhostRow
 
 
 class Now(Struct, frozen=True, kw_only=True):
-    """When an event happened.
+    """Time of an event, on two clocks.
 
     Attributes:
-        monotonic_s: The controller's own monotonic clock: every duration and deadline.
-        utc: ISO 8601, for people and records; never compared.
+        monotonic_s: Seconds on the controller's monotonic clock, for all durations and deadlines.
+        utc: Date and time in ISO 8601, for users and records; never compared.
     """
 
     monotonic_s: float
@@ -33,11 +33,11 @@ class Now(Struct, frozen=True, kw_only=True):
 
 
 class BaseEvent(Struct, frozen=True, kw_only=True):
-    """Event that the server tells of."""
+    """Event that the server passes to the state machine."""
 
 
 class LearnerEvent(BaseEvent, frozen=True, kw_only=True):
-    """Event that follows from a message of a learner, but for a heartbeat, or from one to it.
+    """Event that follows from a message from a learner, except a heartbeat, or from one to it.
 
     Attributes:
         learner: Learner that the event is about.
@@ -47,49 +47,49 @@ class LearnerEvent(BaseEvent, frozen=True, kw_only=True):
 
 
 class ControllerStarted(BaseEvent, frozen=True, kw_only=True):
-    """The journal is loaded, recovery is done, the socket is bound. First event of an epoch."""
+    """First event of an epoch: the journal is loaded and recovered, and the socket is bound."""
 
 
 class LearnerJoined(LearnerEvent, frozen=True, kw_only=True):
-    """A learner said Hello (again, if it was not sure that it was heard).
+    """A learner has sent a Hello, perhaps once more because it received no answer.
 
     Attributes:
         hello: First message of the learner.
-        slot: Slot of the launcher, if the launcher started this process.
+        slot: Slot of the launcher that started this process; None: the launcher did not start it.
     """
 
     hello: Hello
-    # Found by the server, which knows the processes of the launcher.
+    # The server determines the slot, as it knows the processes of the launcher.
     slot: int | None
 
 
 class HeartbeatReceived(BaseEvent, frozen=True, kw_only=True):
-    """A learner is alive."""
+    """A learner has sent a heartbeat, which shows that it is alive."""
 
     learner: LearnerId
     heartbeat: Heartbeat
 
 
 class AssignmentFinished(LearnerEvent, frozen=True, kw_only=True):
-    """A learner finished, and its checkpoints were read back and verified.
+    """A learner has finished an assignment, and its checkpoints were read back and verified.
 
     Attributes:
-        finished: The message.
-        manifests: By checkpoint key, verified against every byte on disk.
+        finished: Message of the learner.
+        manifests: Manifests by checkpoint key, verified against every byte on disk.
     """
 
     finished: Finished
-    # The verified content of the directories, not the learner's words about it.
+    # These come from the directories that the server verified, not from the learner's message.
     manifests: dict[str, Manifest]
 
 
 class AssignmentFailed(LearnerEvent, frozen=True, kw_only=True):
-    """A learner failed, or what it published did not verify.
+    """A learner has failed an assignment, or published a checkpoint that did not verify.
 
     Attributes:
         failed: Message of the learner.
-        damage: Fault that the controller found when it read the checkpoint that the learner calls
-            corrupt; None: nothing is wrong with it, or the assignment does not name it.
+        damage: Fault that the server found when it read the checkpoint that the learner reported
+            as corrupt; None: it found none, or the assignment does not name that checkpoint.
     """
 
     failed: Failed
@@ -97,7 +97,7 @@ class AssignmentFailed(LearnerEvent, frozen=True, kw_only=True):
 
 
 class LearnerLeft(LearnerEvent, frozen=True, kw_only=True):
-    """A learner said Goodbye."""
+    """A learner has sent a Goodbye, with its reason to leave."""
 
     reason: str
 
@@ -111,7 +111,7 @@ class LearnerExited(BaseEvent, frozen=True, kw_only=True):
 
     Attributes:
         slot: Slot of the launcher.
-        code: Exit code (-n: by signal n); None: it was lost with its machine.
+        code: Exit code (-n: killed by signal n); None: it was lost with its machine.
     """
 
     slot: int
@@ -119,27 +119,27 @@ class LearnerExited(BaseEvent, frozen=True, kw_only=True):
 
 
 class StrangerSpoke(LearnerEvent, frozen=True, kw_only=True):
-    """A message came from a learner that is not (or no longer) part of this epoch."""
+    """A message has come from a learner that has not joined this epoch, or has been given up."""
 
 
 class RatingsFitted(BaseEvent, frozen=True, kw_only=True):
     """The thread of fits has fitted ratings.
 
     Attributes:
-        ratings: By population. Their rows are durable; the rest is made by another fit after a
-            resume (`Fits.refit`).
+        ratings: Ratings by population. Their rows are durable; a resume repeats the fit for the
+            rest (`Fits.refit`).
     """
 
     ratings: Mapping[str, Ratings]
 
 
 class HyperparametersExplored(BaseEvent, frozen=True, kw_only=True):
-    """The worker thread has explored for a policy that waits.
+    """The worker thread has explored hyperparameters for a policy with a pending decision.
 
     Attributes:
-        policy: Policy that waits.
+        policy: Policy with the pending decision.
         exploration: Old and new values.
-        problem: Why the rule could not be used, so that values were perturbed; None: it could.
+        problem: Why the rule failed, so that values were perturbed instead; None: it did not fail.
     """
 
     policy: PolicyId
@@ -148,12 +148,12 @@ class HyperparametersExplored(BaseEvent, frozen=True, kw_only=True):
 
 
 class GhostsLinked(BaseEvent, frozen=True, kw_only=True):
-    """It was tried to make the directories of ghosts.
+    """The server has made the directories of ghosts, or the disk has refused them.
 
     Attributes:
-        players: Those that are there.
-        refused: Those for which the disk had no room, or that it could not write otherwise.
-        reason: Words of the disk.
+        players: Ghosts whose directories exist.
+        refused: Ghosts whose directories could not be written, for want of room or otherwise.
+        reason: Error message of the disk.
     """
 
     players: tuple[PlayerId, ...]
@@ -162,13 +162,13 @@ class GhostsLinked(BaseEvent, frozen=True, kw_only=True):
 
 
 class CheckpointsRemoved(BaseEvent, frozen=True, kw_only=True):
-    """The directories of doomed checkpoints and ghosts are gone."""
+    """The directories of checkpoints and ghosts that were marked for removal are removed."""
 
     keys: tuple[str, ...]
 
 
 class StopRequested(BaseEvent, frozen=True, kw_only=True):
-    """Somebody wants the run to stop with everything saved."""
+    """A user has requested that the run stops with everything saved."""
 
     reason: str
 
@@ -177,43 +177,43 @@ class Ticked(BaseEvent, frozen=True, kw_only=True):
     """Time has passed.
 
     Attributes:
-        deaf_s: Seconds since all messages that had arrived were read.
-        waiting: Slots of the launcher whose learner waits for a place to run.
+        deaf_s: Seconds since the server had last read all messages that had arrived.
+        waiting: Slots of the launcher whose process waits for a machine with room.
     """
 
-    # Commits may take long where the disk is slow, and many learners have much to say.
+    # With a slow disk or many learners, messages wait unread; that time is not a learner's silence.
     deaf_s: float = 0.0
     waiting: frozenset[int] = frozenset()
 
 
 Event = BaseEvent | Finding
-"""A `Finding` comes where a sink, a hook or an export failed, or works again."""
+"""Event of any kind; a `Finding` reports that a sink, a hook or an export failed or recovered."""
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """Order of the state machine, carried out by the server."""
+    """Command of the state machine, which the server carries out after the commit."""
 
 
 class SendMessage(Command, frozen=True, kw_only=True):
-    """Send to a learner; a message that cannot be delivered is not sent again."""
+    """Command to send a message to a learner; if that fails, it is not sent again."""
 
     learner: LearnerId
     message: FromController
 
 
 class StartLearner(Command, frozen=True, kw_only=True):
-    """Start a learner process in a slot of the launcher."""
+    """Command to start a learner process in a slot of the launcher."""
 
     slot: int
     populations: tuple[str, ...]
 
 
 class KillLearner(Command, frozen=True, kw_only=True):
-    """End the process in a slot at once.
+    """Command to end the process in a slot at once.
 
     Attributes:
         slot: Slot of the process.
-        dump_stacks: Whether it first writes where it is, in no more than a moment.
+        dump_stacks: Whether it gets a moment to write its stacks to the log first.
     """
 
     slot: int
@@ -221,22 +221,23 @@ class KillLearner(Command, frozen=True, kw_only=True):
 
 
 class FitRatings(Command, frozen=True, kw_only=True):
-    """Fit ratings on the thread of fits; the answer is `RatingsFitted`."""
+    """Command to fit ratings on the thread of fits; the answer is `RatingsFitted`."""
 
     known: Snapshot
 
 
 class ExploreHyperparameters(Command, frozen=True, kw_only=True):
-    """Explore on the worker thread; the answer is `HyperparametersExplored`.
+    """Command to explore on the worker thread; the answer is `HyperparametersExplored`.
 
     Attributes:
-        policy: Policy that waits for it.
+        policy: Policy with the pending decision.
         rule: Rule of its population.
         hyperparameters: Values to start from: the policy's own, or its donor's.
         search_space: Hyperparameters that may change.
-        history: All generations of the population, in order of beginning, the policy's last ended.
-        agent_steps: The policy's count.
-        seed: Seed of the draw; the same words at every attempt.
+        history: All generations of the population, in order of beginning; the policy's last one
+            is given as ended.
+        agent_steps: Agent steps of the policy.
+        seed: Seed of the draw, the same at every attempt.
     """
 
     policy: PolicyId
@@ -244,33 +245,33 @@ class ExploreHyperparameters(Command, frozen=True, kw_only=True):
     rule: Explore
     hyperparameters: Hyperparameters
     search_space: SearchSpace
-    # A copy of references to frozen rows; the controller goes on meanwhile.
+    # The tuple is a copy of references to frozen rows, as the controller goes on meanwhile.
     history: tuple[GenerationRow, ...]
     agent_steps: int
-    # From ``PolicyRow.pending``: a repeated question has the same answer.
+    # The seed is stored in ``PolicyRow.pending``, so a repeated command has the same answer.
     seed: tuple[int, ...]
 
 
 class LinkGhosts(Command, frozen=True, kw_only=True):
-    """Make the directories of ghosts; the answer is `GhostsLinked`. Idempotent."""
+    """Idempotent command to make the directories of ghosts; the answer is `GhostsLinked`."""
 
-    # Rows and not ids: the server looks nothing up in the state.
+    # These are rows instead of ids, because the server looks nothing up in the state.
     ghosts: tuple[GhostRow, ...]
 
 
 class RemoveCheckpoints(Command, frozen=True, kw_only=True):
-    """Remove directories, ghosts' too; the answer is `CheckpointsRemoved`. Idempotent."""
+    """Idempotent command to remove directories of checkpoints and ghosts (`CheckpointsRemoved`)."""
 
     keys: tuple[str, ...]
 
 
 class WriteMetrics(Command, frozen=True, kw_only=True):
-    """Hand figures of what is committed to the sinks.
+    """Command to pass metrics to the sinks.
 
     Attributes:
-        policy: Its id, or `arena.metrics.sink.RUN` for the run's own.
-        agent_steps: Position on the curves: the policy's count, or the run's.
-        metrics: By name.
+        policy: Id of the policy, or `arena.metrics.sink.RUN` for metrics of the run.
+        agent_steps: Position on the curves: agent steps of the policy, or of the run.
+        metrics: Values by name.
     """
 
     policy: str
@@ -279,4 +280,4 @@ class WriteMetrics(Command, frozen=True, kw_only=True):
 
 
 class EndRun(Command, frozen=True, kw_only=True):
-    """Leave the loop: nothing is open any more, or it does not matter."""
+    """Command to leave the server's loop, because the run is over."""

@@ -1,9 +1,8 @@
 """Goals of ``stop``: which policies have reached a rating, a result or a success rate.
 
-Measurements that these and the lessons of a curriculum ask for are kept policy by policy. Each is
-of a policy's present generation, and of the newest weights in it: a mean over all that the
-policy ever was would lag behind what it is. Follows from the journal's tallies and assignments,
-which a resumed controller reads again.
+Goals and the lessons of a curriculum need measurements of each policy. They cover the newest
+weights of its present generation, because a mean over all of its past would lag behind. They are
+computed from the journal's tallies and assignments, which a resumed controller reads again.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ from populations.records.tables import Tables
 
 
 def have_reached(config: RunConfig, tables: Tables, reached: Callable[[PolicyRow], bool]) -> bool:
-    """Return whether in every population that learns one policy has reached a goal, or all have.
+    """Return whether one policy, or all, of every population that learns have reached a goal.
 
-    Which of the two is ``stop.members``. A policy in quarantine that waits for nothing counts for
-    ``any`` alone.
+    ``stop.members`` says whether one is enough. A quarantined policy without a pending copy counts
+    only for ``any``.
     """
     everybody = config.stop.members == "all"
     populations: dict[str, bool] = {}
@@ -54,16 +53,16 @@ def have_reached(config: RunConfig, tables: Tables, reached: Callable[[PolicyRow
 
 
 def members_said(config: RunConfig) -> str:
-    """Return who has reached a goal that ends the run, in words."""
+    """Return the beginning of a sentence that says which policies have reached the stop goal."""
     if config.stop.members == "all":
         return "every active policy is one"
     return "every population has a policy"
 
 
 def bound_at_any_time(fits: Fits, policy: PolicyRow) -> float | None:
-    """Return a lower bound of a rating that holds at all times, also of the best policy.
+    """Return a lower bound of a policy's rating, in Elo; None if the policy is unrated.
 
-    None if the policy is unrated.
+    The bound holds at all times together, and for the policy that happens to be rated best.
     """
     digest = fits.league.standing_weights(policy)
     ratings = fits.ratings(policy.population)
@@ -72,8 +71,8 @@ def bound_at_any_time(fits: Fits, policy: PolicyRow) -> float | None:
         return None
     rating, low, _ = interval
     width = any_time_width((rating - low) / Z95, scale=ratings.row.child_deviation)
-    # Of many fits one is too high by chance (width), and of many policies the best (optimism),
-    # which the champion's rating is already less.
+    # One of many fits is too high by chance (width), as is the best of many policies (optimism).
+    # The champion's rating has been reduced by the optimism already.
     luck = 0.0 if str(digest) == ratings.row.champion else ratings.row.optimism
     return rating - luck - width
 
@@ -81,16 +80,16 @@ def bound_at_any_time(fits: Fits, policy: PolicyRow) -> float | None:
 def evaluation_bound(
     config: RunConfig, tables: Tables, goals: StopGoals, policy: PolicyRow
 ) -> float | None:
-    """Return a lower bound of what the goal is about, at all times; None: no goal or matches.
+    """Return a lower bound of the score or mean return of ``stop.evaluation``, at all times.
 
-    Of the newest matches the longest window has the least noise, and a short one leaves out early
-    losses, of weights that newer ones have replaced. So the best of several counts. Of many
-    policies the best is tested where one is enough. Each bound is lower for these chances.
+    None without a goal or matches. A long window of newest matches has little noise, a short one
+    leaves out losses of replaced weights; the best of several windows counts. If one policy is
+    enough, the best of them is tested. The bounds are lowered for this number of trials.
     """
     goal, met = config.stop.evaluation, goals.met(policy)
     if goal is None or met is None:
         return None
-    # Every event asks for the bounds of all policies.
+    # The bound is cached, because every event needs the bounds of all policies.
     if met.bound is None:
         met.bound = _bound(config, tables, met, goal)
     return met.bound
@@ -121,13 +120,12 @@ def has_reached_evaluation(
 
 
 def seekers_of_evaluation(config: RunConfig, tables: Tables, goals: StopGoals) -> set[PolicyId]:
-    """Return the active policies for whose matches ``stop.evaluation`` waits.
+    """Return the active policies that ``stop.evaluation`` needs and that have not reached it.
 
-    Where one of a population is enough, no other is waited for.
+    If one policy of a population is enough and has reached it, the others are not needed.
     """
     rows = tables.policies.values()
     reached = [row for row in rows if has_reached_evaluation(config, tables, goals, row)]
-    # Who has reached it is not waited for, nor are others of its population if any one is enough.
     policies = {row.policy for row in reached}
     populations = {row.population for row in reached if config.stop.members == "any"}
     return {
@@ -142,7 +140,7 @@ def seekers_of_evaluation(config: RunConfig, tables: Tables, goals: StopGoals) -
 def has_succeeded(config: RunConfig, tables: Tables, goals: StopGoals, policy: PolicyRow) -> bool:
     """Return whether a policy has reached ``stop.success_rate``."""
     goal, lesson = config.stop.success_rate, tables.run.lesson
-    # In an earlier lesson success is only what that lesson asks for.
+    # Success counts in the last lesson only, because an earlier one has another environment.
     if goal is None or lesson < len(config.environment.curriculum) - 1:
         return False
     found = goals.success_rate(policy, lesson=lesson)
@@ -150,7 +148,7 @@ def has_succeeded(config: RunConfig, tables: Tables, goals: StopGoals, policy: P
 
 
 def goal_reached(config: RunConfig, tables: Tables, goals: StopGoals) -> str | None:
-    """Return which of the goals that follow from matches or episodes is reached, in words."""
+    """Return the reached goal among those of matches or episodes, in words; None: none is."""
     stop, said = config.stop, members_said(config)
     has_result = partial(has_reached_evaluation, config, tables, goals)
     if (goal := stop.evaluation) is not None and have_reached(config, tables, has_result):
@@ -184,24 +182,24 @@ def unreported(config: RunConfig, goals: StopGoals) -> str | None:
 
 
 MIN_WINDOW = 400
-"""Newest matches, or more, that a score or a return is of; fewer while there are not so many."""
+"""Least size, in newest matches, of the longest window over which a score or return is taken."""
 
 WINDOW_PARTS = (1.0, 0.5, 0.25)
-"""Windows of newest matches, as parts of the longest: a quarter of that of a score is enough for a
-policy that wins all of them (`window_of_score`)."""
+"""Windows of newest matches, as parts of the longest. A quarter of the window of a score is enough
+for a policy that wins all of its matches (`window_of_score`)."""
 
 MAX_WINDOW = 100_000
-"""Matches of a generation that are kept at most: a league may play for months."""
+"""Bound on the retained matches of a generation, because a league may play for months."""
 
 MIN_RETURNS = 30
-"""Matches from which on a mean return has an interval: of fewer the deviation is not known."""
+"""Matches from which on a mean return has an interval: with fewer its deviation is too unsure."""
 
 SUCCESS = "environment/success_mean"
 RETURN = "episode/return_mean"
 
 
 class Sums(NamedTuple):
-    """Sums over matches: points are in [0, 1] a match, returns undiscounted."""
+    """Sums over matches: points in [0, 1] for each match, and undiscounted returns."""
 
     matches: float = 0.0
     points: float = 0.0
@@ -209,19 +207,19 @@ class Sums(NamedTuple):
     return_squares: float = 0.0
 
     def plus(self, other: Sums) -> Sums:
-        """Return the sums over both."""
+        """Return the sums over the matches of both."""
         return Sums(*(one + more for one, more in zip(self, other, strict=True)))
 
 
 class GenerationMatches(Struct):
-    """Matches of one generation against the player.
+    """Matches of one generation of a policy against the player of ``stop.evaluation``.
 
     Attributes:
         generation: Number of the generation.
-        matches: All of its matches.
-        kept: Matches of ``newest``.
+        matches: Number of all of its matches.
+        kept: Number of matches in ``newest``.
         newest: Sums by weights, in order of first evaluation, which is that of training.
-        bound: Bound by these matches; None: nobody has asked for it since the last one.
+        bound: Cached bound by these matches; None: not computed since the last match.
     """
 
     generation: int
@@ -231,7 +229,7 @@ class GenerationMatches(Struct):
     bound: float | None = None
 
     def add(self, digest: Digest, sums: Sums) -> None:
-        """Add some matches of some weights; what no window reaches any more goes."""
+        """Add matches of some weights, and remove weights that are older than any window."""
         self.bound = None
         self.newest[digest] = self.newest.get(digest, Sums()).plus(sums)
         self.matches += sums.matches
@@ -240,7 +238,7 @@ class GenerationMatches(Struct):
             self.kept -= self.newest.pop(oldest).matches
 
     def sum(self, window: float) -> Sums:
-        """Return the sums over the newest matches; after ``window`` older weights are left out."""
+        """Return the sums over the newest weights that have ``window`` matches together."""
         total = Sums()
         for sums in reversed(self.newest.values()):
             if total.matches >= window:
@@ -250,13 +248,13 @@ class GenerationMatches(Struct):
 
 
 class StopGoals(Struct):
-    """Measurements of all policies. Owned by one thread.
+    """Measurements of all policies for goals of ``stop`` and lessons. Owned by one thread.
 
     Attributes:
-        player: Player of ``stop.evaluation``; None: no matches are followed.
-        repeats_games: Whether those who draw nothing have one game in each seating, which counts
-            once.
-        unreported: Ended training episodes by population, while none has told of its success.
+        player: Player of ``stop.evaluation``; None: matches are not measured.
+        repeats_games: Whether players that act without randomness repeat one game in each seating;
+            that game counts once.
+        unreported: Ended training episodes by population, while none has reported its success.
     """
 
     player: str | None = None
@@ -267,7 +265,7 @@ class StopGoals(Struct):
     _returns: NewestEpisodes = field(default_factory=partial(NewestEpisodes, RETURN))
     _reported: set[str] = set()
     _repeated: set[tuple[Entrant, ...]] = set()
-    """Seatings of those who have played their one game."""
+    """Seatings whose one repeated game has counted already."""
 
     @classmethod
     def fold(
@@ -279,7 +277,7 @@ class StopGoals(Struct):
         origins: Mapping[Digest, CheckpointRow],
         repeats_games: bool = False,
     ) -> StopGoals:
-        """Take in the rows of a journal."""
+        """Return the measurements that follow from the rows of a journal."""
         goals = cls(player, repeats_games=repeats_games)
         for tally in tallies:
             goals.add_tally(tally, origins)
@@ -288,11 +286,11 @@ class StopGoals(Struct):
         return goals
 
     def add_tally(self, row: TallyRow, origins: Mapping[Digest, CheckpointRow]) -> None:
-        """Take in a tally, once.
+        """Add a tally, which must be passed only once.
 
         Args:
             row: The tally.
-            origins: Origin of each weights digest.
+            origins: By digest of weights, the checkpoint that first had them.
         """
         if self.player is None or row.kind != "evaluate" or self.player not in row.tally.entrants:
             return
@@ -321,7 +319,7 @@ class StopGoals(Struct):
         return counted(tally, repeating) / max(tally.matches, 1)
 
     def add_assignment(self, row: AssignmentRow) -> None:
-        """Take in a finished training assignment, once."""
+        """Add a training assignment if it is finished; each must be passed only once."""
         if row.status != "finished" or not isinstance(row.message, Train) or not row.agent_steps:
             return
         for trainee in row.message.trainees:
@@ -339,12 +337,12 @@ class StopGoals(Struct):
             self.unreported[population] = self.unreported.get(population, 0.0) + episodes
 
     def met(self, policy: PolicyRow) -> GenerationMatches | None:
-        """Return the matches of a policy's generation against the player; None: there are none."""
+        """Return a policy's matches of its present generation against the player; None: none."""
         met = self._met.get(policy.policy)
         return met if met is not None and met.generation == policy.generation else None
 
     def success_rate(self, policy: PolicyRow, *, lesson: int) -> float | None:
-        """Return the success of a policy's newest episodes; None while there are too few."""
+        """Return the success rate of a policy's newest episodes; None while there are too few."""
         return self._successes.mean(policy.policy, generation=policy.generation, lesson=lesson)
 
     def mean_return(self, policy: PolicyRow, *, lesson: int) -> float | None:
@@ -366,7 +364,7 @@ def _sums(tally: Tally, *, entrant: str, other: str) -> Sums:
     if not matches:
         return Sums()
     own = [seat for seat, name in enumerate(tally.entrants) if name == entrant]
-    # Several pairs of one match are no further matches.
+    # A match with several pairs of these seats counts as one match.
     share = tally.matches / matches
     return Sums(
         matches=float(tally.matches),
@@ -377,7 +375,7 @@ def _sums(tally: Tally, *, entrant: str, other: str) -> Sums:
 
 
 def window_of_score(score: float, *, z_squared: float) -> float:
-    """Return the matches that a score is of: so many that its bound can be reached."""
+    """Return the longest window of a score, in matches: long enough for its bound to be reached."""
     # The bound of n wins in n matches is n / (n + z^2), which is the score at n = z^2 s / (1 - s).
     return min(max(float(MIN_WINDOW), 4.0 * z_squared * score / (1.0 - score)), float(MAX_WINDOW))
 

@@ -1,7 +1,7 @@
-"""Learners that are there, their leases, and when they were last heard. Not durable.
+"""Learners that have joined, their leases on assignments, and when they were last heard.
 
-The life of an assignment. Of its states the journal has ``queued`` (open), ``finished`` and
-``failed``; which learner has it, and since when, is known here alone:
+None of this is durable. The diagram is the life of an assignment. The journal stores its states
+``queued`` (open), ``finished`` and ``failed``, but not which learner has it since when:
 
                  give: attempt + 1        first heartbeat
     decided -> open ------------> sent -------------> running --- Finished ---> finished
@@ -11,10 +11,10 @@ The life of an assignment. Of its states the journal has ``queued`` (open), ``fi
                 +-- learner lost -+---------------------+
                 +-- Failed: given out again ------------+
 
-A lease that ends for good is *closed*: the policy was quarantined, it failed on two learners or on
-the only one, or a checkpoint that it names is corrupt. All else is given out again, with the same
-seed and inputs. A result of an attempt that the learner does not hold, or that
-it has told already, is acknowledged and changes nothing.
+An assignment is *closed* if its policy was quarantined, if it failed on two learners or on the only
+one, or if a checkpoint that it names is corrupt. After any other failure or loss it is given out
+again, with the same seed and inputs. A result of an attempt that the learner does not have, or has
+reported already, is acknowledged and changes nothing.
 
 Liveness is judged by the controller's own monotonic clock at receipt; no time of another process is
 compared. Heartbeats say that the process is alive; their progress counter, which only the training
@@ -32,26 +32,26 @@ from arena.wire.messages import Heartbeat, Hello
 from populations.config.run_config import RunConfig
 from populations.controller.state.ledger import Outcome
 
-# A learner goes on with it before the controller has heard that the one before ended.
+# The queued assignment lets a learner go on before the controller has received its last result.
 QUEUED_PER_LEARNER = 1
-# Of all learners together: the controller's one thread hears them beside its decisions.
+# This bounds all learners together, because one thread reads heartbeats and makes decisions.
 MAX_HEARTBEATS_PER_S = 100.0
 
 STALL_GAPS = 10.0
-"""Longest gaps between a learner's progress so far, without progress after which it is stuck. There
-is no other deadline: a learner that makes progress is never killed."""
+"""Multiple of a learner's longest gap between two signs of progress after which it counts as stuck.
+There is no other deadline: a learner that makes progress is never killed."""
 
 CLUSTER_LIVENESS_S = 30.0
-"""Silence after which a learner of a cluster is lost: longer than the cluster takes to find that
-its node is gone (Ray: 15 s), for which nothing that it was at is to blame."""
+"""Silence after which a learner of a cluster is lost. It is longer than the cluster takes to detect
+the loss of a node (Ray: 15 s), so that its assignment is not blamed for such a loss."""
 
 OUT_OF_MEMORY_GROWTH = 1.5
 OUT_OF_MEMORY_BYTES = 128 * 2**20
-"""Memory that grew by this factor and by so much makes a SIGKILL look like the system's."""
+"""Growth of memory, by factor and in bytes, from which a SIGKILL is taken for out of memory."""
 
 
 class Patience(Struct, frozen=True, kw_only=True):
-    """How long the controller waits.
+    """Times, in seconds, and numbers of tries for which the controller waits.
 
     Attributes:
         heartbeat_s: Time between a learner's heartbeats.
@@ -59,16 +59,16 @@ class Patience(Struct, frozen=True, kw_only=True):
         start_s: Longest time from starting a process to its Hello.
         stall_s: Time without progress in a running assignment after which a learner is stuck,
             unless it has made progress as slowly before.
-        backoff_s: Wait before a slot is started again: doubles from the first to the second.
+        backoff_s: Wait before a slot is started again: doubles from the first to the second value.
         max_failed_starts: Processes in a row, over all slots, that end without a Hello before the
             run fails.
-        grace_s: Time for a learner that is told to stop, before it is killed.
-        resend_s: Time for the first heartbeat about an assignment, before it is sent again; then
-            twice as long, and so on.
-        storage_s: Wait before a disk that refused, or where nothing finishes, is tried again:
-            doubles likewise.
-        max_tries: Tries in a row that fail before a run ends in which nothing finishes.
-        refused_s: Time for which a learner from elsewhere that was at fault is refused.
+        grace_s: Time between the request to stop and the kill of a learner that has not stopped.
+        resend_s: Time until an assignment that no heartbeat has named is sent again; the time
+            doubles with each repetition.
+        storage_s: Wait before the next try after the disk refused or while nothing finishes:
+            doubles from the first to the second value.
+        max_tries: Failed tries in a row after which a run ends in which nothing finishes.
+        refused_s: Time for which a dismissed learner that the run did not start is refused.
     """
 
     heartbeat_s: float = 1.0
@@ -84,23 +84,23 @@ class Patience(Struct, frozen=True, kw_only=True):
     refused_s: float = 60.0
 
     def heartbeat_among_s(self, num_learners: int) -> float:
-        """Return seconds between heartbeats: more among many learners, which take time to hear."""
-        # Three heartbeats at least within the silence after which a learner is lost.
+        """Return seconds between heartbeats of one learner; longer if there are many learners."""
+        # At least three heartbeats must fit into the silence after which a learner is lost.
         longer_s = min(num_learners / MAX_HEARTBEATS_PER_S, self.liveness_s / 3.0)
         return max(self.heartbeat_s, longer_s)
 
 
 KEPT = 0.5
-"""Weight of what earlier evaluations took, for each one that ends."""
+"""Factor by which each evaluation that ends reduces the weight of earlier ones."""
 
 MIN_MATCH_S = 1e-9
 
 
 class MatchTimes(Struct):
-    """Matches of the last evaluations and their time, earlier ones counting less and less.
+    """Matches of recent evaluations and their time, as sums in which earlier ones decay.
 
     Attributes:
-        matches: Matches.
+        matches: Number of matches.
         seconds: Learner seconds that these took.
     """
 
@@ -108,29 +108,29 @@ class MatchTimes(Struct):
     seconds: float = 0.0
 
     def add(self, *, matches: int, duration_s: float) -> None:
-        """Take in how long an evaluation took."""
-        # n <- KEPT n + matches, and seconds alike: their quotient is the recent time of a match
+        """Add the matches and the duration of an evaluation."""
+        # Both sums decay alike, n <- KEPT n + matches, so their quotient is a match's recent time.
         self.matches = KEPT * self.matches + matches
         self.seconds = KEPT * self.seconds + duration_s
 
     @property
     def match_s(self) -> float | None:
         """Return learner seconds of a match; None: not known."""
-        # A stopwatch that shows 0 says nothing: by it, any number of matches would take no time.
+        # A measured time of 0 is no measurement: any number of matches would take no time.
         if self.matches <= 0.0 or self.seconds <= 0.0:
             return None
         return max(self.seconds / self.matches, MIN_MATCH_S)
 
 
 class HeldAssignment(Struct):
-    """An assignment that a learner has: the first of its list runs, the second is queued.
+    """Assignment that a learner has: the first of its list runs, the second is queued.
 
     Attributes:
         assignment_id: The assignment.
-        attempt: The attempt.
-        given_s: When it was given, moved by gaps in the controller's loop.
-        sent_s: When it was given.
-        started_s: When a heartbeat was first about it.
+        attempt: Number of the attempt.
+        given_s: Time when it was given, moved forward by gaps in the controller's loop.
+        sent_s: Time when it was given, never moved.
+        started_s: Time of the first heartbeat that named it; None: there was none.
         num_sent: How often it was sent.
     """
 
@@ -147,17 +147,17 @@ class HeldAssignment(Struct):
         return self.assignment_id, self.attempt
 
     def waits_since_s(self, learner: Learner) -> float:
-        """Return since when its learner should be at it: it does one after the other."""
+        """Return the time since when its learner, which does one at a time, should work on it."""
         return max(self.given_s, learner.progress_at_s)
 
 
 class Fault(Struct, frozen=True, kw_only=True):
-    """A place whose learner was sent away, and has done nothing right since.
+    """Dismissals of learners in one place, since the place last finished an assignment.
 
     Attributes:
-        times: How often in a row.
-        reason: Reason that the learner is given.
-        until_s: When a learner from there is taken in again.
+        times: Dismissals in a row.
+        reason: Reason that is sent to the learner.
+        until_s: Time from which on a learner from there may join again.
     """
 
     times: int
@@ -171,9 +171,9 @@ class CarriedEpisodes(Struct, frozen=True, kw_only=True):
     Attributes:
         learner: Learner that holds them.
         team: Policies that learn in them.
-        checkpoints: Keys of the team's checkpoints after which they go on.
+        checkpoints: Keys of the team's checkpoints, whose weights the episodes go on with.
         seatings: Players in them, seat by seat.
-        lesson: Lesson that they are in.
+        lesson: Lesson in which they are played.
     """
 
     learner: LearnerId
@@ -184,24 +184,24 @@ class CarriedEpisodes(Struct, frozen=True, kw_only=True):
 
 
 class Learner(Struct, kw_only=True):
-    """A learner that said Hello.
+    """Learner that has joined by its Hello.
 
     Attributes:
         hello: First message of the learner.
         slot: Slot of the launcher; None: a learner from elsewhere.
         place: Place in which it runs: its slot, else the name of its key, else its host.
-        last_heard_s: Controller's clock.
+        last_heard_s: Time of its last message, on the controller's clock.
         held: Assignments that it was given and has not ended, oldest first.
-        progress: The last progress counter.
-        progress_at_s: When it last changed.
-        agent_steps: In the running assignment.
+        progress: Progress counter in its last heartbeat.
+        progress_at_s: Time when this counter last changed.
+        agent_steps: Agent steps in the running assignment.
         rss_bytes: Resident memory of its process.
-        first_rss_bytes: The same by its first heartbeat; 0 before.
+        first_rss_bytes: Resident memory by its first heartbeat; 0 before that.
         rate: Agent steps per second over the last heartbeats.
-        speeds: Agent steps per second of its assignments, by population, the last ones counting
-            most; only what is known.
+        speeds: Agent steps per second by population, smoothed over its assignments; populations
+            that it has not trained are missing.
         match_times: Time of its last evaluations.
-        longest_gap_s: Between two changes of the progress counter while it worked.
+        longest_gap_s: Longest time between two changes of the progress counter while it worked.
     """
 
     hello: Hello
@@ -221,31 +221,31 @@ class Learner(Struct, kw_only=True):
 
     @property
     def credit(self) -> int:
-        """Return how many assignments it may have: its slots running and one queued."""
+        """Return how many assignments it may have: one running in each slot, and one queued."""
         return self.hello.slots + QUEUED_PER_LEARNER
 
     def may_train(self, population: str) -> bool:
-        """Return whether it serves a population."""
+        """Return whether the learner may train a population."""
         return not self.hello.populations or population in self.hello.populations
 
     def hear(self, heartbeat: Heartbeat, *, now_s: float) -> None:
-        """Take in a heartbeat."""
+        """Update liveness, progress, memory and speed by a heartbeat."""
         self.last_heard_s = now_s
         self.rss_bytes = heartbeat.rss_bytes
         self.first_rss_bytes = self.first_rss_bytes or heartbeat.rss_bytes
         for held in self.held:
             told = (heartbeat.assignment_id, heartbeat.attempt)
             if held.lease == told and held.started_s is None:
-                # The first heartbeat about it: the time without progress counts from here.
+                # Time without progress counts from the first heartbeat that names the assignment.
                 held.started_s = now_s
                 self.progress_at_s = now_s
         if heartbeat.progress != self.progress:
             elapsed_s = now_s - self.progress_at_s
-            # Between assignments nothing makes progress.
+            # Idle time between assignments is no gap: there is nothing to make progress with.
             if heartbeat.assignment_id is not None:
                 self.longest_gap_s = max(self.longest_gap_s, elapsed_s)
             gained = heartbeat.agent_steps - self.agent_steps
-            # Steps are counted by assignment: at the next one they fall.
+            # Steps are counted per assignment, so the difference is negative at the next one.
             if elapsed_s > 0 and gained > 0:
                 # rate <- rate / 2 + (gained / elapsed) / 2
                 self.rate = 0.5 * self.rate + 0.5 * gained / elapsed_s
@@ -254,42 +254,42 @@ class Learner(Struct, kw_only=True):
         self.agent_steps = heartbeat.agent_steps
 
     def memory_growth(self) -> str | None:
-        """Say by how much its memory grew, if that explains a kill by the system."""
+        """Return how its memory grew, in words; None: too little to explain a SIGKILL."""
         first, last = self.first_rss_bytes, self.rss_bytes
-        # A factor alone is soon reached by a small process.
+        # A small process soon reaches the factor, so a growth in bytes is required, too.
         if last < OUT_OF_MEMORY_GROWTH * first or last - first < OUT_OF_MEMORY_BYTES:
             return None
         return f"its memory grew from {first / 2**20:,.0f} to {last / 2**20:,.0f} MiB"
 
     def has(self, assignment_id: AssignmentId, attempt: int) -> bool:
-        """Return whether it was given that attempt and has not ended it."""
+        """Return whether the learner was given this attempt and has not ended it."""
         return any(held.lease == (assignment_id, attempt) for held in self.held)
 
     def release(
         self, assignment_id: AssignmentId, *, attempt: int, now_s: float
     ) -> HeldAssignment | None:
-        """Forget an assignment that ended; None if it does not have that attempt of it."""
-        # A result is a sign of life as well.
+        """Remove and return an assignment that ended; None if the learner lacks that attempt."""
+        # A result shows, like a heartbeat, that the learner is alive.
         self.last_heard_s = now_s
         lease = (assignment_id, attempt)
         released = next((held for held in self.held if held.lease == lease), None)
         if released is not None:
-            # The next one in line gets its time to start from now on.
+            # The time in which the queued assignment has to start counts from now on.
             self.held.remove(released)
             self.progress_at_s = now_s
             self.agent_steps = 0
         return released
 
     def is_to_be_told_again(self, *, now_s: float, patience: Patience) -> bool:
-        """Return whether its next assignment seems lost on the way, and count it as sent then.
+        """Return whether its next assignment seems lost and is sent again now, and count that.
 
-        A learner that has it after all ignores the repetition.
+        A learner that has received it after all ignores the repetition.
         """
         if not self.held or self.held[0].started_s is not None:
             return False
-        # Only the first: heartbeats are about what a learner does now.
+        # A heartbeat names only the running assignment, so only the first of the list is checked.
         following = self.held[0]
-        # Sent n times: due r (2^n - 1) after it was given, for the waits are r, 2 r, 4 r, ...
+        # The waits are r, 2 r, 4 r, ..., so after n sends the next is due r (2^n - 1) after giving.
         wait_s = patience.resend_s * (2.0**following.num_sent - 1.0)
         is_due = now_s - following.waits_since_s(self) >= wait_s
         following.num_sent += is_due
@@ -297,7 +297,7 @@ class Learner(Struct, kw_only=True):
 
 
 MAX_CRASHES = 2
-"""Crashes of a slot in a row after which its next process is not waited for."""
+"""Crashes of a slot in a row after which nothing waits for its next process."""
 
 
 def slot_place(slot: int) -> str:
@@ -306,15 +306,15 @@ def slot_place(slot: int) -> str:
 
 
 class Slot(Struct):
-    """A place of the launcher for one learner process.
+    """Place of the launcher for one learner process.
 
     Attributes:
-        populations: The only ones it trains; empty: any.
-        learner: Learner that said Hello from it.
-        started_s: When its process was started; None while there is none.
-        start_at_s: When it is to be started.
-        crashes: In a row.
-        is_waiting: Whether its process was asked for, and waits for a place to run.
+        populations: Populations that it may train; empty: all.
+        learner: Learner that has joined from it; None while there is none.
+        started_s: Time when its process was started; None while there is none.
+        start_at_s: Time when its next process is to be started.
+        crashes: Crashes in a row.
+        is_waiting: Whether its process was requested, but waits for a machine with room.
     """
 
     populations: tuple[str, ...]
@@ -325,35 +325,35 @@ class Slot(Struct):
     is_waiting: bool = False
 
     def vacate(self, *, start_at_s: float) -> None:
-        """Plan the next start; there is no learner until then."""
+        """Remove the learner and its process from the slot, and plan the next start."""
         self.learner = None
         self.started_s = None
         self.start_at_s = start_at_s
         self.is_waiting = False
 
     def backoff(self, *, now_s: float, patience: Patience, jitter: float) -> None:
-        """Plan the next start: 1, 2, 4... times the first backoff, +-20%."""
+        """Plan the next start after a crash: 1, 2, 4... times the first backoff, +-20%."""
         first_s, last_s = patience.backoff_s
-        # The exponent is bounded, for 2.0**1024 is no float.
+        # The exponent is bounded, because 2.0**1024 overflows.
         delay_s = min(first_s * 2.0 ** min(self.crashes, 30), last_s) * (0.8 + 0.4 * jitter)
         self.crashes += 1
         self.vacate(start_at_s=now_s + delay_s)
 
 
 class Pause(Struct, kw_only=True):
-    """Nothing is given out until a try succeeds: the disk refuses, or nothing finishes any more.
+    """Pause of all assignments until a try succeeds: the disk refuses, or nothing finishes.
 
     Attributes:
-        reason: Last words of the disk, or of the last failure.
-        since_s: When it began.
-        wait_s: From a refusal to the next try.
-        retry_at_s: When that is.
-        is_storage: Whether it is for the disk.
-        tried_at_s: When the current try began; None while there is none.
-        num_refusals: So far: of the disk, or tries that failed.
+        reason: Last error of the disk, or reason of the last failure.
+        since_s: Time when the pause began.
+        wait_s: Seconds from a refusal to the next try.
+        retry_at_s: Time of the next try.
+        is_storage: Whether the disk is the cause.
+        tried_at_s: Time when the current try began; None while there is none.
+        num_refusals: Refusals of the disk, or failed tries, so far.
         unlinked: Ghosts whose directories could not be made.
-        failed_s: When each place failed last, or was given a try, of those that have finished
-            nothing since.
+        failed_s: By place, the time when it last failed or was given a try; places that have
+            finished an assignment since are missing.
     """
 
     reason: str
@@ -368,24 +368,24 @@ class Pause(Struct, kw_only=True):
 
     @property
     def is_trying(self) -> bool:
-        """Return whether what is given out or linked now shows if it can go on."""
+        """Return whether a try is under way, whose result shows if the run can go on."""
         return self.tried_at_s is not None
 
 
 class Crew(Struct, kw_only=True):
-    """Learners that are there or coming, and what they hold. An epoch begins with none.
+    """Learners that have joined or will, and what they hold. An epoch begins with none.
 
     Attributes:
         patience: How long to wait for learners.
         slots: Places of the launcher.
-        learners: By id.
-        holders: Which learner has which assignment.
+        learners: Learners that have joined, by id.
+        holders: By open assignment, the learner that has it.
         episodes: Episodes in flight that learners hold, by each policy that learns in them.
-        gone: Learners that left or were given up, the last ones; they may not come back. With those
-            that were out of reach, the failure that is withdrawn if they speak.
-        refused_at_s: When a learner that was refused was last noted in the events.
+        gone: Latest learners that left or were given up; they may not join again. The value is the
+            failure that is withdrawn if an unreachable learner is heard again; else None.
+        refused_at_s: Time of the last event about a refused learner.
         failed_starts: Processes in a row that ended without a Hello.
-        faults: Places whose learner was at fault and has done nothing right since.
+        faults: Places whose learner was dismissed and that have finished nothing since.
     """
 
     patience: Patience
@@ -399,10 +399,10 @@ class Crew(Struct, kw_only=True):
     faults: dict[str, Fault] = {}
 
     def coming(self) -> Iterator[tuple[str, Slot]]:
-        """Yield the places of learners that are yet to say Hello, with their slots.
+        """Yield the places from which a learner is expected to join, with their slots.
 
-        A place whose learner was at fault is not waited for, nor one whose processes end, or never
-        say Hello, time after time, or for which there is no machine.
+        None is expected from a place whose learner was dismissed, whose processes crash or fail to
+        join time after time, or for whose process no machine has room.
         """
         for index, slot in enumerate(self.slots):
             place = slot_place(index)
@@ -411,27 +411,27 @@ class Crew(Struct, kw_only=True):
                 yield place, slot
 
     def clear_faults(self, learner: Learner) -> None:
-        """Record that a learner did its work: faults and crashes of its place are over."""
+        """Reset faults and crashes of a learner's place, because it has finished an assignment."""
         self.faults.pop(learner.place, None)
         if learner.slot is not None:
             self.slots[learner.slot].crashes = 0
 
 
 def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None:
-    """Say why a learner has to be given up, or None."""
+    """Return why a learner has to be given up, in words; None if it need not be."""
     silent_s = now_s - learner.last_heard_s
     if silent_s > patience.liveness_s:
         return f"silent for {silent_s:.1f} s"
     if not learner.held:
         return None
     running = learner.held[0]
-    # No heartbeat was about it yet, though it was sent again and again.
+    # No heartbeat has named the assignment yet, though it was sent several times.
     if running.started_s is None:
         waited_s = now_s - running.waits_since_s(learner)
         return (
             f"did not start its work for {waited_s:.1f} s" if waited_s > patience.stall_s else None
         )
-    # A learner that has been as slow before, and went on, is not stuck.
+    # A learner that was as slow before, and then made progress, is not stuck.
     stall_s = max(patience.stall_s, STALL_GAPS * learner.longest_gap_s)
     if now_s - learner.progress_at_s > stall_s:
         return f"no progress for {now_s - learner.progress_at_s:.1f} s"
@@ -441,32 +441,31 @@ def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None
 def forgive(
     learners: Iterable[Learner], slots: Iterable[Slot], pause: Pause | None, *, gap_s: float
 ) -> None:
-    """Extend everybody's time by a gap in the controller's own loop (suspend, SIGSTOP).
+    """Extend all timeouts by a gap in the controller's own loop (suspend, SIGSTOP).
 
-    Nobody could be heard in it, so nobody is judged by it.
+    The controller could not hear any learner during the gap, so it must not count as silence.
     """
     for learner in learners:
         learner.last_heard_s += gap_s
         learner.progress_at_s += gap_s
         for held in learner.held:
-            # ``sent_s`` stays: a result may claim all seconds since then.
+            # ``sent_s`` is not moved: a result may claim all seconds since it was sent.
             held.given_s += gap_s
             if held.started_s is not None:
                 held.started_s += gap_s
-    # A try to write is told from older assignments by when they were given.
+    # `may_give` compares this time with ``given_s`` of assignments, so both are moved.
     if pause is not None and pause.tried_at_s is not None:
         pause.tried_at_s += gap_s
-    # ``start_at_s`` stays: a backoff may pass while the controller stands still.
+    # ``start_at_s`` is not moved: a backoff may pass while the controller stands still.
     for slot in slots:
         if slot.started_s is not None:
             slot.started_s += gap_s
 
 
 def make_slots(config: RunConfig) -> list[Slot]:
-    """Return one slot per learner; bound to a population where the configuration counts them apart.
+    """Return one slot per learner, bound to a population if the configuration counts by population.
 
-    In deterministic mode one learner does everything in one order, unless populations are bound to
-    learners of their own; then each has one.
+    In deterministic mode there is one slot, or one for each population if they are counted so.
     """
     learners = config.learners
     if isinstance(learners, dict):
@@ -475,6 +474,7 @@ def make_slots(config: RunConfig) -> list[Slot]:
             for population, count in learners.items()
             for _ in range(1 if config.deterministic else count)
         ]
-    # Of several learners without populations of their own, speed would decide who does what.
+    # In deterministic mode one learner must do everything: among several, speed would decide which
+    # of them gets an assignment.
     count = 1 if config.deterministic or learners is None else learners
     return [Slot(populations=()) for _ in range(count)]

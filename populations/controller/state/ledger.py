@@ -1,18 +1,18 @@
 """The ledger of failures: how attempts at assignments ended, and whose fault the failed ones are.
 
-One rule for all kinds of failure. A failure has a *place* (`PLACES`); `docs/concepts/failure.md`
-has their consequences as a table.
+One rule holds for all kinds of failure (`PLACES`); `docs/concepts/failure.md` has a table of their
+consequences.
 
-1. A failure is first its learner's: it is a *charge*, and another place tries the same assignment.
-   Once that fails there, too, or where there is no other place, it is no learner's.
-2. It is a policy's only if it *follows* the policy: so many assignments in a row fail with it as
-   would fail by chance in less than one of ten thousand cases, if they failed as often as those of
-   all others do meanwhile. Each has then failed on two places; on the only one it takes two
-   processes (`controller.assignments.failures`), but of a learner from elsewhere one must do.
-3. What several suffer alike is nobody's. As long as anybody finishes, it is counted and given out
-   again; once nobody has finished since it began, the run is *stalled* (`pauses`).
+1. A failure is first held against its learner, as a *charge*, and another place tries the same
+   assignment. If it fails there, too, or there is no other place, no learner is blamed.
+2. A policy is blamed only if failures *follow* it: so many of its assignments fail in a row that
+   the probability is below 1e-4 if they failed as often as those of all other policies meanwhile.
+   Each has then failed in two places. With a single place, two processes must fail
+   (`controller.assignments.failures`), or one process that the run cannot replace.
+3. Failures that several policies share are held against none of them. While other assignments
+   finish, failed ones are given out again; if none finishes, the run is *stalled* (`pauses`).
 
-Not durable: after a resume each failure is first a learner's again.
+The ledger is not durable: after a resume each failure is first held against a learner again.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ FINISHED, LOST, NON_FINITE, STORAGE, OWN_PLACE = (
     "storage",
     "place",
 )
-"""Kinds of outcomes that the rule tells apart; the others are those of `arena.wire` Failed."""
+"""Kinds of outcomes that the rule distinguishes; `arena.wire.messages.Failed` has all others."""
 
 IMPROBABLE = 1e-4
-"""Probability of failures in a row by chance, below which they follow a policy."""
+"""Probability of so many failures in a row by chance, below which the failures follow a policy."""
 
 MAX_OUTCOMES = 256
 MAX_RECENT = 100
 MAX_ALERTED = 3
-"""Failures among the last ones from which on people are told."""
+"""Failures among the last ``MAX_RECENT`` outcomes from which on an alert is raised."""
 
 STALLED_FAILURES = 3
-"""Failures in a row, over all that is given out, from which on the run is stalled."""
+"""Failures in a row, over all assignments, from which on the run is stalled."""
 
 
 PLACES: Mapping[str, str] = {
@@ -59,13 +59,13 @@ PLACES: Mapping[str, str] = {
     NON_FINITE: "a policy's numbers are not finite",
     "error": "assignments fail",
 }
-"""Trouble by the place that a kind of failure comes from, as a sentence without its end."""
+"""Description of each kind of failure, as a clause that messages complete."""
 
 LEARNERS = frozenset({OWN_PLACE, "stopped"})
-"""Places for which nothing but the learner can be blamed."""
+"""Kinds of failure for which only the learner can be blamed."""
 
 NO_POLICYS = LEARNERS | {"making", "checkpoint", "message", STORAGE}
-"""Places in which no policy's numbers can cause a failure."""
+"""Kinds of failure that no policy's numbers can cause."""
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -75,16 +75,16 @@ class Outcome(Struct, frozen=True, kw_only=True):
         assignment_id: Assignment.
         kind: ``finished``, ``lost`` (with its learner), or the kind of the learner's Failed.
         is_evaluation: Whether it was an evaluation.
-        suspects: Policies that learned in it, or the newcomer that was evaluated alone, with their
-            generations: a failure may be theirs. Of a team the leader. Where the learner says whose
-            weights it was that a network raised with, that one alone.
-        names_weights: Whether these were frozen, so that whoever meets them fails.
+        suspects: Policies that may be to blame, with their generations: those that learned in it
+            (of a team the leader), or a newcomer that was evaluated alone. If the learner reports
+            with whose weights a network raised an exception, only that policy.
+        names_weights: Whether the learner reported frozen weights, which fail with any opponent.
         place: Place of the learner.
-        learner: Learner; each process is another one.
+        learner: Id of the learner, which is new for each process.
         is_charge: Whether the failure is held against its learner.
-        is_outside: Whether only a machine that is not the run's, or its line, may be to blame.
-        reason: Words of the learner.
-        at_s: Controller's clock.
+        is_outside: Whether a machine that the run did not start, or its network, may be to blame.
+        reason: Reason that the learner reported.
+        at_s: Time of the end, on the controller's clock.
     """
 
     assignment_id: AssignmentId
@@ -101,12 +101,12 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def is_failure(self) -> bool:
-        """Return whether it failed."""
+        """Return whether the attempt failed."""
         return self.kind != FINISHED
 
 
 def num_assignments(outcomes: Iterable[Outcome]) -> int:
-    """Count the assignments of some attempts: its seed lets one fail alike wherever it is tried."""
+    """Count distinct assignments: attempts at one share its seed, so they may all fail alike."""
     return len({one.assignment_id for one in outcomes})
 
 
@@ -120,12 +120,12 @@ class Ledger(Struct):
     """Outcomes since the oldest failure that still counts. Owned by the controller's thread.
 
     Attributes:
-        outcomes: In the order in which they came; empty while nothing fails.
+        outcomes: Outcomes in the order in which they came; empty while nothing fails.
         recent: Whether each of the last outcomes was a failure; charges count once their learner
-            works again.
-        num_outcomes: All so far, as a clock.
-        finished: By policy the clock when it last finished training.
-        failed_since: By quarantined policy the clock when its failures began.
+            has finished another assignment.
+        num_outcomes: Number of all outcomes so far, which serves as a clock.
+        finished: By policy, ``num_outcomes`` when it last finished training.
+        failed_since: By quarantined policy, ``num_outcomes`` when its failures began.
     """
 
     outcomes: list[Outcome] = []
@@ -135,30 +135,30 @@ class Ledger(Struct):
     failed_since: dict[PolicyId, int] = {}
 
     def add(self, outcome: Outcome) -> None:
-        """Take in how an attempt ended."""
+        """Record how an attempt ended, and drop outcomes that no longer count."""
         self.num_outcomes += 1
         if outcome.is_failure:
             self.outcomes.append(outcome)
             if not outcome.is_charge:
                 self._clear_charges(outcome)
-            # A process that was lost does not work again.
+            # A lost process finishes nothing later, so its charges count at once.
             if not outcome.is_charge or outcome.kind == LOST:
                 self.recent.append(True)
         else:
-            # What a learner failed before it works again is no lasting trouble of its own.
+            # The learner has finished an assignment, so its charges count as passing failures now.
             charges = self.charges_of(outcome.learner)
             self.recent.extend([*(True for one in charges if one.kind != LOST), False])
             if not outcome.is_evaluation:
                 for name in outcome.suspects:
                     self.finished[policy_of_trainee(name)[0]] = self.num_outcomes
-            # Where nothing failed, nothing is compared with what finishes.
+            # Successes are only recorded to compare failures with, so not before the first failure.
             if self.outcomes:
                 self.outcomes.append(outcome)
                 self._forget()
         del self.outcomes[:-MAX_OUTCOMES]
 
     def withdraw(self, outcome: Outcome) -> None:
-        """Forget a failure that was none: the learner was only out of reach."""
+        """Remove the failure of a lost learner that turned out to have been only unreachable."""
         self.outcomes = [
             kept
             for kept in self.outcomes
@@ -167,8 +167,8 @@ class Ledger(Struct):
         ]
 
     def _clear_charges(self, failure: Outcome) -> None:
-        """Clear learners of what failed on another place alike."""
-        # One disk is everybody's, so what was given does not matter.
+        """Drop charges against learners for what has now failed in another place, too."""
+        # All learners share the run's disk, so its failures need not be of the same assignment.
         is_disk = failure.kind == STORAGE
         self.outcomes = [
             replace(kept, is_charge=False)
@@ -187,7 +187,11 @@ class Ledger(Struct):
         del kept[:first]
 
     def _counts(self, outcome: Outcome, at: int) -> bool:
-        """Return whether an outcome is a failure after which somebody has not finished yet."""
+        """Return whether an outcome is a failure whose learner or suspects have not finished since.
+
+        Any failure counts until each suspect (without suspects: anybody) finishes an assignment of
+        the same kind, and a charge also until its learner finishes anything.
+        """
         if not outcome.is_failure:
             return False
         later = [other for other in self.outcomes[at + 1 :] if not other.is_failure]
@@ -199,7 +203,7 @@ class Ledger(Struct):
         )
 
     def places_of(self, assignment_id: AssignmentId) -> set[str]:
-        """Return the places at which an assignment failed."""
+        """Return the places in which an assignment failed."""
         return {
             one.place
             for one in self.outcomes
@@ -207,7 +211,7 @@ class Ledger(Struct):
         }
 
     def failing_places(self) -> dict[str, float]:
-        """Return when each place failed last, of those that have finished nothing since."""
+        """Return when each place last failed, for places that have finished nothing since."""
         newest = {one.place: one for one in self.outcomes}
         return {place: one.at_s for place, one in newest.items() if one.is_failure}
 
@@ -223,7 +227,7 @@ class Ledger(Struct):
         )
 
     def in_a_row(self, name: Entrant, *, is_evaluation: bool) -> list[Outcome]:
-        """Return the failures of a policy since it last finished the like, charges left out."""
+        """Return a policy's failures in a row in assignments of one kind, without charges."""
         own = [
             one
             for one in self.outcomes
@@ -232,19 +236,19 @@ class Ledger(Struct):
         return failures_in_a_row(own)
 
     def held_against(self, name: Entrant, *, is_evaluation: bool) -> list[Outcome]:
-        """Return those failures in a row that a policy's numbers may have caused."""
+        """Return a policy's failures in a row that its numbers may have caused."""
         row = self.in_a_row(name, is_evaluation=is_evaluation)
         return [one for one in row if one.kind not in NO_POLICYS]
 
     def follows(self, name: Entrant, *, is_evaluation: bool) -> bool:
-        """Return whether failures follow a policy: by chance they are too improbable.
+        """Return whether failures follow a policy, because they are too improbable by chance.
 
-        The chance is that of as many failed assignments in a row at the rate r of all others since
-        the first one, r = (k + 1) / (n + 2) for k that failed of n (Laplace's rule of succession).
+        The probability is r^m for m failed assignments in a row. The rate r = (k + 1) / (n + 2) is
+        of other policies' n assignments since the first of these, of which k failed (Laplace).
         """
         row = self.held_against(name, is_evaluation=is_evaluation)
         others = self._others(row, name, is_evaluation=is_evaluation)
-        # Nobody else has shown that it can be done.
+        # Without a success of any other policy, the environment or the machines may be at fault.
         if all(one.is_failure for one in others):
             return False
         failed = num_assignments(one for one in others if one.is_failure)
@@ -252,7 +256,7 @@ class Ledger(Struct):
         return bool(rate ** num_assignments(row) < IMPROBABLE)
 
     def is_alone(self, name: Entrant, *, is_evaluation: bool) -> bool:
-        """Return whether of all that was tried since a policy began to fail only it fails."""
+        """Return whether other policies finished since this one began to fail, and none failed."""
         row = self.held_against(name, is_evaluation=is_evaluation)
         others = self._others(row, name, is_evaluation=is_evaluation)
         return bool(others) and not any(one.is_failure for one in others)
@@ -260,7 +264,7 @@ class Ledger(Struct):
     def _others(
         self, row: Sequence[Outcome], name: Entrant, *, is_evaluation: bool
     ) -> list[Outcome]:
-        """Return what others did since a row of failures began, of the kinds that it is made of."""
+        """Return outcomes of other policies since a row of failures began, of comparable kinds."""
         return [
             one
             for one in (self._after(row[0]) if row else ())
@@ -271,13 +275,14 @@ class Ledger(Struct):
         ]
 
     def suspects(self) -> set[Entrant]:
-        """Return the policies that failures may be the fault of, with their generations."""
+        """Return the policies that may be to blame for failures, with their generations."""
         return {name for one in self.outcomes if one.is_failure for name in one.suspects}
 
     def shunned(self) -> set[Entrant]:
-        """Return the policies whose weights failed since they last worked: nobody is to meet them.
+        """Return the policies whose frozen weights failed since they last worked.
 
-        Else everybody would fail that meets them, and nothing would show whose fault it is.
+        They must not be drawn as opponents: every assignment with them would fail, and nothing
+        would show that they are to blame.
         """
         named = (one for one in self.outcomes if one.is_failure and one.names_weights)
         names = {name for one in named for name in one.suspects}
@@ -292,7 +297,7 @@ class Ledger(Struct):
         }
 
     def waits(self, name: Entrant, *, is_evaluation: bool) -> bool:
-        """Return whether a policy lets others go first: as often as it has failed in a row."""
+        """Return whether a policy waits after n failures in a row, until others finish n times."""
         row = self.in_a_row(name, is_evaluation=is_evaluation)
         if not row:
             return False
@@ -313,7 +318,7 @@ class Ledger(Struct):
 
     @property
     def evaluation_waits(self) -> bool:
-        """Return whether training goes first: 1, 2, 4... assignments after evaluations failed."""
+        """Return whether training goes first: 1, 2, 4... assignments after 1, 2, 3... failures."""
         failed = self.failed_evaluations
         if not failed:
             return False
@@ -322,8 +327,8 @@ class Ledger(Struct):
         return trained < min(int(2 ** (failed - 1)), MAX_OUTCOMES // 8)
 
     def stall(self) -> list[Outcome]:
-        """Return the failures since anybody finished; none unless they stall the run."""
-        # Learners elsewhere wait outside, and others may come.
+        """Return the failures since any assignment finished; empty unless they stall the run."""
+        # Failures of machines outside do not count: their learners wait, and others may join.
         failures = [
             one
             for one in failures_in_a_row(self.outcomes)
@@ -336,13 +341,13 @@ class Ledger(Struct):
         return self.finished.get(donor, 0) > self.failed_since.get(since, 0)
 
     def note_quarantine(self, name: Entrant) -> None:
-        """Note when the failures began for which a policy is quarantined."""
+        """Record when the failures began for which a policy is quarantined."""
         rows = [self.in_a_row(name, is_evaluation=evaluation) for evaluation in (False, True)]
-        # Without a failure that is known here they begin now.
+        # If the ledger has no failure of the policy, they count as beginning now.
         ago = max((len(self._after(row[0])) + 1 for row in rows if row), default=0)
         self.failed_since[policy_of_trainee(name)[0]] = self.num_outcomes - ago
 
     def _after(self, since: Outcome) -> list[Outcome]:
-        # By identity, for two outcomes may be equal.
+        # Search by identity, because two outcomes may be equal.
         at = next(at for at, one in enumerate(self.outcomes) if one is since)
         return self.outcomes[at + 1 :]

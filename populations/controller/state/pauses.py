@@ -1,10 +1,10 @@
-"""A pause while the disk refuses checkpoints or ghosts or nothing finishes, and its tries to end.
+"""Pauses of a run while the disk refuses checkpoints or ghosts, or while no assignment finishes.
 
-It is nobody's fault, so nobody is blamed for it: assignments stay open and are done again as they
-were. While the pause lasts nothing is given out. When its wait is over, ghosts are linked again and
-one assignment is given out to see whether it can go on; if not, the next wait is twice as long. A
-disk is tried without end. Where nothing finishes the run ends after some tries, but not before
-three assignments could have been done, nor while a learner is there or coming that has not failed.
+Neither learners nor policies are blamed for the cause: assignments stay open and are given out
+again. During a pause nothing is given out. After a wait comes a try: ghosts are linked again and
+one assignment is given out; if it fails, the next wait is twice as long. A disk is tried without
+end. If nothing finishes, the run ends after some tries, but not before three assignments could have
+been done, nor while a learner has joined or is expected that has not failed.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Blame(Struct, kw_only=True):
 
     Attributes:
         patience: How long a pause waits.
-        least_s: Seconds that an assignment takes at least; 0: no time is known.
+        least_s: Least seconds that an assignment takes; 0: not known.
         ledger: Failures, and whose fault they are.
-        pause: While the disk refuses checkpoints or ghosts, or nothing finishes.
+        pause: Pause while the disk refuses checkpoints or ghosts, or nothing finishes; else None.
         doublings: Doublings of a policy's budget, one for each assignment without an ended episode.
     """
 
@@ -51,15 +51,15 @@ class Blame(Struct, kw_only=True):
 def refuse(
     blame: Blame, tx: Transaction, *, reason: str, ghosts: tuple[PlayerId, ...] = ()
 ) -> None:
-    """Give nothing out for a while after the disk refused something that was to last.
+    """Begin or extend a pause after the disk refused a checkpoint or ghosts.
 
     Args:
         blame: Failures, and whose fault they are.
-        tx: Takes the event.
-        reason: Words of the disk.
-        ghosts: Those that could not be linked.
+        tx: Transaction that takes the event.
+        reason: Error message of the disk.
+        ghosts: Ghosts that could not be linked.
     """
-    # The disk is the better explanation of a run in which nothing finishes.
+    # A disk that refuses explains why nothing finishes, so its pause replaces the other kind.
     if blame.pause is not None and not blame.pause.is_storage:
         blame.pause = None
     pause = _wait(blame, tx, reason=reason, is_storage=True)
@@ -69,7 +69,7 @@ def refuse(
 
 
 def _wait(blame: Blame, tx: Transaction, *, reason: str, is_storage: bool) -> Pause:
-    """Begin a pause, or wait for longer after a try that failed."""
+    """Begin a pause, or extend the present one after a failed try."""
     now_s, pause = tx.now.monotonic_s, blame.pause
     first_s, last_s = blame.patience.storage_s
     if pause is None:
@@ -82,8 +82,8 @@ def _wait(blame: Blame, tx: Transaction, *, reason: str, is_storage: bool) -> Pa
             failed_s=blame.ledger.failing_places(),
         )
     elif pause.is_trying:
-        # Only a failed try makes the wait longer: work under way when the pause began is refused,
-        # too.
+        # Refusals of work that was under way when the pause began do not double the wait; only a
+        # failed try does.
         pause.wait_s = min(2.0 * pause.wait_s, last_s)
         pause.retry_at_s = now_s + pause.wait_s
         pause.tried_at_s = None
@@ -92,7 +92,7 @@ def _wait(blame: Blame, tx: Transaction, *, reason: str, is_storage: bool) -> Pa
 
 
 def _told(pause: Pause, tx: Transaction, *, reason: str) -> dict[str, Json]:
-    """Return the data of an event that tells of a pause."""
+    """Return the data of an event about a pause."""
     now_s = tx.now.monotonic_s
     return {
         "reason": reason,
@@ -103,7 +103,7 @@ def _told(pause: Pause, tx: Transaction, *, reason: str) -> dict[str, Json]:
 
 
 def follow(phase: Phase, blame: Blame, tx: Transaction) -> None:
-    """Pause the run if nothing finishes any more, fail it after some tries, or let it go on."""
+    """Pause the run if nothing finishes any more, fail it after some tries, or end the pause."""
     failures = blame.ledger.stall()
     pause = blame.pause
     if pause is not None and pause.is_storage:
@@ -113,7 +113,7 @@ def follow(phase: Phase, blame: Blame, tx: Transaction) -> None:
             blame.pause = None
             tx.add_event("continued", **_told_at_end(pause, tx))
         return
-    # Whoever has not failed yet may finish what it is at.
+    # A learner whose place has not failed yet may still finish its assignment, so wait for it.
     places = {failure.place for failure in failures}
     others = [learner for learner in phase.crew.learners.values() if learner.place not in places]
     if any(learner.held for learner in others):
@@ -123,7 +123,8 @@ def follow(phase: Phase, blame: Blame, tx: Transaction) -> None:
     reason = _reason(tx.tables, failures)
     pause = _wait(blame, tx, reason=reason, is_storage=False)
     is_long = tx.now.monotonic_s - failures[0].at_s >= STALLED_FAILURES * blame.least_s
-    # Who serves only populations in which nobody trains any more may have nothing to do.
+    # A learner that serves only populations without an active policy may get nothing to do, so it
+    # is no reason to wait.
     trained = {row.population for row in tx.tables.policies.values() if row.state == "active"}
     served = (set(learner.hello.populations) for learner in others)
     others_may = any(not own or own & trained for own in served) or any(
@@ -137,7 +138,7 @@ def follow(phase: Phase, blame: Blame, tx: Transaction) -> None:
 
 
 def _reason(tables: Tables, failures: Sequence[Outcome]) -> str:
-    """Say what is wrong where nothing finishes."""
+    """Return why nothing finishes, in words."""
     last = failures[-1]
     what = PLACES.get(last.kind, PLACES["error"])
     text = f"{what}: nothing has finished since {len(failures)} assignments failed in a row"
@@ -152,27 +153,27 @@ def _reason(tables: Tables, failures: Sequence[Outcome]) -> str:
 
 
 def accept(blame: Blame, tx: Transaction) -> None:
-    """End a pause for the disk if it was a try and a checkpoint or ghost could be written."""
+    """End a pause for the disk if a try is under way; call it after something was written."""
     pause = blame.pause
-    # While ghosts are not linked, assignments that name them would fail.
+    # The pause goes on until all ghosts are linked, as assignments that name them would fail.
     if pause is None or not pause.is_storage or not pause.is_trying or pause.unlinked:
         return
     blame.pause = None
     tx.add_event("storage_recovered", **_told_at_end(pause, tx))
-    # Some of these may have been refused too.
+    # The disk may have refused removals during the pause, too, so they are repeated.
     doomed = tuple(row.key for row in tx.tables.checkpoints.values() if row.state == "doomed")
     if doomed:
         tx.commands.append(RemoveCheckpoints(keys=doomed))
 
 
 def _told_at_end(pause: Pause, tx: Transaction) -> dict[str, Json]:
-    """Return the data of an event that tells of a pause's end."""
+    """Return the data of an event about the end of a pause."""
     paused_s = round(tx.now.monotonic_s - pause.since_s, 3)
     return {"refusals": pause.num_refusals, "paused_s": paused_s}
 
 
 def take_links(blame: Blame, tx: Transaction, event: GhostsLinked) -> None:
-    """Note which ghosts the disk took, and which not."""
+    """Record which ghosts were linked and which the disk refused."""
     pause = blame.pause
     if pause is not None:
         pause.unlinked.difference_update(event.players)
@@ -183,28 +184,28 @@ def take_links(blame: Blame, tx: Transaction, event: GhostsLinked) -> None:
 
 
 def retry(pause: Pause | None, tx: Transaction) -> None:
-    """Try again where it is time."""
+    """Begin the next try of a pause if its wait is over."""
     now_s = tx.now.monotonic_s
     if pause is None or pause.is_trying or now_s < pause.retry_at_s:
         return
     pause.tried_at_s = now_s
-    # Sorted, for a set has no order.
+    # A set has no order, so the ghosts are sorted.
     ghosts = tuple(tx.tables.ghosts[player] for player in sorted(pause.unlinked))
     if ghosts:
         tx.commands.append(LinkGhosts(ghosts=ghosts))
 
 
 def may_give(learners: Mapping[LearnerId, Learner], pause: Pause | None) -> bool:
-    """Return whether an assignment may be given out now: always, or one at a time for a try."""
+    """Return whether an assignment may be given out: without a pause any, in a try only one."""
     if pause is None:
         return True
     if pause.tried_at_s is None or pause.unlinked:
         return False
-    # An assignment that was given since the try began is the try.
+    # A try is one assignment, so none is given out while one that was given since it began is open.
     tried_at_s = pause.tried_at_s
     return all(held.given_s < tried_at_s for learner in learners.values() for held in learner.held)
 
 
 def is_unlinked(tables: Tables, pause: Pause | None, key: str) -> bool:
-    """Return whether a missing directory is that of a ghost that the disk refused."""
+    """Return whether ``key`` is the directory of a ghost that the disk has refused to link."""
     return pause is not None and any(tables.ghosts[player].key == key for player in pause.unlinked)

@@ -1,9 +1,9 @@
-"""State of the controller: the journal's rows, what follows from them, and the parts of an epoch.
+"""State of the controller: the journal's rows, indexes over them, and the parts of an epoch.
 
-Data, and what is said of it in one line. `populations.controller.machine` changes it. Beside the
-machine a function takes the part that it reads.
+The classes are data with short queries; `populations.controller.machine` changes them. Functions
+outside the machine take only the part that they read.
 
-Which rows feed which of the indexes over them is said in one place (`Indexes.apply`).
+`Indexes.apply` alone determines which rows update which index.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ from populations.thinning.make import make_thinning
 class ControllerState(Struct, kw_only=True):
     """Everything the controller knows.
 
-    Durable: ``tables`` (equal to the journal after each commit) and ``league``, which asks them.
-    Not durable: the other parts, which begin anew with each epoch.
+    Durable are ``tables`` (equal to the journal after each commit) and ``league``, which reads
+    them. The other parts are not durable and begin anew with each epoch.
 
     Attributes:
         settings: Configuration and rules that the run was started with.
         tables: The journal's rows.
         league: Players and results, as the rows have them.
-        indexes: Answers to hot questions about the rows.
+        indexes: Indexes over the rows, for queries that are made often.
         fits: Fits of ratings.
-        crew: Learners, and what they hold.
-        phase: How far the epoch is, and why it ends.
-        blame: Failures, whose fault they are, and the pause that they lead to.
+        crew: Learners, their assignments, and the episodes in flight that they hold.
+        phase: Phase of the epoch, and the reason why it ends.
+        blame: Failures of assignments, whose fault they are, and the pause that they lead to.
         measured: Times of matches, alerts, and points of curves.
     """
 
@@ -78,7 +78,7 @@ class ControllerState(Struct, kw_only=True):
     measured: Measured
 
     def begin(self, now: Now) -> Transaction:
-        """Return a new transaction, each of whose rows feeds the indexes when it is put."""
+        """Return a new transaction; each row that is put into it updates the indexes at once."""
         self.tables.begin()
         return Transaction(
             tables=self.tables,
@@ -102,13 +102,13 @@ def _measured(
         tables=tables,
         phase=phase,
         match_times=MatchTimes(
-            # Records count a match once for each seat.
+            # Records count a match once for each seat, so their sum is divided by the seats.
             matches=sum(row.matches for row in tables.records.values()) / len(settings.setup.seats),
             seconds=tables.run.evaluation_s + tables.run.extra_evaluation_s,
         ),
         alerts=resumed(tables.alerts.values(), fail=settings.config.alerts.fail),
         curves=Curves({name: row.num_tallies for name, row in tables.ratings.items()}),
-        # The shares of this epoch count from here.
+        # Shares of training and evaluation in this epoch are measured from these totals on.
         spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
         episode_length=episode_length,
     )
@@ -153,7 +153,7 @@ def make_state(
     return ControllerState(
         settings=settings,
         tables=tables,
-        # Folds of the rows: nothing of them is stored.
+        # League and indexes are computed from the rows, so they are not stored.
         league=league,
         indexes=Indexes(
             fits=fits,
@@ -167,7 +167,7 @@ def make_state(
         phase=phase,
         blame=Blame(
             patience=crew.patience,
-            # An assignment takes no time that is known in deterministic mode.
+            # In deterministic mode the duration of an assignment is not known.
             least_s=0.0 if config.deterministic else config.assignment.target_s,
         ),
         measured=_measured(settings, tables, phase, episode_length=measured_length),
@@ -177,16 +177,16 @@ def make_state(
 def external_players(
     config: RunConfig, weights: Mapping[str, WeightsRef]
 ) -> dict[str, tuple[ExternalPlayer, ...]]:
-    """Return the players from outside by the population that they play for.
+    """Return the external players (bots and imported policies) by population that they play for.
 
     Args:
         config: Configuration that names them. Bots play for every population.
-        weights: Those of the others, by `external_player_key`.
+        weights: Weights of the imported policies, by `external_player_key`.
     """
     found: dict[str, tuple[ExternalPlayer, ...]] = {}
     for population, section in config.populations.items():
         external = []
-        # Where a player has all agents, nobody else plays them in training.
+        # A population's ``player`` has all of its agents, so no other one plays them in training.
         only = section.player
         shares = config.matchmaking.bots if only is None else {only: 1.0}
         for index, name in enumerate(config.external_players):
@@ -213,20 +213,20 @@ def _league(config: RunConfig, setup: LearnerSetup, tables: Tables) -> League:
 
 
 class Indexes:
-    """Answers to hot questions, kept as rows change. They begin with the rows of a resume.
+    """Indexes over the journal's rows, for queries that are made often; updated as rows change.
 
     Attributes:
         fits: Fits of ratings.
         league: Players and results.
         tables: The journal's rows.
-        retention: Which checkpoints are needed by what; a fold of the rows too.
-        opponent_pools: Possible opponents, in columns.
-        training_queue: Policies by how little they have trained.
-        members: Policies as PBT sees them.
-        strengths: Ratings of players and how sure they are.
-        pending_matches: Evaluation matches that ratings do not cover.
-        goals: Measurements that goals of ``stop`` ask for.
-        rated_pins: Checkpoints that stay because of their rating.
+        retention: Which rows need which checkpoints.
+        opponent_pools: Possible opponents of each population, in columns.
+        training_queue: Policies in the order in which they train next, least trained first.
+        members: Policies with the measurements that PBT compares.
+        strengths: Ratings of players and their uncertainty.
+        pending_matches: Evaluation matches that ratings do not cover yet.
+        goals: Measurements that goals of ``stop`` need.
+        rated_pins: Checkpoints that are retained because of their rating.
     """
 
     def __init__(
@@ -238,14 +238,14 @@ class Indexes:
         retention: Retention,
         goals: StopGoals,
     ) -> None:
-        """Begin with the rows of a resume.
+        """Build the indexes from the rows in the tables, which a resumed run has from the start.
 
         Args:
             fits: Fits of ratings.
             setup: Setup of learners.
-            limit: Agent steps from which on no policy trains; None: there is no end.
-            retention: Which checkpoints are needed by what.
-            goals: Measurements that goals of ``stop`` ask for.
+            limit: Agent steps at which a policy stops training; None: there is no limit.
+            retention: Which rows need which checkpoints.
+            goals: Measurements that goals of ``stop`` need.
         """
         self.fits = fits
         self.league = fits.league
@@ -262,15 +262,15 @@ class Indexes:
         )
         self.goals = goals
         self.rated_pins = RatedPins()
-        # Evaluations that the epoch before has left open.
+        # The previous epoch may have left evaluations open.
         for row in self.tables.assignments.values():
             self._apply_evaluation(row)
 
     def apply(self, row: Row) -> None:
-        """Feed every index over the journal's rows with a row that was put into the tables.
+        """Update every index over the journal's rows by a row that was put into the tables.
 
-        Nothing else feeds them, so this is the list of what depends on which rows. Results are not
-        on it: the league puts those of tallies into the tables itself (`League.add_tally`).
+        Nothing else updates them, so this lists which index depends on which rows. Results are
+        missing: `League.add_tally` puts those of a tally into the tables and the league itself.
         """
         match row:
             case rows.PolicyRow():
@@ -280,7 +280,7 @@ class Indexes:
                 self.strengths.apply(row)
                 self.retention.apply(row)
             case rows.CheckpointRow():
-                # Walks for a standing that ended here may now go on to its parent.
+                # A cached standing whose search ended at these weights may now reach their parent.
                 self.league.forget_standing(row.weights_digest)
                 self.retention.apply(row)
             case rows.GhostRow():
@@ -304,7 +304,7 @@ class Indexes:
             case rows.Deletion(row=rows.CheckpointRow()):
                 self.pending_matches.forget_lines()
             case _:
-                pass  # the league makes pairs; ratings come with spreads that no row has
+                pass  # the league makes rows of pairs; `Fits.end` takes ratings with their spreads
 
     def _apply_evaluation(self, row: rows.AssignmentRow) -> None:
         num_tallies = self.tables.num_tallies
