@@ -52,7 +52,7 @@ SEAL = "seal"
 
 
 def seal_of(values: Sequence[Value]) -> int:
-    """Return the checksum of a row's values: a signed 32-bit number, which SQLite stores compactly."""
+    """Return the checksum of a row's values: a signed 32-bit number."""
     # In msgpack 1, 1.0, "1" and NULL have different bytes, so the seal tells them apart.
     return zlib.crc32(msgpack.packb(values)) - 2**31
 
